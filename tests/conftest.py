@@ -1,12 +1,14 @@
-"""What all tests need: no card or log level left behind by another test, and a Ctrl-C that counts."""
+"""What all tests need: no card or log level left behind by another test, tables of rows, and a Ctrl-C that counts."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,49 @@ sys.path.insert(0, str(Path(__file__).parent))
 import warm_start
 
 
+class Rows:
+    """A table in one test: every row is tried, and those that fail are told together, each by its name."""
+
+    def __init__(self) -> None:
+        self._tried = 0
+        self._failed: list[tuple[str, Exception]] = []
+
+    @contextmanager
+    def __call__(self, *name: object) -> Iterator[None]:
+        """One row; what goes wrong in it does not keep the next from being tried."""
+        self._tried += 1
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this row's
+            self._failed.append((", ".join(map(str, name)), error))
+
+    def verdict(self) -> None:
+        """Fail the test if a row has failed, or if there was none."""
+        assert self._tried, "the table is empty"
+        told = [f"[{name}] {type(error).__name__}: {error}" for name, error in self._failed]
+        if told:
+            raise AssertionError("\n\n".join([f"{len(told)} of {self._tried} rows", *told])) from self._failed[0][1]
+
+
+@pytest.fixture
+def rows() -> Rows:
+    """For a test that is a table: `with rows(name): ...`."""
+    return Rows()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    result = yield
+    if "rows" in pyfuncitem.funcargs:
+        pyfuncitem.funcargs["rows"].verdict()
+    return result
+
+
 def pytest_configure() -> None:
+    # To load the authorities of the world takes an HTTP client 25 ms, each time, and no test calls out into it. Here,
+    # and in all programs that tests start, one counts: of a key that nobody has.
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+    os.environ.pop("SSL_CERT_DIR", None)
     warm_start.install()
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.

@@ -69,10 +69,10 @@ async def sleep(clock: Clock, seconds: float) -> None:
     if seconds <= 0:
         await asyncio.sleep(0)
         return
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: None if done.done() else done.set_result(None))
     try:
-        await over
+        await done
     finally:
         timer.cancel()
 

@@ -36,7 +36,7 @@ SETTERS = {"setattr", "delattr", "__setattr__", "__delattr__", "force_setattr"}
 OLD_WORDS = re.compile(
     r"(?<![A-Za-z])(?:"
     r"a2a_tasks|projections?|[Pp]rojecting|[Pp]rojectors?|[Pp]rojected|Projections?|user_number"
-    r"|session_tasks|session_routes|SessionRoutes|is_session_path|session servers?|AskedTask"
+    r"|session_tasks|session_routes|SessionRoutes|is_session_path|session servers?|SessionTaskRequest"
     r"|task_desk|TaskDesk|agent_cards|AgentCards"
     r"|invocation_guard|InvocationGuard|A2A_MAX_DEPTH|A2A_RATE_PER_MINUTE"
     r"|tool_tasks|ToolTasks|TOOL_TASKS"

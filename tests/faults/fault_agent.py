@@ -26,7 +26,7 @@ if os.environ.get("FAULT_SHORT_STOP"):  # a server that is stopped is patient fo
     from dragoman.engine.execute import runner
     from dragoman.server.listen import shutdown
 
-    runner.LAST_WORDS, shutdown.FINAL_SECONDS = 0.2, 1.5
+    runner.CANCEL_GRACE_SECONDS, shutdown.FINAL_SECONDS = 0.2, 1.5
 
 
 async def _forever() -> None:

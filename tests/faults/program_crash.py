@@ -41,13 +41,13 @@ async def kill(folder: Path, programs: int) -> Report:
     with at.served(folder, AGENTS) as server:
         tasks = await asyncio.gather(*(begin(server, name, leash) for name in names))
         await leash.ready(lines_of(names))
-        processes = [at.Watched(pid) for pid in at.descendants(server.guardian)]
-        guardian = at.Watched(server.guardian)
+        processes = [at.Watched(pid) for pid in at.descendants(server.guard)]
+        guard = at.Watched(server.guard)
         assert len(processes) > programs
         killed = time.monotonic()
         server.kill()
         assert await leash.free() == ""
-        for process in (*processes, guardian):
+        for process in (*processes, guard):
             await process.gone()
         seconds = time.monotonic() - killed
     leash.close()

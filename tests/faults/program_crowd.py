@@ -48,7 +48,7 @@ class Report(NamedTuple):
     answers: Counter[str]
     at_once: int
     per_session: float
-    guardian_per_session: float
+    guard_per_session: float
     left: int
     descriptors_left: int
     log: str
@@ -56,18 +56,18 @@ class Report(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.at_once} sessions: {self.per_session / 1000:.1f} KB each in the server, "
-            f"{self.guardian_per_session / 1000:.1f} KB in the guardian"
+            f"{self.guard_per_session / 1000:.1f} KB in the guard"
         )
 
 
 class _Look(NamedTuple):
     memory: int
-    guardian: int
+    guard: int
     programs: int
 
 
 def _look(server: Any) -> _Look:
-    return _Look(at.memory(server.pid), at.memory(server.guardian), len(server.programs))
+    return _Look(at.memory(server.pid), at.memory(server.guard), len(server.programs))
 
 
 async def gather(folder: Path, sessions: int) -> Report:
@@ -125,7 +125,7 @@ async def _measured(
     folder: Path, sessions: int, together: Callable[[Any, int], Awaitable[tuple[_Look, Counter[str]]]]
 ) -> Report:
     with at.served(folder, _AGENTS, "--no-push") as server:
-        alone = server.sockets + 1  # to its guardian
+        alone = server.sockets + 1  # to its guard
         await together(server, _WARM)
         # Callers have gone when their connections are closed at the server, too.
         await _until(lambda: server.sockets == alone and not server.programs)
@@ -136,7 +136,7 @@ async def _measured(
             answers,
             seen.programs,
             (seen.memory - before.memory) / sessions,
-            (seen.guardian - before.guardian) / sessions,
+            (seen.guard - before.guard) / sessions,
             len(server.programs),
             server.descriptors - files,
             "".join(server.output),

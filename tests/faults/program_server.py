@@ -85,24 +85,24 @@ class ProgramServer:
     # What the system knows about it
 
     @property
-    def guardian(self) -> int:
+    def guard(self) -> int:
         """The process that its programs are children of."""
-        (found,) = self._guardians()
+        (found,) = self._guards()
         return found
 
-    def _guardians(self) -> list[int]:
+    def _guards(self) -> list[int]:
         return [pid for pid in children(self.pid) if b"guard/main.py" in _read(pid, "cmdline")]
 
     @property
     def programs(self) -> list[int]:
-        """The processes that its guardian has."""
-        return children(self.guardian)
+        """The processes that its guard has."""
+        return children(self.guard)
 
     def until_idle(self) -> None:
         """Wait until there is none: the last task may have ended before its program."""
-        guardians = self._guardians()  # none when nothing has been run
+        guards = self._guards()  # none when nothing has been run
         end = time.monotonic() + SECONDS
-        while left := [program for guardian in guardians for program in children(guardian)]:
+        while left := [program for guard in guards for program in children(guard)]:
             assert time.monotonic() < end, f"programs are left: {left}"
 
     @property

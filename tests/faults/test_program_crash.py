@@ -72,14 +72,14 @@ async def test_a_question_outlives_the_kill_but_the_program_that_asked_does_not(
     assert (answered.state, answered.error) == (State.FAILED, "the program that asked has ended meanwhile")
 
 
-async def test_when_the_guardian_is_killed_its_programs_end_and_the_next_task_runs(tmp_path: Path, leash: Any) -> None:
+async def test_when_the_guard_is_killed_its_programs_end_and_the_next_task_runs(tmp_path: Path, leash: Any) -> None:
     with at.served(tmp_path, {"daemon": odd.DAEMON, "cat": {"command": "cat"}}) as server:
         async with Client(f"{server.url}/agents/daemon") as client:
             task = await client.send(str(leash.path), wait=False)
             await leash.ready(2)
-            guardian = at.Watched(server.guardian)
-            guardian.kill()
-            await guardian.gone()
+            guard = at.Watched(server.guard)
+            guard.kill()
+            await guard.gone()
             await leash.free()
             ended = await client.wait(task)
         assert (ended.state, ended.error) == (State.FAILED, "the program was ended by SIGKILL (signal 9)")
@@ -95,10 +95,10 @@ async def test_a_server_that_stops_without_patience_ends_its_programs(tmp_path: 
     with at.served(tmp_path, agents, "--drain", "0") as server:
         tasks = [await crash.begin(server, name, leash) for name in agents]
         await leash.ready(crash.lines_of(agents))
-        guardian = at.Watched(server.guardian)
+        guard = at.Watched(server.guard)
         assert await asyncio.to_thread(server.stop) == 0
         assert await leash.free() == ""
-        await guardian.gone()
+        await guard.gone()
     with at.served(tmp_path, agents) as server:
         ended = [await crash.outcome(server, name, task) for name, task in zip(agents, tasks, strict=True)]
     assert ended == [(State.FAILED, INTERRUPTED)] * len(agents)

@@ -43,12 +43,12 @@ async def test_a_thousand_sessions_at_once_are_all_answered_and_leave_nothing(tm
 async def test_ten_thousand_programs_one_after_another_leave_nothing(tmp_path: Path) -> None:
     report = await crowd.pass_through(tmp_path, sessions=10_000)
     print(
-        f"\n{report.per_session / KB:.1f} KB are left of each in the server, {report.guardian_per_session:.0f} bytes "
-        "in the guardian"
+        f"\n{report.per_session / KB:.1f} KB are left of each in the server, {report.guard_per_session:.0f} bytes "
+        "in the guard"
     )
     assert report.answers == Counter(f"{each} is {each}" for each in range(10_000)), report.log
     assert (report.left, report.descriptors_left) == (0, 0)
-    assert report.guardian_per_session < 100
+    assert report.guard_per_session < 100
     assert report.per_session < 10 * KB
 
 

@@ -121,13 +121,13 @@ def door(tmp_path: Path) -> dict[str, Any]:
     store = f"sqlite:///{tmp_path / 't.db'}"
     environ = {name: None for name in os.environ if name.startswith("DRAGOMAN_")} | {"DRAGOMAN_SECRET": SECRET}
 
-    def users(*args: str, said: str | None = None) -> str:
-        result = CliRunner().invoke(group, ["users", *args, "--store", store], input=said, env=environ)
+    def users(*args: str) -> str:
+        result = CliRunner().invoke(group, ["users", *args, "--store", store], env=environ)
         assert result.exit_code == 0, result.output
         return result.stdout.strip()
 
-    users("add", "vera", "--password-stdin", "--permission", "admin", said="correct horse battery\n")
-    users("add", "bob", "--password-stdin", said="correct horse battery\n")
+    users("add", "vera", "--no-password", "--permission", "admin")
+    users("add", "bob", "--no-password")
     cookies = {name: {"Cookie": f"user={users('cookie', name)}"} for name in ("vera", "bob")}
     return {"settings": {"store": store, "secret": SECRET}, "cookies": cookies}
 

@@ -109,7 +109,7 @@ class Site:
         self.process.communicate(timeout=SECONDS)
 
     def tools(self) -> int:
-        """The process of its MCP server, which its guardian has started."""
+        """The process of its MCP server, which its guard has started."""
         parents: dict[int, int] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):  # others come and go
@@ -378,7 +378,7 @@ def test_tasks_outlive_a_kill_and_one_at_work_has_failed(site: Site) -> None:
             assert (str(number), state, history, artifacts) == (at_work, "working", f"[{MESSAGE}]", "[]")
             site.end(signal.SIGKILL)
     finally:
-        with suppress(ProcessLookupError):  # its guardian ends it with the server
+        with suppress(ProcessLookupError):  # its guard ends it with the server
             os.kill(tools, signal.SIGKILL)
     site.start()
     assert site.call("tasks/get", {"id": done["id"]}) == done

@@ -1,1 +1,1 @@
-"""What does the work: each kind of agent is one small `run`."""
+"""Everything that can run as an A2A agent: functions, MCP tools, programs, other frameworks, remote agents."""

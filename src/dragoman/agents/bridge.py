@@ -1,4 +1,4 @@
-"""What stands between an agent of another framework and the engine."""
+"""Base of the bridges between the engine and agents of other frameworks."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ if TYPE_CHECKING:
 
 
 class Bridge(Protocol):
-    """An agent of another framework, as the engine can run it."""
+    """An agent of another framework in the form that the engine runs."""
 
     @property
     def name(self) -> str:
-        """What it is called there."""
+        """The agent's name in its framework."""
         ...
 
     @property
     def description(self) -> str:
-        """What it says of itself; may be empty."""
+        """The agent's own description; may be empty."""
         ...
 
     def offers(self) -> Iterable[Offer]:
-        """What it can do, for the card."""
+        """Return the skills for the agent card."""
         ...
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """Do what a message asks."""
+        """Run the agent on the task's message and yield its outputs."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds open."""
+        """Release the resources that stay open between runs."""
         ...
 
 
 class PausingBridge(ABC):
-    """A `Bridge` whose questions are a `Pause`: a framework says what it is called, what it can do, and how it runs."""
+    """A `Bridge` whose questions are stored as a `Pause`.
+
+    A framework implements `tools` and `turn`; asking again while a question is unanswered is done here.
+    """
 
     def __init__(self, name: str, description: str = "") -> None:
         self.name = name.replace("/", "-")
@@ -55,18 +58,18 @@ class PausingBridge(ABC):
 
     @abstractmethod
     def tools(self) -> Iterable[tuple[str, str]]:
-        """The tools it has, as far as they are known before a run: their names and descriptions."""
+        """Return the names and descriptions of the tools, as far as they can be listed without a run."""
 
     @abstractmethod
     def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
-        """Give the message to the agent, or go on from a pause that is answered, and pass on what it says."""
+        """Run the agent on the message, or resume it from a pause that is fully answered, and yield its outputs."""
 
     def offers(self) -> tuple[NamedSkill, ...]:
-        """The agent, and its tools."""
+        """Return one skill for the agent and one for each of its tools."""
         return offers_with_tools(self.name, self.description, self.tools())
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Do what a message asks; ask again as long as there is something that nobody has answered."""
+        """Run the agent on the message, or ask the next unanswered question of its pause."""
         pause = pause_of(ctx.resume)
         if pause is not None and pause.open:
             yield pause.ask()
@@ -76,13 +79,14 @@ class PausingBridge(ABC):
                 yield output
 
     async def close(self) -> None:  # noqa: B027 - there is nothing to do, unless a framework has something
-        """Nothing is held open between runs."""
+        """Do nothing: most frameworks hold nothing open between runs."""
 
 
 async def value_for(ctx: Context, source: Any) -> Any:
-    """The value for this run. Functions, methods, classes and partials make it; other things that can be called are it.
+    """Return the value for this run: call `source` with the context if it is a factory, else return it unchanged.
 
-    An object may be callable for its own reasons, such as a client that its tools call.
+    Functions, methods, classes and partials are factories. Any other object is the value itself, even if it is
+    callable, such as a client that tools call.
     """
     if not (inspect.isroutine(source) or isinstance(source, type | partial)):
         return source

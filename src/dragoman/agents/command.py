@@ -1,4 +1,4 @@
-"""A command, as a user writes it: who it runs, and the variables it is given."""
+"""Parses command lines: which words are code or scripts, what the program is called, which variables it gets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dragoman.model.error import ConfigError
 
 
 class Interpreter(NamedTuple):
-    """How one kind of them is called.
+    """How one family of interpreters reads its command line.
 
-    `code` are the options whose value is code; the group is what stands in the same word. `valued` are the options
-    with a value of another kind, `elsewhere` those after which no word is a script. The code comes `late`, after all
-    options, or with the option, and there may be more of it `again`. Where it is not `sure`, the first word may also be
-    a command of the interpreter's.
+    `code` matches options whose value is code; the group is the code in the same word. `valued` matches options with
+    another kind of value, `elsewhere` options after which no word is a script. With `late`, the code follows all
+    options instead of its own option; with `again`, there may be more code after the first. Where `sure` is False, the
+    first word may also be a subcommand of the interpreter.
     """
 
     name: re.Pattern[str]
@@ -30,7 +30,7 @@ class Interpreter(NamedTuple):
 
 
 class ScriptArgument(NamedTuple):
-    """A word that an interpreter runs: code, or the path of a script."""
+    """The position of a word that an interpreter executes: code, or the path of a script."""
 
     at: int
     kind: Interpreter
@@ -83,12 +83,12 @@ _SSH_VALUED = re.compile("-[BbcDEeFIiJLlmOopQRSWw]")
 
 
 def interpreter_of(word: str) -> Interpreter | None:
-    """The interpreter that a word names, if it names one."""
+    """Return the interpreter that a word names, or None."""
     return next((kind for kind in _KINDS if kind.name.fullmatch(PurePath(word).name)), None)
 
 
 def script_arguments(words: Sequence[str]) -> Iterator[ScriptArgument]:
-    """What a command that begins with an interpreter runs, in its order; nothing for others."""
+    """Yield what an interpreter command executes, in order; nothing if the first word is no interpreter."""
     kind = interpreter_of(words[0]) if words else None
     if kind is None:
         return
@@ -118,9 +118,9 @@ def script_arguments(words: Sequence[str]) -> Iterator[ScriptArgument]:
 
 
 def code_words(words: Sequence[str]) -> Iterator[int]:
-    """Which words of a command are code, wherever they stand: `env` and others start interpreters, too.
+    """Yield the positions of all words that are code, also where `env` and the like start the interpreter.
 
-    What ssh sends to its host is code, whatever it is: a shell reads it there.
+    Everything that ssh sends to its host counts as code, because a shell parses it there.
     """
     at = 0
     while at < len(words):
@@ -128,10 +128,10 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
         code = [run for run in runs if run.is_code]
         yield from (at + run.at for run in code)
         if code:
-            # After the code of a shell comes what it is to call itself.
+            # The word after a shell's code is its $0.
             at += code[-1].at + (2 if code[-1].kind.late else 1)
         elif runs and not at:
-            return  # all others are the script's
+            return  # the other words are arguments of the script
         elif _SSH.fullmatch(PurePath(words[at]).name):
             yield from _ssh_command(words, at + 1)
             return
@@ -140,17 +140,17 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
 
 
 def _ssh_command(words: Sequence[str], at: int) -> Iterable[int]:
-    """The words that ssh sends to the shell of its host, which splits them again."""
+    """Return the positions of the words that ssh sends to the shell of its host, which splits them again."""
     while at < len(words) and words[at].startswith("-"):
         at += 2 if _SSH_VALUED.fullmatch(words[at]) else 1
     return range(at + 1, len(words))
 
 
-# Programs that only start the one that is meant.
+# Programs that only start another one, which gives the agent its name.
 _LAUNCHERS = {
     *("npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "pnpm", "yarn", "bun", "deno", "docker", "podman", "env"),
 }
-# Programs that start another, and that one's name is not looked for.
+# Programs that start another one, whose name is not looked up.
 _WRAPPERS = {
     *(
         "sudo",
@@ -171,32 +171,32 @@ _WRAPPERS = {
     *("cargo", "script"),
 }
 _WORDS = {"run", "exec", "tool", "x", "dlx"}
-# Options of these that are followed by a value, as `--from PACKAGE`.
+# Options of launchers that take a value, such as `--from PACKAGE`.
 _WITH_VALUE = {
     *("--from", "--with", "--python", "-p", "--package", "--directory", "--project", "--index", "--extra", "--group"),
     *("-e", "--env", "--env-file", "-v", "--volume", "--mount", "--network", "--name", "--user", "-w", "--workdir"),
     *("-r", "--require", "--import", "--loader", "-C", "--prefix", "--cwd", "--platform", "--entrypoint", "-u"),
     *("--label", "--memory", "--cpus", "--hostname", "--publish", "--with-editable", "--with-requirements"),
 }
-# And those that are not.
+# Options of launchers that take no value.
 _ALONE = {
     *("-y", "--yes", "--no", "-q", "--quiet", "--silent", "--verbose", "--", "-i", "-t", "-it", "-ti", "-d", "--rm"),
     *("--init", "--interactive", "--tty", "--privileged", "--read-only", "--isolated", "--frozen", "--locked"),
     *("--offline", "--no-project", "--no-sync", "--no-dev", "--allow-net", "--allow-read", "--allow-all", "-A"),
 }
 _IMAGE = re.compile(r"(:[\w.-]+)?(@sha256:[0-9a-f]+)?$")
-# What can be the name of a program or a package, and is not its address.
+# A program or package name, but not a URL.
 _NAME = re.compile(r"[\w@./+-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][^\s=\0]*")
-# Names that every package has: the folder above says more.
+# Generic names: the parent folder identifies the program better.
 _NAMELESS = {"index", "main", "server", "cli", "app", "__main__", "dist", "build", "src", "lib", "bin"}
 
 
 def environment_of(env: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
-    """The variables a program gets beside the few everybody gets. `KEY` alone passes this process's own on.
+    """Return the extra environment variables of a program. `KEY` without a value passes on this process's own variable.
 
     Raises:
-        ConfigError: one of these is not set here, or cannot be a variable.
+        ConfigError: a passed-on variable is not set here, or a name or value cannot be a variable.
     """
     if env is None:
         return {}
@@ -223,18 +223,21 @@ def _check_variable(key: str) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without characters that nobody sees."""
+    """Replace non-printable characters with U+FFFD."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def is_launcher(program: str) -> bool:
-    """True for a program that starts another: what it makes of an argument, or of `--`, is nobody's to know."""
+    """Return True for a program that starts another one: how it treats an argument or `--` cannot be known."""
     name = PurePath(program).name
     return name in _LAUNCHERS or name in _WRAPPERS or interpreter_of(name) in (SHELL, NODE)
 
 
 def name_of_command(argv: Sequence[str]) -> str:
-    """The program that is meant: not npx, but what it runs. Where that is in doubt, it is npx."""
+    """Return the name of the program that a command runs, looking through launchers such as npx.
+
+    Where the launched program is in doubt, the launcher's own name is returned.
+    """
     program = _basename(argv[0])
     if program in _LAUNCHERS:
         name = _launched_name(program, argv[1:])
@@ -254,10 +257,12 @@ def _launched_name(program: str, words: Sequence[str]) -> str | None:
             next(rest, "")
         elif word.startswith("-"):
             if word not in _ALONE and "=" not in word:
-                return None  # it may have a value
+                return None  # an unknown option may take the next word as its value
         elif word not in _WORDS and "=" not in word:
             named = _IMAGE.sub("", word) if program in ("docker", "podman") else word
-            return name_of_command([named, *rest]) if _NAME.fullmatch(named) else None  # which may launch, too
+            return (
+                name_of_command([named, *rest]) if _NAME.fullmatch(named) else None
+            )  # the launched program may be a launcher, too
     return None
 
 
@@ -280,10 +285,10 @@ def _basename(word: str) -> str:
         path.pop()
     name = path[-1] if path else word
     if not word.startswith(("/", "./", "../")):
-        name = re.sub(r"(?<=.)@[^/@]*$", "", name)  # the version in a package's name
+        name = re.sub(r"(?<=.)@[^/@]*$", "", name)  # drop the version from a package name
     return re.sub(r"\.(py|js|mjs|cjs|ts|exe|cmd|sh|bash|zsh|fish|rb|pl|php|lua)$", "", name)
 
 
 def clean_name(name: str) -> str:
-    """A name without the characters that have no place in one."""
+    """Replace every run of characters other than letters, digits, `_` and `-` with a hyphen."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "tools"

@@ -1,14 +1,14 @@
-"""Lines from the pieces in which a program writes them."""
+"""Splits a byte stream into lines."""
 
 from __future__ import annotations
 
 
 class TooLongError(Exception):
-    """A line does not end."""
+    """A line exceeds the maximum length."""
 
 
 class LineBuffer:
-    """Puts lines together. None may be longer than `longest` bytes."""
+    """Assembles lines of at most `longest` bytes from chunks."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -16,7 +16,11 @@ class LineBuffer:
         self._length = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that end in this piece. Raises TooLongError; what was held of the line is gone then."""
+        """Add a chunk and return the lines that it completes.
+
+        Raises:
+            TooLongError: the unfinished line is longer than `longest`; its buffered part is dropped.
+        """
         first, *others = data.split(b"\n")
         self._pieces.append(first)
         self._length += len(first)
@@ -25,13 +29,13 @@ class LineBuffer:
             raise TooLongError
         if not others:
             return []
-        # Put together once, at its end: a long line comes in many pieces.
+        # Joined once, at the end of the line: joining at every chunk would be quadratic for long lines.
         line = b"".join(self._pieces)
         *whole, last = others
         self._pieces, self._length = [last], len(last)
         return [line, *whole]
 
     def rest(self) -> bytes:
-        """The line that has not ended; it is taken out."""
+        """Remove and return the unfinished line."""
         line, self._pieces, self._length = b"".join(self._pieces), [], 0
         return line

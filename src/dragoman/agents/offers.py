@@ -1,4 +1,4 @@
-"""The skills that a card shows for agents and tools of other frameworks."""
+"""Builds the skills that an agent card shows for agents and tools of other frameworks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 GENERAL = "general"
 _MOST = 4
-# A prefix that fewer tools share may be chance.
+# Fewer tools may share a prefix by chance.
 _FEWEST = 3
 _PRODUCTS = ("corvid_", "mcp_")
 _SEPARATOR = re.compile(r"[\W_]+")
-# Capitals in a row are one word, with the s of a plural; the last of them may begin the next word.
+# A run of capitals is one word, including a plural s; its last capital may begin the next word.
 _WORD = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z][A-Z0-9]*(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 _ACRONYMS = (
@@ -60,12 +60,12 @@ _CATEGORIES = {
     "money": "payment payments invoice invoices price currency refund",
 }
 _BY_WORD = {word: name for name, words in _CATEGORIES.items() for word in words.split()}
-# A word that says something only where no other does: one adds numbers, but also paragraphs.
+# Ambiguous words that count only if no other word matches: "add" may be about numbers or paragraphs.
 _BY_WEAK_WORD = {"add": "math"}
 
 
 def humanized(tool: str, prefix: str = "") -> str:
-    """A tool's name as people write it: `list_prs` is "List PRs". `prefix` is left out where something remains."""
+    """Return a tool's name as a title: `list_prs` becomes "List PRs". `prefix` is removed if something remains."""
     rest = tool
     for each in (prefix, *_PRODUCTS):
         if each and rest.startswith(each) and _SEPARATOR.sub("", rest[len(each) :]):
@@ -74,24 +74,24 @@ def humanized(tool: str, prefix: str = "") -> str:
 
 
 def shared_prefix(names: Iterable[str]) -> str:
-    """The words that the names of all tools of a server begin with, as in `corvid_`; empty when there are none."""
+    """Return the prefix of whole words that all tool names share, such as `corvid_`; empty if there is none."""
     different = set(names)
     if len(different) < _FEWEST:
         return ""
-    # What the first and the last in order have in common, all between them have too.
+    # In sorted order, whatever the first and the last name share is shared by all between them.
     first, last = min(different), max(different)
     length = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     separators = list(_SEPARATOR.finditer(first[:length]))
     if not separators:
         return ""
     prefix = first[: separators[-1].end()]
-    # A separator alone is no word, and a tool that is called like the prefix would lose its name.
+    # A separator alone is no word, and a tool named exactly like the prefix would lose its name.
     is_used = _SEPARATOR.sub("", prefix) and all(_SEPARATOR.sub("", name[len(prefix) :]) for name in different)
     return prefix if is_used else ""
 
 
 def categories(tool: str, description: str = "") -> tuple[str, ...]:
-    """What kind of thing a tool does, by the words of its name, else of its description; four at most."""
+    """Return up to four category tags of a tool, from the words of its name, or else of its description."""
     for text in (tool, description):
         words = [word.lower() for word in _words(text)]
         names = [_BY_WORD[word] for word in words if word in _BY_WORD]
@@ -102,7 +102,7 @@ def categories(tool: str, description: str = "") -> tuple[str, ...]:
 
 
 def _words(text: str) -> Iterator[str]:
-    # Where nothing is small, capitals do not tell words apart.
+    # In all-uppercase text, capitals do not separate words.
     text = text.lower() if text.isupper() else text
     current = ""
     for piece in _SEPARATOR.split(text):
@@ -121,15 +121,15 @@ def _spell(word: str) -> str:
     spelling = _SPELLINGS.get(word.lower())
     if spelling is not None:
         return spelling
-    # Capitals that nobody lists here are still somebody's.
+    # An unlisted word in capitals is probably an acronym, too.
     return word if len(word) > 1 and word.isupper() else word[:1].upper() + word[1:].lower()
 
 
 def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dict[str, Any]]:
-    """The skill that the first message of a task names, if it names one, and the arguments in it.
+    """Return the skill that the first message of a task names, or None, and its arguments.
 
-    A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`; the first data part is the
-    arguments then. With `by_skill` the key may be `skill`, too.
+    A data part `{"tool": …, "arguments": {…}}` has precedence over metadata `skillId`, for which the first data part is
+    the arguments. With `by_skill`, the key may also be `skill`.
     """
     message = ctx.first_message
     first: dict[str, Any] | None = None
@@ -145,7 +145,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
 
 
 def named_in(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict[str, Any]] | None:
-    """The skill that data names, and its arguments; None when it names none."""
+    """Return the skill that a data part names, and its arguments; None if it names none."""
     name: Any = data.get("tool")
     if by_skill and not name:
         name = data.get("skill")
@@ -156,19 +156,23 @@ def named_in(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict
 
 
 def may_use(ctx: Context, offer: Offer) -> bool:
-    """True when the caller may use it."""
+    """Return True if the caller has the permission that the skill requires."""
     return offer.permission is None or (ctx.user is not None and offer.permission in ctx.user.permissions)
 
 
 def permit(ctx: Context, offer: Offer, name: str) -> None:
-    """Raises Rejected when the caller may not use it; that is audited."""
+    """Check the caller's permission for a skill; a refusal is audited.
+
+    Raises:
+        Rejected: the caller may not use the skill.
+    """
     if offer.permission is not None and not may_use(ctx, offer):
         Audit().record_denial(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {name}")
 
 
 class NamedSkill(Struct, frozen=True):
-    """One thing a program or an agent of another framework does, as its owner says. See `Offer`."""
+    """A skill of a program or of another framework's agent, described by its owner. Implements `Offer`."""
 
     id: str
     name: str
@@ -178,16 +182,15 @@ class NamedSkill(Struct, frozen=True):
     permission: str | None = None
 
     def card(self) -> AgentSkill:
-        """See `Offer.card`."""
         return AgentSkill(self.id, self.name, self.description, self.tags)
 
     def sample(self) -> dict[str, Any]:
-        """See `Offer.sample`."""
+        """Return a plain text: these skills have no input schema."""
         return {"text": "hello"}
 
 
 def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, str]]) -> tuple[NamedSkill, ...]:
-    """One skill for the agent, and one for every tool it has: its name, and what it says of itself."""
+    """Return one skill for the agent and one for each of its tools, given as names and descriptions."""
     itself = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
     agent = NamedSkill(itself, name, description or f"Talks to {name}", categories(name, description), default=True)
     others = (
@@ -198,7 +201,7 @@ def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, st
 
 
 def offers_of(name: str, description: str, tools: Sequence[str] | None) -> tuple[NamedSkill, ...]:
-    """The tools its owner lets it use, in that order; where nothing is said, the program itself."""
+    """Return one skill for each tool that the owner lists, in order; without a list, one for the program itself."""
     if tools is None:
         title = humanized(name)
         return (NamedSkill(name, title, description, categories(name, description), default=True),)

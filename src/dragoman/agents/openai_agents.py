@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK as an agent of ours."""
+"""Runs agents of the OpenAI Agents SDK as agents of Dragoman."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _IN_MEMORY = (
 
 
 class OpenAiRuns(PausingBridge):
-    """Runs an agent of the OpenAI Agents SDK: its text is streamed, what has an `output_type` is data.
+    """Runs an agent of the OpenAI Agents SDK: its text is streamed, the output of an `output_type` is data.
 
-    What output guardrails have to see is not streamed: the answer comes when they have let it pass.
+    With output guardrails nothing is streamed: the answer is sent when they have passed.
 
-    The messages of a conversation are kept in its state, at most `memory` bytes of them, or in the SDK's own sessions:
-    `session` makes one from the conversation's id, for every message, and it is closed after that. Tools that need
-    approval pause the task. `context` is the run's context object, or a function that makes it; it is not stored.
-    `max_turns` is the SDK's default unless given. Every message begins with this agent, whoever it was handed to
-    before. Nothing is traced, whatever `run_config` says: traces would go to OpenAI.
+    The messages of a conversation are stored in its state, at most `memory` bytes, or in a session of the SDK:
+    `session` creates one from the conversation's id for every message, and it is closed afterwards. Tools that need
+    approval pause the task. `context` is the run's context object, or a function that creates it; it is not stored.
+    `max_turns` defaults to the SDK's own default. Every message starts with this agent, even after a handoff. Tracing
+    is always disabled, whatever `run_config` says, because traces would be sent to OpenAI.
 
     Raises:
-        ConfigError: `session` makes sessions that forget.
+        ConfigError: `session` creates sessions that are not persistent.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class OpenAiRuns(PausingBridge):
         super().__init__(agent.name, agent.handoff_description or "")
 
     def tools(self) -> Iterable[tuple[str, str]]:
-        """Its tools; those of MCP servers are not known before a run."""
+        """Return the agent's tools; those of MCP servers are not listed before a run."""
         return [(tool.name, str(getattr(tool, "description", None) or "")) for tool in self._agent.tools]
 
     async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
-        """See `PausingBridge.turn`.
+        """Run the agent on the message, or resume it with approvals.
 
         Raises:
             Failed: the agent took too many turns.
@@ -89,7 +89,7 @@ class OpenAiRuns(PausingBridge):
                     async for output in outputs:
                         yield output
             finally:
-                # Closing the events alone would wait for the end of the run.
+                # Closing only the event stream would wait for the end of the run.
                 result.cancel()
                 await cast("AsyncGenerator[Any, None]", events).aclose()
                 if result.run_loop_task is not None:
@@ -114,7 +114,7 @@ class OpenAiRuns(PausingBridge):
             if self._session is None:
                 _remember(history, result, history_length)
             if isinstance(output, str) and not paragraphs.ends_with(output):
-                # A tool has given the answer, or it was not streamed.
+                # The answer is a tool's output, or was not streamed.
                 paragraphs.begin()
                 yield paragraphs.add(output)
             elif output is not None and not isinstance(output, str):
@@ -125,12 +125,12 @@ class OpenAiRuns(PausingBridge):
                 raise
             ctx.log.info("an agent has stopped: %s", error)
             if isinstance(public, Rejected) and paragraphs.text != paragraphs.before:
-                # Guardrails may take their time, while the model speaks.
+                # Input guardrails run in parallel with the model, which may have streamed text already.
                 yield Replace(paragraphs.before)
             raise public from error
 
     def _is_quiet(self, agent: Any) -> bool:
-        """True when what the agent streams is not for callers: the JSON of its output, or what may be refused."""
+        """Return True if the agent's stream is not for callers: its output is JSON, or a guardrail may refuse it."""
         rails = [*agent.output_guardrails, *((self._config and self._config.output_guardrails) or ())]
         return bool(rails) or agent.output_type not in (None, str)
 
@@ -166,7 +166,7 @@ class OpenAiRuns(PausingBridge):
         return Runner.run_streamed(
             self._agent,
             run_input,
-            # A resumed run has its context already.
+            # A resumed run already has its context.
             context=context if pause is None else None,
             max_turns=DEFAULT_MAX_TURNS if self._max_turns is None else self._max_turns,
             run_config=dataclasses.replace(self._config or RunConfig(), tracing_disabled=True),
@@ -178,12 +178,12 @@ def _remember(history: ConversationHistory, result: RunResultStreaming, history_
     if len(result.input) == history_length + 1:
         history.add([*result.to_input_list()[history_length:]])
     else:
-        # A handoff has put something else in the place of all that was said.
+        # A handoff filter has replaced the history.
         history.replace([[*result.to_input_list(mode="normalized")]])
 
 
 def _public(error: Exception) -> Failed | Rejected | None:
-    """What callers may read of an error; None when that is nothing."""
+    """Return the error for callers; None if they may not see it."""
     from agents import exceptions
 
     if isinstance(error, exceptions.MaxTurnsExceeded):
@@ -234,9 +234,9 @@ async def _pause(ctx: Context, result: RunResultStreaming, history_length: int) 
 
 
 def _without_context(state: Any) -> Any:
-    """The state without the run's context, also in the states of agents that are tools.
+    """Remove the run's context from the state, also from the nested states of agents that are tools.
 
-    It is made anew for the run that goes on, and may hold secrets, or what has no JSON form.
+    It is created again when the run resumes, and may hold secrets or values without a JSON form.
     """
     if isinstance(state, list):
         return [_without_context(each) for each in cast("list[Any]", state)]

@@ -1,4 +1,4 @@
-"""What a paused run waits for, and what has been answered so far."""
+"""Pauses of a run: pending questions, the answers so far, and how an approval is parsed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _KEYS = frozenset({"approved", "confirmed", "message"})
 
 
 class Approval(Struct, frozen=True):
-    """Yes or no, and with a no the caller's reason, where one was given."""
+    """An approval or a refusal; a refusal may have a reason as its `message`."""
 
     approved: bool
     message: str | None = None
 
 
 def approval_of(answer: Any) -> Approval | None:
-    """Read a yes or a no; None when it is neither.
+    """Parse an approval or a refusal; return None if the answer is neither.
 
-    Takes a truth value, `{"approved": false, "message": "too much"}`, or a text. A yes must say nothing else: "yes,
-    but only half of it" does not approve what was shown. A no may go on, and the text is its reason.
+    Accepts a bool, an object such as `{"approved": false, "message": "too much"}`, or text. Text approves only if it
+    says nothing else: "yes, but only half of it" does not approve the call in question. A refusal may continue, and the
+    whole text is its reason.
     """
     if isinstance(answer, bool):
         return Approval(answer)
@@ -49,7 +50,7 @@ def approval_of(answer: Any) -> Approval | None:
 def _of_data(answer: dict[str, Any]) -> Approval | None:
     verdict = answer.get("approved", answer.get("confirmed"))
     message = answer.get("message")
-    # What else it may want, such as other arguments, would not be done: so it is no answer.
+    # Other keys, such as edited arguments, would be ignored, so the answer counts as unreadable.
     if not isinstance(verdict, bool) or not answer.keys() <= _KEYS or not isinstance(message, str | None):
         return None
     return Approval(verdict, None if verdict else message)
@@ -57,14 +58,15 @@ def _of_data(answer: dict[str, Any]) -> Approval | None:
 
 YES_OR_NO = "Please answer yes or no."
 SOMETHING = "Please answer with a text or with data."
-# More of a call's arguments is not put into a question; all of them are shown beside it.
+# A question shows at most this much of a call's arguments; the details have all of them.
 _LONGEST = 200
 
 
 class Pending(Struct, frozen=True, omit_defaults=True):
-    """One thing that a run waits for: an approval, or a value.
+    """One thing that a run waits for: an approval or a value.
 
-    `shown` is what programs may read beside the question. With `reason`, a value may be a no that has one, too.
+    `details` is the machine-readable form, sent next to the question. With `reason`, a value may also be a refusal that
+    carries a reason.
     """
 
     id: str
@@ -75,11 +77,11 @@ class Pending(Struct, frozen=True, omit_defaults=True):
 
 
 class Pause(Struct, frozen=True, omit_defaults=True):
-    """All that a run waits for. It is JSON, and is kept with the question.
+    """Everything that a paused run waits for; serialized to JSON and stored with the question.
 
-    The questions are asked one after the other, so that a plain "yes" is about one thing. A data part may answer
-    several at once, by their ids. `held` is what the framework needs to go on. It is written with every question:
-    what may be large is kept with `keep`, and its name is held.
+    Questions are asked one at a time, so that a plain "yes" refers to one thing; a data part may answer several at
+    once, by their ids. `state` is what the framework needs to resume. It is written again with every question, so large
+    state is stored once with `save_state` and only its name is kept here.
     """
 
     pending: tuple[Pending, ...]
@@ -89,11 +91,11 @@ class Pause(Struct, frozen=True, omit_defaults=True):
 
     @property
     def open(self) -> tuple[Pending, ...]:
-        """What has not been answered."""
+        """The questions that have no answer yet."""
         return tuple(one for one in self.pending if one.id not in self.answers)
 
     def ask(self) -> Ask:
-        """The next question, with everything that is open shown beside it."""
+        """Return the first open question, with the details of all open ones."""
         first = self.open[0]
         question = f"{first.question} {self.remark}".strip()
         return Ask(
@@ -101,13 +103,13 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         )
 
     def with_answer(self, answer: Any, comment: str = "") -> Pause:
-        """The pause after an answer. What cannot be read is asked for again.
+        """Return the pause with one more answer; an answer that cannot be parsed is asked for again.
 
-        `beside` is a text that came with data: it is the reason of every no that has none.
+        `comment` is text that came with a data part: it becomes the reason of every refusal that has none.
         """
         waiting = self.open
         by_id = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-        # Programs may send all answers again and again: what has been answered stays as it was.
+        # Programs may resend all answers: the first answer to each question stays.
         if not by_id or not by_id.keys() <= {one.id for one in self.pending}:
             by_id = {waiting[0].id: cast("Any", answer)}
         named = [one for one in waiting if one.id in by_id]
@@ -116,7 +118,7 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         return Pause(self.pending, self.state, {**self.answers, **read}, YES_OR_NO if unread else "")
 
     def without_answer(self, id: str, remark: str) -> Pause:
-        """The pause without that answer, which does not fit."""
+        """Return the pause without the answer to one question, which is asked again with a remark."""
         answers = {other: value for other, value in self.answers.items() if other != id}
         return Pause(self.pending, self.state, answers, remark)
 
@@ -129,20 +131,20 @@ def _with_reason(one: Pending, answer: Any, comment: str) -> Any:
 
 
 def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
-    """The pause that this run goes on from, with the answer that has just come; None in a first run."""
+    """Return the pause that this run resumes from, including the answer that has just arrived; None in a first run."""
     if resume is None:
         return None
     pause = msgspec.convert(resume.ref, Pause)
     if resume.data is not None:
         return pause.with_answer(resume.data, resume.text)
     if not resume.text.strip():
-        # A file alone, for one.
+        # For example, a message with only a file.
         return Pause(pause.pending, pause.state, pause.answers, SOMETHING)
     return pause.with_answer(resume.text)
 
 
 async def save_state(ctx: Context, state: Any) -> str:
-    """Keep something with the task, once, however often a question is asked again. Gives its name."""
+    """Store state with the task, once, however often a question is asked again. Return the name to load it by."""
     name = f"dragoman/pause/{len(ctx.answers)}"
 
     async def value() -> Any:
@@ -153,10 +155,10 @@ async def save_state(ctx: Context, state: Any) -> str:
 
 
 async def load_state(ctx: Context, name: str) -> Any:
-    """What was kept under that name.
+    """Return the state stored under a name.
 
     Raises:
-        Failed: nothing was.
+        Failed: there is none.
     """
 
     async def missing() -> Any:
@@ -166,5 +168,5 @@ async def load_state(ctx: Context, name: str) -> Any:
 
 
 def call_text(tool: str, arguments: str) -> str:
-    """A call as a person may read it in a question."""
+    """Return a tool call as text for a question, with its arguments shortened."""
     return f"{tool}({arguments if len(arguments) <= _LONGEST else arguments[:_LONGEST] + '…'})"

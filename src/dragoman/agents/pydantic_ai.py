@@ -1,4 +1,4 @@
-"""A Pydantic AI agent as an agent of ours."""
+"""Runs Pydantic AI agents as agents of Dragoman."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ KEY = "dragoman/pydantic-ai"
 class PydanticAiRuns(PausingBridge):
     """Runs a Pydantic AI agent: its text is streamed, its structured output is data.
 
-    A text that its validators refuse is taken back. Of an agent whose output is never text, nothing is streamed.
-    The messages of a conversation are kept in its state, at most `memory` bytes of them. Tools that need approval,
-    or are done elsewhere, pause the task: the agent's `output_type` must allow for `DeferredToolRequests`. `deps`
-    are the agent's dependencies, or a function that makes them from the run's context.
+    Text that its output validators reject is retracted. Nothing is streamed if the output is never text. The messages
+    of a conversation are stored in its state, at most `memory` bytes. Tools that need approval, or run elsewhere, pause
+    the task: the agent's `output_type` must allow `DeferredToolRequests`. `deps` are the agent's dependencies, or a
+    function that creates them from the run's context.
     """
 
     def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, memory: int = DEFAULT_HISTORY_BYTES) -> None:
@@ -48,17 +48,17 @@ class PydanticAiRuns(PausingBridge):
         super().__init__(agent.name or "agent", description if isinstance(description, str) else "")
 
     def tools(self) -> Iterable[tuple[str, str]]:
-        """Its functions; what servers behind it offer is not known before a run."""
+        """Return the agent's function tools; those of MCP servers are not listed before a run."""
         tools: dict[str, Any] = {}
         for toolset in self._agent.toolsets:
             tools.update(getattr(toolset, "tools", {}))
         return [(name, getattr(tool, "description", None) or "") for name, tool in tools.items()]
 
     async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
-        """See `PausingBridge.turn`.
+        """Run the agent on the message, or resume it with the results of deferred tools.
 
         Raises:
-            Failed: the agent used more than its limits allow.
+            Failed: the agent exceeded its usage limits.
             Rejected: the model's provider refused the content.
         """
         from pydantic_ai import DeferredToolRequests
@@ -76,7 +76,7 @@ class PydanticAiRuns(PausingBridge):
                 message_history=ModelMessagesTypeAdapter.validate_python([*history.messages, *earlier]),
                 deferred_tool_results=None if pause is None else _results(pause),
                 deps=await value_for(ctx, self._deps),
-                # The prompt stands in the oldest turn, which may have been forgotten.
+                # The system prompt is in the oldest turn, which may have been dropped.
                 capabilities=[ReinjectSystemPrompt()],
             ) as events:
                 async for event in events:
@@ -89,7 +89,7 @@ class PydanticAiRuns(PausingBridge):
         except ContentFilterError as error:
             raise Rejected("the model's provider refused the content") from error
         except UnexpectedModelBehavior:
-            # No answer was good enough, so that none stays.
+            # No answer was accepted, so the rejected text is retracted.
             if not text_stream.matches(text_stream.settled):
                 yield Replace(text_stream.settled)
             raise
@@ -109,7 +109,7 @@ class PydanticAiRuns(PausingBridge):
 
 
 def _final(output: Any, messages: list[ModelMessage], text_stream: PydanticTextStream) -> Replace | None:
-    """The output, where it is not what has been streamed."""
+    """Return the output, unless it equals the streamed text."""
     if not isinstance(output, str):
         return None if output is None else Replace(_output_value(output))
     text = PARAGRAPH_BREAK.join(answer_texts(messages, output))
@@ -117,7 +117,7 @@ def _final(output: Any, messages: list[ModelMessage], text_stream: PydanticTextS
 
 
 def _without_metadata(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages without what tools keep beside their results: it may be any object, and no model sees it."""
+    """Remove the metadata of tool results: it may be any object, and is not sent to models."""
     from pydantic_ai.messages import ToolReturnPart
 
     return [
@@ -187,14 +187,14 @@ def _output_value(output: Any) -> Any:
     return output
 
 
-# -- what it says, and what of it counts -------------------------------------------------------------------------------
+# -- text of the answer ------------------------------------------------------------------------------------------------
 
-# What asks a model for another answer, now and in versions before.
+# Part kinds that ask the model to retry, in current and earlier versions.
 _RETRIES = ("retry-feedback", "retry-prompt")
 
 
 class PydanticTextStream:
-    """Puts the texts of a run one after the other. A `quiet` one streams nothing."""
+    """Merges the texts of a run into one stream. With `quiet` nothing is streamed."""
 
     def __init__(self, ctx: Context, *, quiet: bool) -> None:
         self._paragraphs = Paragraphs(ctx)
@@ -203,7 +203,7 @@ class PydanticTextStream:
         self._last: list[str] = []
 
     def feed(self, event: object) -> str:
-        """Take the next event, and give what can be said now."""
+        """Process the next event and return the text to send now."""
         from pydantic_ai.messages import (
             FunctionToolCallEvent,
             PartDeltaEvent,
@@ -219,7 +219,7 @@ class PydanticTextStream:
             if event.index == 0:
                 self._last.clear()
             if isinstance(event.part, TextPart):
-                # Some models give one text in several parts.
+                # Some models split one text into several parts.
                 if event.previous_part_kind != "text":
                     self._paragraphs.begin()
                 text = event.part.content
@@ -231,23 +231,23 @@ class PydanticTextStream:
         return self._paragraphs.add(text)
 
     def _settle(self) -> None:
-        """A text before a call is no answer: nobody refuses it."""
+        """Accept the text before a tool call: only answers are validated."""
         texts = [self._settled, "".join(self._last)]
         self._settled = PARAGRAPH_BREAK.join(text for text in texts if text)
         self._last.clear()
 
     @property
     def settled(self) -> str:
-        """What was said before calls, and before a pause: all that stays when the agent finds no answer."""
+        """The accepted text before tool calls and pauses: all that remains if the agent finds no answer."""
         return self._settled
 
     def matches(self, text: str) -> bool:
-        """True when callers have been told this text, and no other; also when they are told nothing."""
+        """Return True if the text sent to callers equals this one, or nothing is streamed."""
         return self._quiet or self._paragraphs.equals(text)
 
 
 def allows_text(output_type: Any) -> bool:
-    """True when text may be the output: what others say is JSON, or leads to it."""
+    """Return True if the output may be text: otherwise all text is JSON, or a step towards it."""
     from pydantic_ai import TextOutput
 
     if isinstance(output_type, list | tuple):
@@ -261,7 +261,7 @@ def allows_text(output_type: Any) -> bool:
 
 
 def accepted_texts(messages: Sequence[ModelMessage]) -> list[str]:
-    """What the agent has said, without the answers that its validators have sent back."""
+    """Return the texts of the agent, without answers that its validators have rejected."""
     texts: list[str] = []
     for index, message in enumerate(messages):
         if message.kind == "response" and not _is_refused(messages[index + 1 :]):
@@ -270,7 +270,7 @@ def accepted_texts(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 def answer_texts(messages: Sequence[ModelMessage], output: str) -> list[str]:
-    """The same with the output in the end: it is what was made of the last text, or of a call."""
+    """Return the accepted texts with the output at the end, which was made from the last text or from a call."""
     texts = accepted_texts(messages)
     last = next(message for message in reversed(messages) if message.kind == "response")
     return [*(texts[:-1] if _texts(last) else texts), output]
@@ -282,6 +282,6 @@ def _texts(response: ModelResponse) -> list[str]:
 
 
 def _is_refused(after: Sequence[ModelMessage]) -> bool:
-    # What names no tool is about the answer itself.
+    # A retry that names no tool concerns the answer itself.
     parts = cast("Sequence[Any]", after[0].parts if after else ())
     return any(part.part_kind in _RETRIES and not getattr(part, "tool_name", None) for part in parts)

@@ -1,4 +1,4 @@
-"""Messages as text for a model: parts, paragraphs, and the conversation so far."""
+"""Text for and from models: parts as text, paragraphs of an answer, the history of a conversation."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 PARAGRAPH_BREAK = "\n\n"
-# What the engine calls the text of a run; other artifacts are those of tools.
+# Suffix of the artifact that holds the text of a run; tools write other artifacts.
 _RESULT = "-result"
 
 
 class Paragraphs:
-    """Sets what a model says before and after a tool call, or a pause, apart from each other.
+    """Separates the messages of a model before and after a tool call, or a pause, by blank lines.
 
-    `before` is the text that stood there when the run began.
+    `before` is the text of the answer at the start of the run.
     """
 
     def __init__(self, ctx: Context) -> None:
-        # After a pause the text goes on where it was.
+        # After a pause, new text is appended to the answer so far.
         texts = [each.text for each in ctx.artifacts if (each.name or "").endswith(_RESULT)] if ctx.resume else []
         self.before = "".join(texts)
         self._starts_message = True
@@ -32,16 +32,16 @@ class Paragraphs:
 
     @property
     def text(self) -> str:
-        """All that callers have been told so far, also before a pause."""
+        """The whole answer so far, including the text before a pause."""
         messages = ["".join(pieces) for pieces in self._messages]
         return PARAGRAPH_BREAK.join([self.before, *messages] if self.before else messages)
 
     def begin(self) -> None:
-        """Another message begins."""
+        """Start a new message with the next piece."""
         self._starts_message = True
 
     def add(self, text: str) -> str:
-        """The next piece of the message, with what sets it apart from what was said before."""
+        """Append a piece to the message and return it, with the separator if it starts a message."""
         if not text:
             return ""
         lead = PARAGRAPH_BREAK if self._starts_message and (self.before or self._messages) else ""
@@ -52,16 +52,16 @@ class Paragraphs:
         return lead + text
 
     def ends_with(self, text: str) -> bool:
-        """True when the last message was this text, whatever stands between its words."""
+        """Return True if the last message equals the text, ignoring white space."""
         return ("".join(self._messages[-1]) if self._messages else "").split() == text.split()
 
     def equals(self, text: str) -> bool:
-        """True when all messages together are this text, whatever stands between its words."""
+        """Return True if all messages together equal the text, ignoring white space."""
         return self.text.split() == text.split()
 
 
 def text_of(part: Part) -> str | None:
-    """A text, data as JSON, or the text of a text file; None for all other files."""
+    """Return a part as text: data as JSON, a text file with its name; None for other files."""
     if part.kind == "text":
         return part.text
     if part.kind == "data":
@@ -76,19 +76,19 @@ def text_of(part: Part) -> str | None:
 
 
 def media_of(part: Part) -> str:
-    """The media type of a file, or the one that says nothing."""
+    """Return the media type of a file, by default `application/octet-stream`."""
     return part.media_type or "application/octet-stream"
 
 
-# How much JSON is kept: it is read and written with every message of the conversation.
+# Maximum JSON size of a history: all of it is read and written with every message of the conversation.
 DEFAULT_HISTORY_BYTES = 1_048_576
 
 
 class ConversationHistory:
-    """The turns of a conversation, in its state: a turn is everything from a message to the end of its answer.
+    """The history of a conversation, stored in its state by turns: a message and everything up to its answer.
 
-    At most `most` bytes are kept. The oldest turns go first, and whole, so that no tool's result is left without its
-    call. A turn that alone is larger is not kept.
+    At most `max_bytes` are stored. The oldest turns are dropped first, and only whole, so that no tool result loses its
+    call. A turn that alone exceeds the limit is not stored.
     """
 
     def __init__(self, ctx: Context, key: str, max_bytes: int = DEFAULT_HISTORY_BYTES) -> None:
@@ -98,20 +98,20 @@ class ConversationHistory:
 
     @property
     def turns(self) -> list[list[Any]]:
-        """What is remembered, by turns."""
+        """The stored turns, oldest first."""
         return cast("list[list[Any]]", self._ctx.state.get(self._key, []))
 
     @property
     def messages(self) -> list[Any]:
-        """What is remembered, in a row."""
+        """The messages of all stored turns."""
         return [message for turn in self.turns for message in turn]
 
     def add(self, turn: list[Any]) -> None:
-        """Remember one more turn."""
+        """Append a turn."""
         self.replace([*self.turns, turn])
 
     def replace(self, turns: Iterable[list[Any]]) -> None:
-        """Remember these turns, and no others."""
+        """Replace all stored turns."""
         fitting: list[list[Any]] = []
         room = self._max_bytes
         for turn in reversed(list(turns)):

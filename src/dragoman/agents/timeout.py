@@ -1,4 +1,4 @@
-"""A time limit on what a task waits for, by the engine's clock."""
+"""A time limit on awaits of a task, measured by the engine's clock."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class DeadlineExceeded(TimeoutError):
-    """The time is over."""
+    """The time limit has passed."""
 
 
 class Timeout:
-    """Cancels what is waited for when the time is over. Between two waits nobody is cancelled. Close it at the end."""
+    """Cancels the current `wait` when the time limit passes; never cancels between two waits. Close it at the end."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -28,10 +28,10 @@ class Timeout:
         self._timer = clock.call_later(seconds, self._expire)
 
     async def wait(self, work: Awaitable[T]) -> T:
-        """Wait for it.
+        """Await `work` within the time limit.
 
         Raises:
-            Late: the time is over. What was waited for has been canceled.
+            DeadlineExceeded: the limit has passed; `work` was canceled.
         """
         worker = self._worker = asyncio.current_task()
         assert worker is not None
@@ -43,19 +43,19 @@ class Timeout:
             raise
         finally:
             self._worker = None
-        if self.expired:  # and it went on all the same
+        if self.expired:  # the awaited work suppressed the cancellation
             worker.uncancel()
             raise DeadlineExceeded
         return result
 
     def restart(self) -> None:
-        """Let the time begin anew, unless it is over."""
+        """Restart the time limit, unless it has passed."""
         if not self.expired:
             self._timer.cancel()
             self._timer = self._clock.call_later(self._seconds, self._expire)
 
     def close(self) -> None:
-        """There is no limit any more."""
+        """Remove the time limit."""
         self._timer.cancel()
 
     def _expire(self) -> None:

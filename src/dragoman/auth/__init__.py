@@ -1,4 +1,4 @@
-"""The credentials a client sends: give one of them as `auth=`."""
+"""Client credentials. Pass one of these classes as `auth=`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dragoman.auth.outbound.mutual_tls import MutualTLS as MutualTLS
     from dragoman.auth.outbound.oauth2 import OAuth2 as OAuth2
 
-# Imported when first used: most callers need one of them, or none.
+# Imported on first use: most callers need one of them, or none.
 _HOMES = {
     "Bearer": "dragoman.auth.outbound.fixed",
     "ApiKey": "dragoman.auth.outbound.fixed",

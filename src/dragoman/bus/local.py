@@ -19,7 +19,7 @@ class LocalWatch:
     timer for each wait, or a look at the clock, would cost as much as the rest of a wake-up.
     """
 
-    __slots__ = ("_bus", "_clock", "_news_ms", "_seconds", "_timer", "_waiter", "generation", "task_id")
+    __slots__ = ("_bus", "_clock", "_notified_ms", "_seconds", "_timer", "_waiter", "generation", "task_id")
 
     def __init__(self, bus: LocalBus, task_id: str, clock: Clock) -> None:
         self._bus = bus
@@ -27,7 +27,7 @@ class LocalWatch:
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._seconds = 0.0
-        self._news_ms = 0
+        self._notified_ms = 0
         self.task_id = task_id
         self.generation = 0
 
@@ -49,7 +49,7 @@ class LocalWatch:
         """Take the news."""
         if generation > self.generation:
             self.generation = generation
-        self._news_ms = now_ms
+        self._notified_ms = now_ms
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -70,16 +70,16 @@ class LocalWatch:
     def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_later(seconds, self._ring)
+        self._timer = self._clock.call_later(seconds, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._waiter is None:
             return
         now = self._clock.now()
-        left = self._seconds - (now - self._news_ms) / 1000
-        if left > 0:
-            self._set_timer(min(left, self._seconds))  # no more than that, also when the clock was set back
+        remaining = self._seconds - (now - self._notified_ms) / 1000
+        if remaining > 0:
+            self._set_timer(min(remaining, self._seconds))  # no more than that, also when the clock was set back
         else:
             self.wake(0, now)
 

@@ -27,12 +27,12 @@ def command(source: Path, _: Settings, file: Path, force: bool) -> None:
     """
     from dragoman.stores.sqlite.backup import back_up
 
-    shows = sys.stderr.isatty()
-    copied = back_up(source, file, force=force, progress=_show if shows else None)
-    if shows:
+    is_terminal = sys.stderr.isatty()
+    result = back_up(source, file, force=force, progress=_print_progress if is_terminal else None)
+    if is_terminal:
         out(CLEAR, nl=False, err=True)
-    out(f"{file}: {copied.tasks} {'task' if copied.tasks == 1 else 'tasks'}, {copied.size} bytes")
+    out(f"{file}: {result.tasks} {'task' if result.tasks == 1 else 'tasks'}, {result.size} bytes")
 
 
-def _show(left: int, pages: int) -> None:
-    out(CLEAR, f"{100 * (pages - left) // max(pages, 1)} %", nl=False, err=True)
+def _print_progress(remaining: int, pages: int) -> None:
+    out(CLEAR, f"{100 * (pages - remaining) // max(pages, 1)} %", nl=False, err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
@@ -18,29 +18,31 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 @click.argument("skill")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @in_session
-def command(session: Session, skill: str, arguments: tuple[str, ...]) -> None:
+def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> None:
     """Call a skill and print its value: text as it is, data as JSON.
 
     `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
     its skills, as one with MCP tools does, `a=3` passes a number too.
     """
-    from dragoman.cli.conversation import Reader, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, finish
     from dragoman.client.message import fetch_schemas, parse_argument
 
-    given = [_argument(each) for each in arguments]
-    schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in given) else {}
-    values = {name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in given}
-    reader = Reader(session, quiet=True)
+    parsed = [_parse_argument(each) for each in arguments]
+    schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in parsed) else {}
+    values = {
+        name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed
+    }
+    printer = StreamPrinter(session, quiet=True)
     stream = session.client.stream(tool=skill, arguments=values)
-    finish(session, reader, converse(session, reader, reader.read(stream)))
+    finish(session, printer, converse(session, printer, printer.read(stream)))
 
 
-def _argument(text: str) -> tuple[str, Any, bool]:
+def _parse_argument(text: str) -> tuple[str, Any, bool]:
     """Name and value of an argument, and whether the value is text."""
-    from dragoman.cli.send import parsed_json
+    from dragoman.cli.send import parse_json
 
-    found = _ARGUMENT.fullmatch(text)
-    if found is None:
+    match = _ARGUMENT.fullmatch(text)
+    if match is None:
         raise ConfigError(f"`{text}` is no argument: write name=text, or name:=JSON as in count:=3")
-    name, sign, value = found.groups()
-    return (name, parsed_json(value, f"{name}:"), False) if sign == ":=" else (name, value, True)
+    name, operator, value = match.groups()
+    return (name, parse_json(value, f"{name}:"), False) if operator == ":=" else (name, value, True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import Options, Session, calling, options_of, url_argument
+from dragoman.cli.remote import CommandSession, Options, call_options, parse_options, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.card_signature import Signed
+    from dragoman.cli.card_signature import SignatureReport
     from dragoman.dialects.cards.rules.validate import CardProblem
     from dragoman.model.card import AgentCard, AgentInterface
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @url_argument()
 @click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
 @click.option("--jwks", metavar="URL|FILE", help="With --validate: it must be signed by one of these keys.")
-@calling
+@call_options
 @click.pass_context
 def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **shared: Any) -> None:
     """Show an agent's card: who it is, where and how it is reached, what it can do.
@@ -33,15 +33,15 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 
     if jwks is not None and not validate:
         raise ConfigError("--jwks is for --validate: add that")
-    options = options_of(url, shared)
+    options = parse_options(url, shared)
     recorder = CardRecorder()
-    with Session(options, recorder) as session:
+    with CommandSession(options, recorder) as session:
         if validate:
-            from dragoman.cli.card_signature import examine_signature
+            from dragoman.cli.card_signature import check_signature
 
             place, body = session.run(recorder.card(session.client))
-            signed, wrong = session.run(examine_signature(body, place, options, jwks))
-            ctx.exit(_tell_problems(place, body, signed, wrong, as_json=options.as_json))
+            signed, signature_problems = session.run(check_signature(body, place, options, jwks))
+            ctx.exit(_print_problems(place, body, signed, signature_problems, as_json=options.as_json))
         card = session.run(session.client.card())
     if options.as_json:
         from dragoman.dialects.cards.card import card_json
@@ -56,20 +56,22 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
-def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[CardProblem], *, as_json: bool) -> int:
-    from dragoman.cli.printing import coloured, out, print_json, say
+def _print_problems(
+    url: str, body: bytes, signed: SignatureReport | None, signature_problems: list[CardProblem], *, as_json: bool
+) -> int:
+    from dragoman.cli.printing import colored, out, print_json, say
     from dragoman.dialects.cards.rules.validate import card_problems
 
-    problems = [*card_problems(body, url=url), *wrong]
+    problems = [*card_problems(body, url=url), *signature_problems]
     errors = sum(problem.level == "error" for problem in problems)
     if as_json:
         listed = [problem._asdict() for problem in problems]
         print_json({"url": url, "signed": signed and signed._asdict(), "problems": listed})
     else:
         for problem in problems:
-            level = coloured(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
+            level = colored(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
             out(level, f"  {problem.field}: {problem.found}. {problem.rule}")
-        if body.lstrip()[:1] == b"{" and not wrong:
+        if body.lstrip()[:1] == b"{" and not signature_problems:
             out(f"signed   {signed}" if signed else "not signed")
         say(f"{url}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}")
     return 1 if errors else 0
@@ -84,9 +86,9 @@ def _count(number: int, what: str) -> str:
 
 def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
     """The lines, each as the pieces that `out` takes."""
-    from dragoman.cli.printing import coloured, field
+    from dragoman.cli.printing import colored, field
 
-    yield coloured(card.name, bold=True), f" {card.version}"
+    yield colored(card.name, bold=True), f" {card.version}"
     yield (card.description,)
     if card.provider is not None:
         yield (f"by {card.provider.organization}, {card.provider.url}",)
@@ -99,21 +101,21 @@ def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
         ("skills", _skills(card)),
     ):
         yield ()
-        yield (coloured(title, bold=True),)
+        yield (colored(title, bold=True),)
         yield from ((f"  {field(line)}",) if line.strip() else () for line in lines)
 
 
 def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
-    used = _used(card, options)
+    preferred = _preferred_interface(card, options)
     for each in card.supported_interfaces:
         tenant = f", tenant {each.tenant}" if each.tenant else ""
-        mark = "*" if each is used else " "
-        yield f"{mark} {each.protocol_binding} {each.protocol_version}  {each.url}{tenant}"
-    if used is not None:
+        marker = "*" if each is preferred else " "
+        yield f"{marker} {each.protocol_binding} {each.protocol_version}  {each.url}{tenant}"
+    if preferred is not None:
         yield "* is the one that would be used"
 
 
-def _used(card: AgentCard, options: Options) -> AgentInterface | None:
+def _preferred_interface(card: AgentCard, options: Options) -> AgentInterface | None:
     """The interface that would be tried first; None when nothing fits."""
     from dragoman.client.discovery import interfaces_of
     from dragoman.model.error import DragomanError
@@ -127,19 +129,19 @@ def _used(card: AgentCard, options: Options) -> AgentInterface | None:
         for each in card.supported_interfaces
         if each.protocol_binding.upper() == first.name and each.url.rstrip("/") == first.url.rstrip("/")
     ]
-    spoken = (each for each in same if each.protocol_version.startswith(first.dialect.version))
-    return next(spoken, same[0] if same else None)
+    same_version = (each for each in same if each.protocol_version.startswith(first.dialect.version))
+    return next(same_version, same[0] if same else None)
 
 
 def _capabilities(card: AgentCard) -> Iterator[str]:
-    can = card.capabilities
+    capabilities = card.capabilities
     for name, has in (
-        ("streaming", can.streaming),
-        ("push notifications", can.push_notifications),
-        ("extended card", can.extended_agent_card),
+        ("streaming", capabilities.streaming),
+        ("push notifications", capabilities.push_notifications),
+        ("extended card", capabilities.extended_agent_card),
     ):
         yield f"{name}: {'not said' if has is None else 'yes' if has else 'no'}"
-    for each in can.extensions:
+    for each in capabilities.extensions:
         yield f"extension {each.uri}{' (required)' if each.required else ''}"
     yield f"takes {', '.join(card.default_input_modes)}; gives {', '.join(card.default_output_modes)}"
 
@@ -147,12 +149,12 @@ def _capabilities(card: AgentCard) -> Iterator[str]:
 def _security(card: AgentCard) -> Iterator[str]:
     from dragoman.auth.outbound.requirement import alternatives, declared_schemes
 
-    demanded = alternatives(card)
-    for number, schemes in enumerate(demanded):
+    requirements = alternatives(card)
+    for number, schemes in enumerate(requirements):
         yield f"{'or ' if number else ''}{' and '.join(map(str, schemes))}"
-    if not demanded:
-        known = declared_schemes(card)
-        yield f"nothing is demanded; known are {', '.join(map(str, known))}" if known else "none"
+    if not requirements:
+        schemes = declared_schemes(card)
+        yield f"nothing is demanded; known are {', '.join(map(str, schemes))}" if schemes else "none"
 
 
 def _skills(card: AgentCard) -> Iterator[str]:

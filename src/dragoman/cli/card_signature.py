@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dragoman.keys.jws import Header
 
 _RULE = "A2A 1.0, 8.4.3: the card is verified with the key that its signature names"
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 
 
-class Signed(NamedTuple):
+class SignatureReport(NamedTuple):
     """What was found out about a card's signature. `form` is empty when it was not verified."""
 
     kid: str
@@ -39,9 +39,9 @@ class Signed(NamedTuple):
         return f"{key}, not checked: the keys are at {self.keys}, and nobody asked there. --jwks checks with given keys"
 
 
-async def examine_signature(
+async def check_signature(
     body: bytes, url: str, options: Options, jwks: str | None
-) -> tuple[Signed | None, list[CardProblem]]:
+) -> tuple[SignatureReport | None, list[CardProblem]]:
     """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
 
     Raises:
@@ -49,34 +49,34 @@ async def examine_signature(
     """
     keys = load_keys(jwks)
     try:
-        found: Any = msgspec.json.decode(body)
+        decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None, []  # which is said elsewhere
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         return None, []
-    card = cast("dict[str, Any]", found)
+    card = cast("dict[str, Any]", decoded)
     if not card.get("signatures") and keys is None:
         return None, []
     headers = headers_of(card)
     elsewhere = keys is None and bool(headers) and all(key_url_of(header, url) is None for header in headers)
     if elsewhere:
         first = headers[0]
-        return Signed(first.kid, first.alg, "", first.jku or ""), []
+        return SignatureReport(first.kid, first.alg, "", first.jku or ""), []
     http = SocketClient(verify=not options.insecure)
-    sender = Sender(http, origin=options.address.url, headers=options.headers, interceptors=options.interceptors())
-    trust = CardVerifier(True if keys is None else keys, sender, SystemClock(), timeout=_PATIENCE)
+    sender = Sender(http, origin=options.target.url, headers=options.headers, interceptors=options.interceptors())
+    trust = CardVerifier(True if keys is None else keys, sender, SystemClock(), timeout=_TIMEOUT)
     try:
-        held = await trust.verify(card, url)
+        signature = await trust.verify(card, url)
     except (BadSignature, CannotConnect, ServerError) as error:
-        unnamed = keys is None and _is_unnamed(headers, error)
-        level = "warning" if unnamed else "error"
-        hint = "; --jwks checks with given keys" if unnamed else ""
+        has_no_key_url = keys is None and _has_no_key_url(headers, error)
+        level = "warning" if has_no_key_url else "error"
+        hint = "; --jwks checks with given keys" if has_no_key_url else ""
         return None, [CardProblem(level, "signatures", _RULE, f"{error}{hint}")]
     finally:
         await http.close()
-    return Signed(held.kid, held.alg, held.form, jwks or held.jku or jwks_url_of(url)), []
+    return SignatureReport(signature.kid, signature.alg, signature.form, jwks or signature.jku or jwks_url_of(url)), []
 
 
-def _is_unnamed(headers: list[Header], error: Exception) -> bool:
+def _has_no_key_url(headers: list[Header], error: Exception) -> bool:
     """True when no signature says where its key is, and it is not where it was looked for either."""
     return all(header.jku is None for header in headers) and getattr(error, "reason", "") != "BAD_SIGNATURE"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.conversation import Reader
+    from dragoman.cli.conversation import StreamPrinter
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
@@ -20,34 +20,34 @@ QUIT = "/quit"
 @click.command("chat", short_help="Talk with an agent.")
 @url_argument()
 @in_session
-def command(session: Session) -> None:
+def command(session: CommandSession) -> None:
     """Talk with an agent: each line is a message, in one conversation. /quit or Ctrl-D ends.
 
     What the agent asks is answered with the next line. Ctrl-C while it answers leaves the task running.
     """
-    from dragoman.cli.conversation import unanswered
-    from dragoman.cli.printing import coloured, say
+    from dragoman.cli.conversation import unanswered_error
+    from dragoman.cli.printing import colored, say
     from dragoman.model.task import Task
 
     card = session.run(session.client.card())
-    chatting = _Chatting(session)
-    if chatting.interactive:
-        say(coloured(f"{card.name}: {card.description}", bold=True, err=True))
+    chat = _ChatLoop(session)
+    if chat.interactive:
+        say(colored(f"{card.name}: {card.description}", bold=True, err=True))
         say(f"{QUIT} or Ctrl-D ends")
-    last = chatting.loop()
+    last = chat.run()
     if isinstance(last, Task) and last.state.waiting:
-        problem = unanswered(session, last)
-        if not chatting.interactive:
+        problem = unanswered_error(session, last)
+        if not chat.interactive:
             raise problem
         say(str(problem).partition("\n")[2])
 
 
-class _Chatting:
-    def __init__(self, session: Session) -> None:
-        from dragoman.cli.conversation import Reader
+class _ChatLoop:
+    def __init__(self, session: CommandSession) -> None:
+        from dragoman.cli.conversation import StreamPrinter
 
         self._session = session
-        self._reader: Reader = Reader(session, quiet=session.options.as_json)
+        self._printer: StreamPrinter = StreamPrinter(session, quiet=session.options.as_json)
         self._last: Task | Message | None = None
         self.interactive = sys.stdin.isatty()
         # With it, input() has a history and can be edited.
@@ -55,17 +55,17 @@ class _Chatting:
         if self._edits:
             import readline as _  # noqa: F401 - absent on Windows, where the console does it
 
-    def loop(self) -> Task | Message | None:
+    def run(self) -> Task | Message | None:
         """Take lines until there are no more; gives the last answer."""
-        while (line := self._line()) is not None and line.strip() != QUIT:
+        while (line := self._read_line()) is not None and line.strip() != QUIT:
             if line.strip():
-                self._turn(line)
+                self._send(line)
         return self._last
 
-    def _line(self) -> str | None:
+    def _read_line(self) -> str | None:
         from dragoman.cli.printing import out, say
 
-        prompt = "? " if self._place().get("task") is not None else "> "
+        prompt = "? " if self._message_target().get("task") is not None else "> "
         try:
             if self._edits:
                 return input(prompt)
@@ -78,17 +78,17 @@ class _Chatting:
             say()
         return line.rstrip("\r\n") if line else None
 
-    def _turn(self, text: str) -> None:
-        from dragoman.cli.conversation import leaving
+    def _send(self, text: str) -> None:
+        from dragoman.cli.conversation import resume_hint
         from dragoman.cli.printing import say
         from dragoman.model.error import DragomanError
 
-        place = self._place()
-        if place.get("task") is None:
-            self._reader.begin()
+        target = self._message_target()
+        if target.get("task") is None:
+            self._printer.reset()
         try:
-            with leaving(self._session, self._reader):
-                self._last = self._session.run(self._reader.read(self._session.client.stream(text, **place)))
+            with resume_hint(self._session, self._printer):
+                self._last = self._session.run(self._printer.read(self._session.client.stream(text, **target)))
         except KeyboardInterrupt:
             if not self.interactive:
                 raise
@@ -101,20 +101,20 @@ class _Chatting:
         self._print(self._last)
 
     def _print(self, result: Task | Message) -> None:
-        from dragoman.cli.printing import coloured, print_result, say, state_name
+        from dragoman.cli.printing import colored, print_result, say, state_name
         from dragoman.model.operation import Operation
 
         if self._session.options.as_json:
             print_result(Operation.SEND, result, compact=True)
         elif result.question is not None:
-            say(coloured(result.question, "magenta", err=True))
+            say(colored(result.question, "magenta", err=True))
         elif result.state.final and result.state.name != "COMPLETED":
-            said = result.error or ""
-            say(coloured(f"{state_name(result.state)}{f': {said}' if said else ''}", "red", err=True))
+            error = result.error or ""
+            say(colored(f"{state_name(result.state)}{f': {error}' if error else ''}", "red", err=True))
         else:
-            self._reader.print(result)
+            self._printer.print(result)
 
-    def _place(self) -> dict[str, Any]:
+    def _message_target(self) -> dict[str, Any]:
         from dragoman.model.task import Task
 
         last = self._last

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.printing import CLEAR, coloured, on_terminal, out, print_parts, print_rest, print_result, say
+from dragoman.cli.printing import CLEAR, colored, on_terminal, out, print_parts, print_rest, print_result, say
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -17,31 +17,31 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.cli.remote import Session
+    from dragoman.cli.remote import CommandSession
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event
 
 
-class Reader:
+class StreamPrinter:
     """Reads streams. On a terminal text is printed as it arrives, in a pipe the answer once it is whole.
 
     `quiet` prints nothing on the way.
     """
 
-    def __init__(self, session: Session, *, quiet: bool = False) -> None:
+    def __init__(self, session: CommandSession, *, quiet: bool = False) -> None:
         self._session = session
-        self._live = on_terminal() and not quiet
+        self._is_live = on_terminal() and not quiet
         # The wire's lines and a line that is written over do not go together.
-        self._progresses = on_terminal(err=True) and not session.options.wire
-        self._shown: list[str] = []
-        self._in_line = False
-        self._progress = False
+        self._prints_progress = on_terminal(err=True) and not session.options.wire
+        self._printed_text: list[str] = []
+        self._is_mid_line = False
+        self._has_progress_line = False
         self.task_id: str | None = None
         self.state: State | None = None
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Forget what was read: what comes now belongs to another task."""
-        self._shown.clear()
+        self._printed_text.clear()
         self.task_id = self.state = None
 
     async def read(self, stream: EventStream) -> Task | Message:
@@ -49,115 +49,117 @@ class Reader:
         try:
             async with aclosing(aiter(stream)) as events:
                 async for event in events:
-                    self._take(event)
+                    self._handle_event(event)
                     if event.state.waiting:
                         break
         finally:
-            self.rest()
+            self.end_line()
         return stream.result
 
-    def rest(self) -> None:
+    def end_line(self) -> None:
         """Leave the cursor at the beginning of a line that is empty."""
         self._clear()
-        if self._in_line:
+        if self._is_mid_line:
             out()
-            self._in_line = False
+            self._is_mid_line = False
 
     # -- one event ---------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
-        if self._live and (event.text or event.replaces):
+        if self._is_live and (event.text or event.replaces):
             self._print(event.text, replaces=event.replaces)
-        if self._progresses and not self._in_line:
-            self._tell(raw)
+        if self._prints_progress and not self._is_mid_line:
+            self._print_progress(raw)
 
     def _print(self, text: str, *, replaces: bool) -> None:
         if replaces:
-            before = "".join(self._shown)
-            self._shown = [text]
+            before = "".join(self._printed_text)
+            self._printed_text = [text]
             if text.startswith(before):
                 text = text[len(before) :]
-            elif self._in_line:
-                self.rest()
+            elif self._is_mid_line:
+                self.end_line()
         else:
-            self._shown.append(text)
+            self._printed_text.append(text)
         if text:
             self._clear()
             out(text, nl=False)
-            self._in_line = not text.endswith("\n")
+            self._is_mid_line = not text.endswith("\n")
 
-    def _tell(self, raw: Task | Message | StatusUpdate | ArtifactUpdate) -> None:
+    def _print_progress(self, raw: Task | Message | StatusUpdate | ArtifactUpdate) -> None:
         if not isinstance(raw, (Task, StatusUpdate)) or raw.status.state not in (State.WORKING, State.SUBMITTED):
             return
         message = raw.status.message
-        said = " ".join(message.text.split()) if message is not None else ""
-        line = said or raw.status.state.name.lower()
+        text = " ".join(message.text.split()) if message is not None else ""
+        line = text or raw.status.state.name.lower()
         room = max(shutil.get_terminal_size().columns - 1, 1)
         self._clear()
-        out(coloured(line[:room], err=True, dim=True), nl=False, err=True)
-        self._progress = True
+        out(colored(line[:room], err=True, dim=True), nl=False, err=True)
+        self._has_progress_line = True
 
     def _clear(self) -> None:
-        if self._progress:
+        if self._has_progress_line:
             out(CLEAR, nl=False, err=True)
-            self._progress = False
+            self._has_progress_line = False
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def print(self, result: Task | Message) -> None:
         """Print what of an answer has not been printed yet."""
-        if self._live and self._shown:
+        if self._is_live and self._printed_text:
             print_rest(result.parts)
         else:
             print_parts(result.parts)
 
 
 @contextmanager
-def leaving(session: Session, reader: Reader) -> Generator[None]:
+def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
     """Say how to come back to a task that goes on without us."""
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
-        reader.rest()
-        if reader.task_id is not None and reader.state is not None and not reader.state.final:
+        printer.end_line()
+        if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
-                say("the task goes on, this ends it: " + session.line("cancel", reader.task_id))
+                say("the task goes on, this ends it: " + session.command_line("cancel", printer.task_id))
             else:
-                say(resume_line(session, reader.task_id, reader.state))
+                say(resume_command(session, printer.task_id, printer.state))
         raise
 
 
-def resume_line(session: Session, task_id: str, state: State) -> str:
+def resume_command(session: CommandSession, task_id: str, state: State) -> str:
     """What to type to come back to a task."""
     if state is State.INPUT_REQUIRED:
-        return "answer with: " + session.line("send", "--task", task_id) + ' "…"'
-    return "the task goes on: " + session.line("watch", task_id)
+        return "answer with: " + session.command_line("send", "--task", task_id) + ' "…"'
+    return "the task goes on: " + session.command_line("watch", task_id)
 
 
-def converse(session: Session, reader: Reader, reading: Coroutine[Any, Any, Task | Message]) -> Task | Message:
+def converse(
+    session: CommandSession, printer: StreamPrinter, reading: Coroutine[Any, Any, Task | Message]
+) -> Task | Message:
     """Read a task, ask on the terminal what the agent asks, and go on, until it ends or nobody answers.
 
     Raises:
         KeyboardInterrupt: Ctrl-C. The task goes on, and how to come back to it has been told.
         DragomanError: what the client raises.
     """
-    with leaving(session, reader):
+    with resume_hint(session, printer):
         while True:
             result = session.run(reading)
             if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
                 return result
-            answer = asked(result.question or "The agent waits for an answer.")
+            answer = ask(result.question or "The agent waits for an answer.")
             if answer is None:
                 return result
-            reading = reader.read(session.client.stream(answer, task=result))
+            reading = printer.read(session.client.stream(answer, task=result))
 
 
-def asked(question: str) -> str | None:
+def ask(question: str) -> str | None:
     """Ask on stderr and read the answer from stdin; None when there is none to come."""
-    say(coloured(question, "magenta", err=True))
+    say(colored(question, "magenta", err=True))
     while True:
         out("> ", nl=False, err=True)
         line = sys.stdin.readline()
@@ -168,7 +170,7 @@ def asked(question: str) -> str | None:
             return line.rstrip("\r\n")
 
 
-def finish(session: Session, reader: Reader, result: Task | Message) -> None:
+def finish(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
     """Print the answer; turn any other end into its error.
 
     Raises:
@@ -178,19 +180,19 @@ def finish(session: Session, reader: Reader, result: Task | Message) -> None:
     if session.options.as_json:
         print_result(Operation.SEND, result)
     if isinstance(result, Task) and result.state.waiting:
-        raise unanswered(session, result)
+        raise unanswered_error(session, result)
     result.raise_for_state()
     if not session.options.as_json:
-        reader.print(result)
+        printer.print(result)
 
 
-def unanswered(session: Session, task: Task) -> InputRequired:
+def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
     """The error for a question that nobody is there to answer, with what was said before it."""
     so_far = task.text if task.artifacts else ""
     if so_far and not session.options.as_json and not on_terminal():
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
-        said = task.question or "the agent needs an authorization that it cannot ask for here"
-        return InputRequired(f"{said}\nonce it is given: {session.line('watch', task.id)}", task=task)
+        text = task.question or "the agent needs an authorization that it cannot ask for here"
+        return InputRequired(f"{text}\nonce it is given: {session.command_line('watch', task.id)}", task=task)
     question = task.question or "the agent waits for an answer"
-    return InputRequired(f"{question}\n{resume_line(session, task.id, task.state)}", task=task)
+    return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

@@ -16,8 +16,8 @@ import click
 from dragoman import __version__
 from dragoman.cli.on_store import store_option
 from dragoman.cli.options import config_option
-from dragoman.cli.printing import coloured, out, print_json
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.printing import colored, out, print_json
+from dragoman.cli.remote import CommandSession, call_options, parse_options, url_argument
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
@@ -25,7 +25,7 @@ from dragoman.server.config.table import RENAMED
 from dragoman.stores.sqlite.health import HealthFinding, examine
 
 FEW_FILES = 1024
-_COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
+_COLORS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 @click.command("doctor", short_help="Check an agent, or the store, the settings and this machine.")
@@ -34,7 +34,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 @store_option
 @config_option
 @click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
-@calling
+@call_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -56,32 +56,32 @@ def command(
     if url is not None:
         if store is not None or config is not None or full:
             raise click.UsageError("--store, --config and --full are for the store here: leave the URL out.")
-        ctx.exit(_remote(url, text, shared))
-    for option, value in {"--send": text, **_named(shared)}.items():
+        ctx.exit(_check_agent(url, text, shared))
+    for option, value in {"--send": text, **_url_only_options(shared)}.items():
         if value:
             raise click.UsageError(f"{option} is for an agent elsewhere: name it with a URL.")
-    ctx.exit(_local(store, config, full=full, as_json=shared["as_json"]))
+    ctx.exit(_check_here(store, config, full=full, as_json=shared["as_json"]))
 
 
-def _named(shared: Mapping[str, Any]) -> dict[str, Any]:
+def _url_only_options(shared: Mapping[str, Any]) -> dict[str, Any]:
     """The shared options that mean nothing without a URL."""
-    named = {f"--{name.replace('_', '-')}": value for name, value in shared.items() if name != "as_json"}
-    named["-H"] = named.pop("--headers")
-    return named
+    options = {f"--{name.replace('_', '-')}": value for name, value in shared.items() if name != "as_json"}
+    options["-H"] = options.pop("--headers")
+    return options
 
 
-def _remote(url: str, text: str | None, shared: dict[str, Any]) -> int:
-    from dragoman.cli.doctor_remote import examine_agent
+def _check_agent(url: str, text: str | None, shared: dict[str, Any]) -> int:
+    from dragoman.cli.doctor_remote import check_agent
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        findings = session.run(examine_agent(session, text))
+    options = parse_options(url, shared)
+    with CommandSession(options) as session:
+        findings = session.run(check_agent(session, text))
     _print(findings, as_json=options.as_json)
     return 1 if any(finding.level == "FAIL" for finding in findings) else 0
 
 
-def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool) -> int:
-    findings = [_versions()]
+def _check_here(store: str | None, config: Path | None, *, full: bool, as_json: bool) -> int:
+    findings = [_check_versions()]
     usable, unknown = True, list[str]()
     flags = {} if store is None else {"store": store}
     try:
@@ -96,8 +96,11 @@ def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool)
         )
     else:
         findings += [HealthFinding("warn", "settings", says, "rename or remove it, if it is yours") for says in unknown]
-        findings += [*_settings(settings, sources(flags, os.environ, file)), *_store(settings.store, full=full)]
-    findings += [sqlite_library(sqlite3.sqlite_version_info), *_machine()]
+        findings += [
+            *_setting_findings(settings, setting_sources(flags, os.environ, file)),
+            *_check_store(settings.store, full=full),
+        ]
+    findings += [check_sqlite_library(sqlite3.sqlite_version_info), *_check_machine()]
     _print(findings, as_json=as_json)
     failed = any(finding.level == "FAIL" for finding in findings)
     return 2 if not usable else 1 if failed else 0
@@ -106,21 +109,21 @@ def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool)
 def _print(findings: list[HealthFinding], *, as_json: bool) -> None:
     if as_json:
         levels = {finding.level for finding in findings}
-        worst = next(level for level in ("FAIL", "warn", "ok") if level in levels)
-        answer = {"result": worst, "checks": [finding._asdict() for finding in findings]}
+        level = next(level for level in ("FAIL", "warn", "ok") if level in levels)
+        answer = {"result": level, "checks": [finding._asdict() for finding in findings]}
         print_json(answer)
         return
     for level, check, says, do in findings:
         text = f"{says}: {do}" if do else says
-        out(coloured(f"{level:<4}", _COLOURS[level]), f"  {check:<11}  {' '.join(text.split())}")
+        out(colored(f"{level:<4}", _COLORS[level]), f"  {check:<11}  {' '.join(text.split())}")
 
 
 # -- the settings ----------------------------------------------------------------------------------------------------
 
 
-def sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> dict[str, str]:
+def setting_sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> dict[str, str]:
     """Where each setting that is not left at its default has been set. Expects settings that can be loaded."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for name, info in SETTINGS.items():
         names = (name, *(old for old, new in RENAMED.items() if new == name))
         variable = next((each for each in (f"DRAGOMAN_{each.upper()}" for each in names) if environ.get(each)), "")
@@ -129,25 +132,25 @@ def sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFi
         key = next((each for each in (each.removeprefix("limits_") for each in names) if each in in_file), None)
         other = {"port": "PORT", "host": "BIND_HOST"}.get(name, "")
         if name in flags:
-            found[name] = info.flag or name
+            sources[name] = info.flag or name
         # Beside a Kubernetes service called `dragoman`, DRAGOMAN_PORT is tcp://…, which is no setting.
         elif variable and not (name == "port" and "://" in environ[variable]):
-            found[name] = f"environment {variable}"
+            sources[name] = f"environment {variable}"
         elif file is not None and key is not None:
-            found[name] = f"{file.label} [{table}] {key}"
+            sources[name] = f"{file.label} [{table}] {key}"
         elif environ.get(other):
-            found[name] = f"environment {other}"
-    return found
+            sources[name] = f"environment {other}"
+    return sources
 
 
-def _settings(settings: Settings, places: Mapping[str, str]) -> Iterator[HealthFinding]:
+def _setting_findings(settings: Settings, places: Mapping[str, str]) -> Iterator[HealthFinding]:
     for name, place in places.items():
-        yield HealthFinding("ok", "settings", f"{name} = {_shown(settings, name)}, from {place}")
-    rest = [f"{name} = {_shown(settings, name)}" for name in SETTINGS if name not in places]
+        yield HealthFinding("ok", "settings", f"{name} = {_format_setting(settings, name)}, from {place}")
+    rest = [f"{name} = {_format_setting(settings, name)}" for name in SETTINGS if name not in places]
     yield HealthFinding("ok", "settings", f"by default {', '.join(rest)}" if rest else "all are set")
 
 
-def _shown(settings: Settings, name: str) -> str:
+def _format_setting(settings: Settings, name: str) -> str:
     limit = name.removeprefix("limits_")
     value: Any = getattr(settings, name) if limit == name else getattr(settings.limits, limit)
     if isinstance(value, bool):
@@ -157,7 +160,7 @@ def _shown(settings: Settings, name: str) -> str:
     return "none" if value is None else str(value)
 
 
-def _store(url: str, *, full: bool) -> Iterator[HealthFinding]:
+def _check_store(url: str, *, full: bool) -> Iterator[HealthFinding]:
     path = parse_store(url)
     if path is None:
         yield HealthFinding("ok", "store", "memory: tasks are gone when the server stops")
@@ -169,11 +172,11 @@ def _store(url: str, *, full: bool) -> Iterator[HealthFinding]:
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
-def _versions() -> HealthFinding:
+def _check_versions() -> HealthFinding:
     return HealthFinding("ok", "versions", f"Dragoman {__version__}, Python {platform.python_version()}")
 
 
-def sqlite_library(version: tuple[int, int, int]) -> HealthFinding:
+def check_sqlite_library(version: tuple[int, int, int]) -> HealthFinding:
     """What is known about a version of SQLite."""
     name = f"SQLite {'.'.join(str(number) for number in version)}"
     branch = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))  # it was fixed in old ones too
@@ -183,18 +186,20 @@ def sqlite_library(version: tuple[int, int, int]) -> HealthFinding:
     return HealthFinding("warn", "sqlite", says, "upgrade Python or SQLite when you can")
 
 
-def _machine() -> Iterator[HealthFinding]:
+def _check_machine() -> Iterator[HealthFinding]:
     if sys.platform != "win32":
         import resource
 
-        yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        yield _part("uvloop", HealthFinding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop"))
-    yield _part(
+        yield check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        yield _check_package(
+            "uvloop", HealthFinding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop")
+        )
+    yield _check_package(
         "httptools", HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
     )
 
 
-def open_files(limit: int) -> HealthFinding:
+def check_open_files(limit: int) -> HealthFinding:
     """Whether this many files and connections at once are enough; -1 is no limit."""
     if 0 <= limit < FEW_FILES:
         says = f"only {limit} files and connections may be open at once"
@@ -202,7 +207,7 @@ def open_files(limit: int) -> HealthFinding:
     return HealthFinding("ok", "open files", "no limit" if limit < 0 else f"{limit} may be open at once")
 
 
-def _part(name: str, missing: HealthFinding) -> HealthFinding:
+def _check_package(name: str, missing: HealthFinding) -> HealthFinding:
     try:
         return HealthFinding("ok", name, version(name))
     except PackageNotFoundError:

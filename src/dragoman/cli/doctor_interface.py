@@ -32,14 +32,14 @@ from dragoman.net.exchange import HttpRequest
 from dragoman.stores.sqlite.health import HealthFinding
 
 if TYPE_CHECKING:
-    from dragoman.cli.doctor_remote import Probe, Reply
+    from dragoman.cli.doctor_remote import ProbeClient, ProbeResponse
     from dragoman.client.discovery import Interface
     from dragoman.model.card import AgentCard
     from dragoman.model.operation import Request
     from dragoman.transports.binding import Binding
 
-SLOW = 2.0
-_NOT_SPOKEN = "99.0"
+SLOW_SECONDS = 2.0
+_UNSUPPORTED_VERSION = "99.0"
 _CAPABILITY = "A2A 1.0, 3.3.4: what the card does not offer is refused with"
 _NO_STREAMING = f"{_CAPABILITY} UnsupportedOperationError, -32004, here for streaming"
 _NO_PUSH = f"{_CAPABILITY} PushNotificationNotSupportedError, -32003, here for webhooks"
@@ -69,7 +69,7 @@ _Errors = tuple[type[e.A2AError], ...]
 _Fault = tuple[Literal["warn", "FAIL"], str, str]
 
 
-class Expected(NamedTuple):
+class Expectation(NamedTuple):
     """Which answers are right by a rule: one of these errors, or a result where `result` is True."""
 
     rule: str
@@ -78,18 +78,18 @@ class Expected(NamedTuple):
     strict: bool = True  # False where the version only recommends the error
 
 
-class Question(NamedTuple):
+class Probe(NamedTuple):
     """What is asked, and how it is to be answered."""
 
-    what: str
+    label: str
     request: HttpRequest
-    right: Expected
+    expected: Expectation
     operation: Operation | None = None
 
     @property
-    def wrong(self) -> Literal["warn", "FAIL"]:
+    def level(self) -> Literal["warn", "FAIL"]:
         """How bad another error is."""
-        return "FAIL" if self.right.strict else "warn"
+        return "FAIL" if self.expected.strict else "warn"
 
     @property
     def id(self) -> object:
@@ -100,11 +100,11 @@ class Question(NamedTuple):
             return None
 
 
-class Checkup:
+class InterfaceChecker:
     """Asks one interface everything. `card` says what it offers."""
 
-    def __init__(self, probe: Probe, interface: Interface, card: AgentCard) -> None:
-        self._probe = probe
+    def __init__(self, client: ProbeClient, interface: Interface, card: AgentCard) -> None:
+        self._client = client
         self._binding = interface.binding
         self._tenant = interface.tenant
         self._card = card
@@ -118,216 +118,220 @@ class Checkup:
         """What is found, in the order it is looked at. An interface that answers nothing is left after one question."""
         yield HealthFinding("ok", self.check, f"at {self._binding.url}")
         try:
-            for number, question in enumerate([*self._harmless(), *self._wrong_on_purpose()]):
-                reply = await self._ask(question.request)
-                refused = reply.status in (401, 403)
-                what = question.what if number else "every operation"
-                for finding in self._refused(reply, what) if refused else self._judged(question, reply):
+            for number, probe in enumerate([*self._harmless_probes(), *self._invalid_probes()]):
+                response = await self._send(probe.request)
+                refused = response.status in (401, 403)
+                label = probe.label if number else "every operation"
+                for finding in self._refusal_findings(response, label) if refused else self._judge(probe, response):
                     yield finding
-                if not number and (refused or not reply.is_json):
+                if not number and (refused or not response.is_json):
                     return
-            yield await self._undeclared()
+            yield await self._check_media_type()
             if not self._rpc:
-                yield await self._nowhere()
+                yield await self._check_unknown_path()
         except e.DragomanError as error:
             yield HealthFinding("FAIL", self.check, str(error), _CALLABLE)
             return
-        yield self._latency()
+        yield self._latency_finding()
 
-    async def _ask(self, request: HttpRequest) -> Reply:
-        reply = await self._probe.ask(request)
-        self._times.append(reply.seconds)
-        return reply
+    async def _send(self, request: HttpRequest) -> ProbeResponse:
+        response = await self._client.send(request)
+        self._times.append(response.seconds)
+        return response
 
-    def _spelled(self, operation: Operation, request: Request) -> HttpRequest:
+    def _build_request(self, operation: Operation, request: Request) -> HttpRequest:
         return self._binding.request(operation, replace(request, tenant=self._tenant) if self._tenant else request)
 
-    def _judged(self, question: Question, reply: Reply) -> list[HealthFinding]:
-        faults = faults_of(self._binding, question, reply)
-        found = [HealthFinding(level, self.check, f"{question.what}: {says}", rule) for level, says, rule in faults]
-        return found or [HealthFinding("ok", self.check, f"{question.what}: {answered(reply)}")]
+    def _judge(self, probe: Probe, response: ProbeResponse) -> list[HealthFinding]:
+        faults = find_faults(self._binding, probe, response)
+        findings = [HealthFinding(level, self.check, f"{probe.label}: {says}", rule) for level, says, rule in faults]
+        return findings or [HealthFinding("ok", self.check, f"{probe.label}: {describe_response(response)}")]
 
-    def _refused(self, reply: Reply, what: str) -> list[HealthFinding]:
-        if reply.status == 401 and not declared_schemes(self._card):
-            says = f"{what}: HTTP 401, and the card names no way to authenticate"
+    def _refusal_findings(self, response: ProbeResponse, label: str) -> list[HealthFinding]:
+        if response.status == 401 and not declared_schemes(self._card):
+            says = f"{label}: HTTP 401, and the card names no way to authenticate"
             return [HealthFinding("FAIL", self.check, says, _CREDENTIALS)]
-        says = f"{what}: HTTP {reply.status}, so it is not checked"
+        says = f"{label}: HTTP {response.status}, so it is not checked"
         hint = "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
-        found = [HealthFinding("warn", self.check, says, hint)]
-        if reply.status == 401 and not reply.headers.get("WWW-Authenticate"):
-            found.append(HealthFinding("warn", self.check, f"{what}: HTTP 401 without WWW-Authenticate", _CHALLENGE))
-        return found
+        findings = [HealthFinding("warn", self.check, says, hint)]
+        if response.status == 401 and not response.headers.get("WWW-Authenticate"):
+            findings.append(
+                HealthFinding("warn", self.check, f"{label}: HTTP 401 without WWW-Authenticate", _CHALLENGE)
+            )
+        return findings
 
-    def _latency(self) -> HealthFinding:
+    def _latency_finding(self) -> HealthFinding:
         middle = median(self._times)
         says = f"{1000 * middle:.0f} ms, the median of {len(self._times)} answers"
-        if middle > SLOW:
+        if middle > SLOW_SECONDS:
             return HealthFinding("warn", self.check, says, "Advice: what starts no work is answered at once")
         return HealthFinding("ok", self.check, says)
 
     # -- what starts no work -----------------------------------------------------------------------------------------
 
-    def _harmless(self) -> Iterator[Question]:
+    def _harmless_probes(self) -> Iterator[Probe]:
         """One question for every operation that this version has and that starts no work."""
-        task, can = f"dragoman-doctor-{new_id()}", self._card.capabilities
+        task, capabilities = f"dragoman-doctor-{new_id()}", self._card.capabilities
         # Before 1.0 an agent without the capability need not know the operation, nor tell one card from the other.
         old = (e.UnsupportedOperation, e.MethodNotFound, e.TaskNotFound, e.ExtendedAgentCardNotConfigured)
-        unknown = push = streaming = Expected(_UNKNOWN_TASK, (e.TaskNotFound,), strict=self._modern)
-        extended = Expected(_EXTENDED, (e.ExtendedAgentCardNotConfigured,), result=True)
+        unknown = push = streaming = Expectation(_UNKNOWN_TASK, (e.TaskNotFound,), strict=self._modern)
+        extended = Expectation(_EXTENDED, (e.ExtendedAgentCardNotConfigured,), result=True)
         unsupported: _Errors = (e.UnsupportedOperation,) if self._modern else old
-        if not can.streaming:
-            streaming = Expected(_NO_STREAMING, unsupported, strict=self._modern)
-        if not can.extended_agent_card:
-            extended = Expected(_NO_EXTENDED, unsupported, strict=self._modern)
-        if not can.push_notifications:
+        if not capabilities.streaming:
+            streaming = Expectation(_NO_STREAMING, unsupported, strict=self._modern)
+        if not capabilities.extended_agent_card:
+            extended = Expectation(_NO_EXTENDED, unsupported, strict=self._modern)
+        if not capabilities.push_notifications:
             refused: _Errors = (e.PushNotificationNotSupported, *(() if self._modern else old))
-            push = Expected(_NO_PUSH, refused, strict=self._modern)
+            push = Expectation(_NO_PUSH, refused, strict=self._modern)
         elif not self._modern:
             push = push._replace(errors=(e.TaskNotFound, e.MethodNotFound))
         # To remove what is not there may be right as well: it can be done any number of times.
-        removed = push._replace(result=bool(can.push_notifications))
-        webhook, of = GetPushConfigRequest(task, "none"), " of an unknown task"
-        asked: list[tuple[Operation, Request, str, Expected]] = [
-            (Operation.GET, GetTaskRequest(task), of, unknown),
-            (Operation.LIST, ListTasksRequest(page_size=1), ", one a page", Expected(_ONE_PAGE, (), result=True)),
-            (Operation.CANCEL, CancelTaskRequest(task), of, unknown),
+        removed = push._replace(result=bool(capabilities.push_notifications))
+        webhook, of_unknown = GetPushConfigRequest(task, "none"), " of an unknown task"
+        operations: list[tuple[Operation, Request, str, Expectation]] = [
+            (Operation.GET, GetTaskRequest(task), of_unknown, unknown),
+            (Operation.LIST, ListTasksRequest(page_size=1), ", one a page", Expectation(_ONE_PAGE, (), result=True)),
+            (Operation.CANCEL, CancelTaskRequest(task), of_unknown, unknown),
             (Operation.SUBSCRIBE, SubscribeToTaskRequest(task), " to an unknown task", streaming),
-            (Operation.LIST_PUSH, ListPushConfigsRequest(task), of, push),
-            (Operation.GET_PUSH, webhook, of, push),
-            (Operation.DELETE_PUSH, webhook, of, removed),
+            (Operation.LIST_PUSH, ListPushConfigsRequest(task), of_unknown, push),
+            (Operation.GET_PUSH, webhook, of_unknown, push),
+            (Operation.DELETE_PUSH, webhook, of_unknown, removed),
             (Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), "", extended),
         ]
-        for operation, request, what, right in asked:
+        for operation, request, suffix, expected in operations:
             if operation is Operation.LIST and not self._modern:
                 continue
             try:
-                http = self._spelled(operation, request)
+                http = self._build_request(operation, request)
             except e.MethodNotFound:
                 continue
-            yield Question(f"{operation}{what}", http, right, operation)
+            yield Probe(f"{operation}{suffix}", http, expected, operation)
 
     # -- what is wrong on purpose ------------------------------------------------------------------------------------
 
-    def _wrong_on_purpose(self) -> Iterator[Question]:
-        known = self._spelled(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
-        headers = {**known.headers, "Content-Type": "application/json"}
+    def _invalid_probes(self) -> Iterator[Probe]:
+        valid = self._build_request(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
+        headers = {**valid.headers, "Content-Type": "application/json"}
         if self._rpc:
             body = b'{"jsonrpc":"2.0","id":"u","method":"DragomanDoctor","params":{}}'
-            request = HttpRequest("POST", known.url, dict(headers), body)
-            yield Question("an unknown method", request, Expected(_NO_METHOD, (e.MethodNotFound,)))
-            broken = HttpRequest("POST", known.url, headers, b'{"jsonrpc":"2.0",')
+            request = HttpRequest("POST", valid.url, dict(headers), body)
+            yield Probe("an unknown method", request, Expectation(_NO_METHOD, (e.MethodNotFound,)))
+            broken = HttpRequest("POST", valid.url, headers, b'{"jsonrpc":"2.0",')
         else:
-            url = f"{known.url.rpartition('/tasks/')[0]}/message:send"
+            url = f"{valid.url.rpartition('/tasks/')[0]}/message:send"
             broken = HttpRequest("POST", url, headers, b'{"message":')
-        yield Question("broken JSON", broken, Expected(_NO_JSON, (e.ParseError,)))
+        yield Probe("broken JSON", broken, Expectation(_NO_JSON, (e.ParseError,)))
         if self._modern:
-            headers = {**known.headers, VERSION_HEADER: _NOT_SPOKEN}
-            request = HttpRequest(known.method, known.url, headers, known.body)
-            yield Question(f"{VERSION_HEADER} {_NOT_SPOKEN}", request, Expected(_NO_VERSION, (e.VersionNotSupported,)))
+            headers = {**valid.headers, VERSION_HEADER: _UNSUPPORTED_VERSION}
+            request = HttpRequest(valid.method, valid.url, headers, valid.body)
+            yield Probe(
+                f"{VERSION_HEADER} {_UNSUPPORTED_VERSION}", request, Expectation(_NO_VERSION, (e.VersionNotSupported,))
+            )
 
-    async def _undeclared(self) -> HealthFinding:
+    async def _check_media_type(self) -> HealthFinding:
         """A body that does not say it is JSON."""
-        request = self._spelled(Operation.CANCEL, CancelTaskRequest(f"dragoman-doctor-{new_id()}"))
+        request = self._build_request(Operation.CANCEL, CancelTaskRequest(f"dragoman-doctor-{new_id()}"))
         request.headers["Content-Type"] = "text/plain"
-        reply = await self._ask(request)
-        refused = reply.status in (400, 403, 406, 415)
-        if not refused and self._rpc and reply.is_json:
-            refused = as_object(as_object(reply.json()).get("error")).get("code") in (-32005, -32600, -32700)
+        response = await self._send(request)
+        refused = response.status in (400, 403, 406, 415)
+        if not refused and self._rpc and response.is_json:
+            refused = as_object(as_object(response.json()).get("error")).get("code") in (-32005, -32600, -32700)
         if refused:
-            return HealthFinding("ok", self.check, f"a body that is text/plain: {answered(reply)}")
+            return HealthFinding("ok", self.check, f"a body that is text/plain: {describe_response(response)}")
         return HealthFinding("warn", self.check, "a body that is text/plain is read all the same", _MEDIA)
 
-    async def _nowhere(self) -> HealthFinding:
+    async def _check_unknown_path(self) -> HealthFinding:
         """A path that does not exist. What its body looks like is nobody's rule."""
-        base = self._spelled(Operation.GET, GetTaskRequest("x")).url.rpartition("/tasks/")[0]
-        reply = await self._ask(HttpRequest("GET", f"{base}/tasks/a/b/c/d"))
-        if reply.status in (404, 405):
-            return HealthFinding("ok", self.check, f"an unknown path: HTTP {reply.status}")
-        return HealthFinding("warn", self.check, f"an unknown path: {reply.shown}", _NO_PATH)
+        base = self._build_request(Operation.GET, GetTaskRequest("x")).url.rpartition("/tasks/")[0]
+        response = await self._send(HttpRequest("GET", f"{base}/tasks/a/b/c/d"))
+        if response.status in (404, 405):
+            return HealthFinding("ok", self.check, f"an unknown path: HTTP {response.status}")
+        return HealthFinding("warn", self.check, f"an unknown path: {response.summary}", _NO_PATH)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def faults_of(binding: Binding, question: Question, reply: Reply) -> Iterator[_Fault]:
+def find_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
     """All that is wrong with an answer."""
     rpc = binding.name == "JSONRPC"
-    if reply.is_json:
-        yield from _of_rpc(binding, question, reply) if rpc else _of_rest(binding, question, reply)
+    if response.is_json:
+        yield from _rpc_faults(binding, probe, response) if rpc else _rest_faults(binding, probe, response)
         return
-    start = " ".join(reply.body[:60].decode("utf-8", "replace").split())
-    yield "FAIL", f"{reply.shown} instead of JSON: {start!r}", _RPC_MEDIA if rpc else _REST_MEDIA
+    start = " ".join(response.body[:60].decode("utf-8", "replace").split())
+    yield "FAIL", f"{response.summary} instead of JSON: {start!r}", _RPC_MEDIA if rpc else _REST_MEDIA
 
 
-def answered(reply: Reply) -> str:
+def describe_response(response: ProbeResponse) -> str:
     """What was answered, in a few words, for an answer that is right."""
-    if not reply.is_json:
-        return reply.shown
-    if reply.status >= 300:
-        return f"HTTP {reply.status}"
-    error: object = as_object(reply.json()).get("error")
+    if not response.is_json:
+        return response.summary
+    if response.status >= 300:
+        return f"HTTP {response.status}"
+    error: object = as_object(response.json()).get("error")
     code = as_object(error).get("code")
     return str(code) if isinstance(error, dict) else "a result"
 
 
-def _of_rpc(binding: Binding, question: Question, reply: Reply) -> Iterator[_Fault]:
-    answer = as_object(reply.json())
-    if not answer and not isinstance(reply.json(), dict):
+def _rpc_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
+    answer = as_object(response.json())
+    if not answer and not isinstance(response.json(), dict):
         yield "FAIL", "the answer is no JSON object", _RPC_SHAPE
         return
     if answer.get("jsonrpc") != "2.0":
         yield "FAIL", f"`jsonrpc` is {answer.get('jsonrpc')!r}", _RPC_SHAPE
-    if answer.get("id") != question.id:
-        yield "FAIL", f"the id is {answer.get('id')!r} and not {question.id!r}", _RPC_SHAPE
-    if reply.kind not in ("application/json", "text/event-stream"):
-        yield "warn", f"the answer is {reply.kind or 'without a content type'}", _RPC_MEDIA
+    if answer.get("id") != probe.id:
+        yield "FAIL", f"the id is {answer.get('id')!r} and not {probe.id!r}", _RPC_SHAPE
+    if response.media_type not in ("application/json", "text/event-stream"):
+        yield "warn", f"the answer is {response.media_type or 'without a content type'}", _RPC_MEDIA
     error = answer.get("error")
     if (error is None) == ("result" not in answer):
         yield "FAIL", "there is not exactly one of `result` and `error`", _RPC_SHAPE
     elif error is None:
-        yield from _of_result(binding, question, answer["result"])
+        yield from _result_faults(binding, probe, answer["result"])
     else:
-        yield from _of_rpc_error(binding, question, as_object(error))
+        yield from _rpc_error_faults(binding, probe, as_object(error))
 
 
-def _of_rpc_error(binding: Binding, question: Question, error: dict[str, Any]) -> Iterator[_Fault]:
+def _rpc_error_faults(binding: Binding, probe: Probe, error: dict[str, Any]) -> Iterator[_Fault]:
     code, data = error.get("code"), error.get("data")
     if not isinstance(code, int) or not isinstance(error.get("message"), str):
         yield "FAIL", "the error has no code or no message", _RPC_ERROR
         return
-    if code not in [each.code for each in question.right.errors]:
-        right = " or ".join(str(each.code) for each in question.right.errors)
-        if question.right.result:
+    if code not in [each.code for each in probe.expected.errors]:
+        right = " or ".join(str(each.code) for each in probe.expected.errors)
+        if probe.expected.result:
             right = f"a result or {right}" if right else "a result"
-        yield question.wrong, f"{code} ({error['message']!r}) instead of {right}", question.right.rule
-    if binding.dialect.row.errors.typed and data is not None and not _typed(data):
+        yield probe.level, f"{code} ({error['message']!r}) instead of {right}", probe.expected.rule
+    if binding.dialect.row.errors.typed and data is not None and not _is_typed(data):
         yield "warn", f"the `data` of the error is {str(data)[:80]}", _RPC_DETAILS
 
 
-def _of_rest(binding: Binding, question: Question, reply: Reply) -> Iterator[_Fault]:
-    if reply.kind not in ("application/a2a+json", "application/json", "text/event-stream"):
-        yield "warn", f"the answer is {reply.kind or 'without a content type'}", _REST_MEDIA
-    if reply.status < 300:
-        yield from _of_result(binding, question, reply.json())
+def _rest_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
+    if response.media_type not in ("application/a2a+json", "application/json", "text/event-stream"):
+        yield "warn", f"the answer is {response.media_type or 'without a content type'}", _REST_MEDIA
+    if response.status < 300:
+        yield from _result_faults(binding, probe, response.json())
         return
-    statuses = {status_of(each()).http for each in question.right.errors}
-    if reply.status not in statuses:
+    statuses = {status_of(each()).http for each in probe.expected.errors}
+    if response.status not in statuses:
         right = " or ".join(map(str, sorted(statuses))) or "a result"
-        yield question.wrong, f"HTTP {reply.status} instead of {right}", question.right.rule
+        yield probe.level, f"HTTP {response.status} instead of {right}", probe.expected.rule
     elif binding.dialect.row.errors.typed:
-        yield from _of_status(question, reply)
+        yield from _status_faults(probe, response)
 
 
-def _of_status(question: Question, reply: Reply) -> Iterator[_Fault]:
-    error: object = as_object(reply.json()).get("error")
+def _status_faults(probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
+    error: object = as_object(response.json()).get("error")
     status = as_object(error)
     if not isinstance(error, dict):
         yield "FAIL", "the body has no `error` object", _REST_ERROR
         return
-    if status.get("code") != reply.status or not isinstance(status.get("message"), str):
+    if status.get("code") != response.status or not isinstance(status.get("message"), str):
         yield "FAIL", "`error.code` or `error.message` is missing or wrong", _REST_ERROR
     # Only A2A's own errors have a reason that is prescribed.
-    own = [each.reason for each in question.right.errors if -32099 <= each.code <= -32001]
+    own = [each.reason for each in probe.expected.errors if -32099 <= each.code <= -32001]
     reason = _reason(status.get("details"))
     if own and reason not in own:
         yield "FAIL", f"the ErrorInfo says {reason or 'nothing'} instead of {' or '.join(own)}", _REST_INFO
@@ -341,24 +345,24 @@ def _reason(details: object) -> str:
     return ""
 
 
-def _of_result(binding: Binding, question: Question, result: Any) -> Iterator[_Fault]:
-    if not question.right.result or question.operation is None:
-        yield "FAIL", "answered as if all were well", question.right.rule
+def _result_faults(binding: Binding, probe: Probe, result: Any) -> Iterator[_Fault]:
+    if not probe.expected.result or probe.operation is None:
+        yield "FAIL", "answered as if all were well", probe.expected.rule
         return
     try:
-        binding.dialect.read_result(question.operation, result)
+        binding.dialect.read_result(probe.operation, result)
     except e.DragomanError as error:
-        yield "FAIL", str(error), question.right.rule
+        yield "FAIL", str(error), probe.expected.rule
         return
-    if question.operation is Operation.LIST:
+    if probe.operation is Operation.LIST:
         members = as_object(result)
         missing = [name for name in ("tasks", "nextPageToken", "pageSize", "totalSize") if name not in members]
         if missing:
             yield "FAIL", f"{', '.join(missing)} missing", _LIST_SHAPE
         if len(members.get("tasks") or ()) > 1:
-            yield "FAIL", f"{len(members['tasks'])} tasks came", question.right.rule
+            yield "FAIL", f"{len(members['tasks'])} tasks came", probe.expected.rule
 
 
-def _typed(data: object) -> bool:
+def _is_typed(data: object) -> bool:
     entries = cast("list[object]", data) if isinstance(data, list) else None
     return entries is not None and all(isinstance(each, dict) and "@type" in each for each in entries)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.cli.doctor_interface import Checkup
+from dragoman.cli.doctor_interface import InterfaceChecker
 from dragoman.cli.printing import state_name
 from dragoman.client.connection import Sender
 from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
@@ -29,7 +29,7 @@ from dragoman.stores.sqlite.health import HealthFinding
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.cli.remote import Options, Session
+    from dragoman.cli.remote import CommandSession, Options
     from dragoman.client.client import Client
     from dragoman.client.discovery import Interface
     from dragoman.client.event import Event
@@ -48,35 +48,35 @@ _IDENTITY = "A2A 1.0, 7.2: callers check the certificate of the server"
 # What starts no work is answered at once.
 _REPLY_TIMEOUT = 20.0
 _TLS_TIMEOUT = 10.0
-_LARGEST = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 _FEW_DAYS = 14
 _DAY = 86_400
 
 
-async def examine_agent(session: Session, text: str | None) -> list[HealthFinding]:
+async def check_agent(session: CommandSession, text: str | None) -> list[HealthFinding]:
     """Everything that is found out about an agent. Only `text` starts work: it is sent once and streamed once.
 
     Raises:
         ConfigError: the options do not go together.
     """
-    probe = Probe(session.options)
-    found: list[HealthFinding] = []
+    client = ProbeClient(session.options)
+    findings: list[HealthFinding] = []
     try:
-        found.append(await examine_tls(session.options.address.url, insecure=session.options.insecure))
-        found += [finding async for finding in _discovery(probe, session.options.address.url)]
-        if probe.card is not None:
-            found += await _interfaces(probe, probe.card, session.options)
+        findings.append(await check_tls(session.options.target.url, insecure=session.options.insecure))
+        findings += [finding async for finding in _check_discovery(client, session.options.target.url)]
+        if client.card is not None:
+            findings += await _check_interfaces(client, client.card, session.options)
             if text is not None:
-                found += [await _sent(session.client, text), await _streamed(session.client, text)]
+                findings += [await _check_send(session.client, text), await _check_stream(session.client, text)]
     finally:
-        await probe.close()
-    return found
+        await client.close()
+    return findings
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------
 
 
-class Reply(NamedTuple):
+class ProbeResponse(NamedTuple):
     """An answer. Of a stream, `body` is the first event."""
 
     status: int
@@ -85,14 +85,14 @@ class Reply(NamedTuple):
     seconds: float
 
     @property
-    def kind(self) -> str:
+    def media_type(self) -> str:
         """The media type of the body, without its parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """What came, in a few words."""
-        return f"HTTP {self.status}, {self.kind or 'no content type'}"
+        return f"HTTP {self.status}, {self.media_type or 'no content type'}"
 
     def json(self) -> Any:
         """The body decoded. Raises what msgspec raises."""
@@ -108,7 +108,7 @@ class Reply(NamedTuple):
         return True
 
 
-class Probe:
+class ProbeClient:
     """Asks. `card` is what credentials are chosen by, once it is known."""
 
     def __init__(self, options: Options) -> None:
@@ -116,13 +116,13 @@ class Probe:
         self._http = AioClient(verify=not options.insecure)
         self._sender = Sender(
             self._http,
-            origin=options.address.url,
+            origin=options.target.url,
             credential=credential_of(options.token),
             headers=options.headers,
             interceptors=options.interceptors(),
         )
 
-    async def ask(self, request: HttpRequest) -> Reply:
+    async def send(self, request: HttpRequest) -> ProbeResponse:
         """Send a request and read the answer.
 
         Raises:
@@ -134,8 +134,8 @@ class Probe:
         start = time.perf_counter()
         response = await self._sender.send(request, self.card)
         streams = response.headers.get("Content-Type", "").startswith("text/event-stream")
-        body = await _first_event(response) if streams else await response.read(_LARGEST)
-        return Reply(response.status, response.headers, body, time.perf_counter() - start)
+        body = await _first_event(response) if streams else await response.read(_MAX_BYTES)
+        return ProbeResponse(response.status, response.headers, body, time.perf_counter() - start)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -157,7 +157,7 @@ async def _first_event(response: HttpResponse) -> bytes:
 # -- the certificate -------------------------------------------------------------------------------------------------
 
 
-async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
+async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
     """Whether what is said to a server stays between the two, and for how long its certificate is valid.
 
     With `insecure`, a certificate nobody vouches for is a warning.
@@ -178,12 +178,12 @@ async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> 
         # There may be a proxy on the way that we are not to go round.
         return HealthFinding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
     try:
-        return _certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
+        return _check_certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
     finally:
         writer.transport.abort()
 
 
-def _certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
+def _check_certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
     version = tls.version() or "TLS"
     until = (tls.getpeercert() or {}).get("notAfter")
     days = int((ssl.cert_time_to_seconds(str(until)) - now) // _DAY) if until else 0
@@ -198,35 +198,35 @@ def _certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
 # -- discovery -------------------------------------------------------------------------------------------------------
 
 
-async def _discovery(probe: Probe, target: str) -> AsyncIterator[HealthFinding]:
+async def _check_discovery(client: ProbeClient, target: str) -> AsyncIterator[HealthFinding]:
     """Look for the card at both places; the first that can be read is the probe's from then on."""
     base = target.partition("?")[0].partition("#")[0].rstrip("/")
-    places = [target] if is_card_url(target) else [base + path for path in WELL_KNOWN]
-    replies: dict[str, Reply] = {}
-    for url in places:
+    urls = [target] if is_card_url(target) else [base + path for path in WELL_KNOWN]
+    responses: dict[str, ProbeResponse] = {}
+    for url in urls:
         try:
-            replies[url] = await probe.ask(_card_request(url))
+            responses[url] = await client.send(_card_request(url))
         except DragomanError as error:
             yield HealthFinding("FAIL", "discovery", str(error))
             return
-    for url, reply in replies.items():
-        yield _placed(url, reply, replies)
-    usable = [(url, reply) for url, reply in replies.items() if reply.status == 200]
+    for url, response in responses.items():
+        yield _location_finding(url, response, responses)
+    usable = [(url, reply) for url, reply in responses.items() if reply.status == 200]
     if not usable:
         return
-    url, reply = next(((url, reply) for url, reply in usable if reply.body.lstrip()[:1] == b"{"), usable[0])
-    for problem in card_problems(reply.body, url=url):
+    url, response = next(((url, reply) for url, reply in usable if reply.body.lstrip()[:1] == b"{"), usable[0])
+    for problem in card_problems(response.body, url=url):
         level = "FAIL" if problem.level == "error" else "warn"
         yield HealthFinding(level, "card", f"{problem.field}: {problem.found}", problem.rule)
     try:
-        probe.card = parse_card(reply.body)
+        client.card = parse_card(response.body)
     except BadCard as error:
         yield HealthFinding(
             "FAIL", "card", f"{error}, so the rest is not checked", "A2A 1.0, 4.4.1: what a card must have"
         )
         return
-    yield HealthFinding("ok", "card", f"{probe.card.name} {probe.card.version}, {len(probe.card.skills)} skills")
-    async for finding in _served(probe, url, reply):
+    yield HealthFinding("ok", "card", f"{client.card.name} {client.card.version}, {len(client.card.skills)} skills")
+    async for finding in _check_caching(client, url, response):
         yield finding
 
 
@@ -237,27 +237,29 @@ def _card_request(url: str, etag: str = "") -> HttpRequest:
     return HttpRequest("GET", url, headers, operation="GetAgentCard")
 
 
-def _placed(url: str, reply: Reply, replies: dict[str, Reply]) -> HealthFinding:
+def _location_finding(url: str, response: ProbeResponse, responses: dict[str, ProbeResponse]) -> HealthFinding:
     """Whether there is a card at this place, and whether there has to be."""
     where = redact_url(url)
-    if reply.status == 200:
-        return HealthFinding("ok", "discovery", f"{where}: found in {1000 * reply.seconds:.0f} ms")
-    elsewhere = any(other.status == 200 for other in replies.values())
+    if response.status == 200:
+        return HealthFinding("ok", "discovery", f"{where}: found in {1000 * response.seconds:.0f} ms")
+    elsewhere = any(other.status == 200 for other in responses.values())
     if url.endswith(WELL_KNOWN[1]) and elsewhere:
         return HealthFinding(
-            "ok", "discovery", f"{where}: HTTP {reply.status}, where callers before 0.3 look for the card"
+            "ok", "discovery", f"{where}: HTTP {response.status}, where callers before 0.3 look for the card"
         )
-    old = url.endswith(WELL_KNOWN[1]) and len(replies) == 2
+    old = url.endswith(WELL_KNOWN[1]) and len(responses) == 2
     return HealthFinding(
-        "warn" if elsewhere else "FAIL", "discovery", f"{where}: HTTP {reply.status}", _OLD_PLACE if old else _PLACE
+        "warn" if elsewhere else "FAIL", "discovery", f"{where}: HTTP {response.status}", _OLD_PLACE if old else _PLACE
     )
 
 
-async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[HealthFinding]:
+async def _check_caching(client: ProbeClient, url: str, response: ProbeResponse) -> AsyncIterator[HealthFinding]:
     """How the card is served: its type, and whether it can be kept."""
-    if not reply.kind.endswith("json"):
-        yield HealthFinding("warn", "discovery", f"the card is {reply.kind or 'without a content type'}", _MEDIA)
-    control, etag = reply.headers.get("Cache-Control", ""), reply.headers.get("ETag", "")
+    if not response.media_type.endswith("json"):
+        yield HealthFinding(
+            "warn", "discovery", f"the card is {response.media_type or 'without a content type'}", _MEDIA
+        )
+    control, etag = response.headers.get("Cache-Control", ""), response.headers.get("ETag", "")
     if not _MAX_AGE.search(control):
         says = f"Cache-Control is {control!r}" if control else "there is no Cache-Control"
         yield HealthFinding("warn", "discovery", says, _CACHING)
@@ -265,7 +267,7 @@ async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[HealthF
         yield HealthFinding("warn", "discovery", "there is no ETag", _CACHING)
         return
     try:
-        again = await probe.ask(_card_request(url, etag))
+        again = await client.send(_card_request(url, etag))
     except DragomanError as error:
         yield HealthFinding("FAIL", "discovery", f"asked again with its ETag: {error}", _CONDITIONAL)
         return
@@ -278,8 +280,8 @@ async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[HealthF
 # -- interfaces ------------------------------------------------------------------------------------------------------
 
 
-async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[HealthFinding]:
-    found: list[HealthFinding] = []
+async def _check_interfaces(client: ProbeClient, card: AgentCard, options: Options) -> list[HealthFinding]:
+    findings: list[HealthFinding] = []
     if options.protocol or options.transport:
         chosen = interfaces_of(card, options.protocol, options.transport)[:1]
     else:
@@ -290,18 +292,18 @@ async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[H
                 chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)))[0])
             except (BadCard, ConfigError):
                 says = f"at {offered.url}: not checked, as it is not spoken here"
-                found.append(
+                findings.append(
                     HealthFinding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says)
                 )
     for interface in chosen:
-        found += [finding async for finding in Checkup(probe, interface, card).findings()]
-    return found
+        findings += [finding async for finding in InterfaceChecker(client, interface, card).findings()]
+    return findings
 
 
 # -- work ------------------------------------------------------------------------------------------------------------
 
 
-async def _sent(client: Client, text: str) -> HealthFinding:
+async def _check_send(client: Client, text: str) -> HealthFinding:
     start = time.perf_counter()
     try:
         answer = await client.send(text)
@@ -315,7 +317,7 @@ async def _sent(client: Client, text: str) -> HealthFinding:
     )
 
 
-async def _streamed(client: Client, text: str) -> HealthFinding:
+async def _check_stream(client: Client, text: str) -> HealthFinding:
     start, events = time.perf_counter(), 0
     first: Event | None = None
     began = 0.0

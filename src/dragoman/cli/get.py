@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 @url_argument()
 @click.argument("task")
 @in_session
-def command(session: Session, task: str) -> None:
+def command(session: CommandSession, task: str) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
     from dragoman.cli.printing import print_parts, print_result
     from dragoman.model.operation import Operation
 
-    found = session.run(session.client.get_task(task))
+    result = session.run(session.client.get_task(task))
     if session.options.as_json:
-        print_result(Operation.GET, found)
+        print_result(Operation.GET, result)
         return
-    describe(found)
-    if found.artifacts or found.state.name == "COMPLETED":
-        print_parts(found.parts)
+    describe(result)
+    if result.artifacts or result.state.name == "COMPLETED":
+        print_parts(result.parts)
 
 
 def describe(task: Task) -> None:
     """What there is to know about a task beside its answer, on stderr."""
-    from dragoman.cli.printing import field, say, state_shown
+    from dragoman.cli.printing import field, say, styled_state
 
     ids = [("task", task.id), ("context", task.context_id), ("since", task.status.timestamp or "")]
     lines = [(name, field(value, err=True)) for name, value in ids]
-    lines.insert(2, ("state", state_shown(task.state, err=True)))
-    said = task.status.message.text if task.status.message is not None else ""
+    lines.insert(2, ("state", styled_state(task.state, err=True)))
+    text = task.status.message.text if task.status.message is not None else ""
     if not (task.state.name == "COMPLETED" and not task.artifacts):
-        lines.append(("asks" if task.state.waiting else "says", said))
+        lines.append(("asks" if task.state.waiting else "says", text))
     for name, value in lines:
         if value:
             say(f"{name:<8} ", value)

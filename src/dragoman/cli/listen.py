@@ -18,9 +18,9 @@ from dragoman.model.error import ConfigError, DragomanError
 if TYPE_CHECKING:
     from dragoman.client.event import Event
 
-_MOST = 64 * 1024 * 1024
+_MAX_BODY = 64 * 1024 * 1024
 _LOCAL_KEYS = "http://127.0.0.1:8080/.well-known/jwks.json"
-_SHOWN = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
+_PRINTED_HEADERS = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
 _WIDTH = 60
 
 
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
     """What came of checking a webhook: True, False, or None where nobody could tell. `why` is for people."""
 
     holds: bool | None
-    why: str
+    reason: str
 
 
 @click.command("listen", short_help="Receive webhooks, and print and check them.")
@@ -45,7 +45,7 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
     answered with 401, everything else with 204.
     """
     try:
-        server = _Listener((host, port), _Checks(token, jwks), prints_json=as_json, count=count)
+        server = _Listener((host, port), _Verifier(token, jwks), prints_json=as_json, count=count)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another --port") from None
     with server:
@@ -54,12 +54,12 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
         server.serve_forever(0.05)
 
 
-class _Checks:
+class _Verifier:
     def __init__(self, token: str | None, jwks: str | None) -> None:
         self._token = token
         self._jwks = jwks
 
-    def judge(self, headers: dict[str, str], body: bytes) -> Verdict:
+    def verify(self, headers: dict[str, str], body: bytes) -> Verdict:
         """Say whether a webhook is what it claims to be."""
         from dragoman.client.webhook import signature_of
         from dragoman.push import BadSignature, verify
@@ -71,8 +71,8 @@ class _Checks:
                 if self._jwks is not None:
                     return Verdict(False, "not signed")
                 return Verdict(None if self._token is None else True, "token holds" if self._token else "not signed")
-            where = self._keys(headers)
-            verify(headers, body, jwks_url=where)
+            jwks_url = self._jwks_url(headers)
+            verify(headers, body, jwks_url=jwks_url)
         except BadSignature as error:
             if error.reason == "UNKNOWN_KEY" and self._jwks is None:
                 return Verdict(None, "signed with a key that is not known: --jwks names the sender's")
@@ -81,7 +81,7 @@ class _Checks:
             return Verdict(None, str(error))
         return Verdict(True, "signature and token hold" if self._token is not None else "signature holds")
 
-    def _keys(self, headers: dict[str, str]) -> str:
+    def _jwks_url(self, headers: dict[str, str]) -> str:
         """Where the sender's keys are. Who names itself is asked only where anybody may be asked."""
         if self._jwks is not None:
             return self._jwks
@@ -100,17 +100,17 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = os.name == "posix"  # elsewhere it would let two programs share the port
 
-    def __init__(self, address: tuple[str, int], checks: _Checks, *, prints_json: bool, count: int | None) -> None:
-        self.checks = checks
+    def __init__(self, address: tuple[str, int], verifier: _Verifier, *, prints_json: bool, count: int | None) -> None:
+        self.verifier = verifier
         self.prints_json = prints_json
-        self.left = count
+        self.remaining = count
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.printing = threading.Lock()
-        super().__init__(address, _Handler)
+        super().__init__(address, _WebhookHandler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _WebhookHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "dragoman"
     sys_version = ""
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > _MOST:
+        if not length.isdecimal() or int(length) > _MAX_BODY:
             self._answer(411 if not length else 413)
             self.close_connection = True
             return
@@ -128,18 +128,20 @@ class _Handler(BaseHTTPRequestHandler):
             return
         listener = cast("_Listener", self.server)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        verdict = listener.checks.judge(headers, body)
-        shown = [_as_json(headers, body, verdict)] if listener.prints_json else _as_line(headers, body, verdict)
+        verdict = listener.verifier.verify(headers, body)
+        pieces = (
+            [_format_json(headers, body, verdict)] if listener.prints_json else _format_line(headers, body, verdict)
+        )
         with listener.printing:
-            if listener.left == 0:
+            if listener.remaining == 0:
                 self.close_connection = True
                 return
-            out(*shown)
+            out(*pieces)
             self._answer(401 if verdict.holds is False else 204)
-            if listener.left is None:
+            if listener.remaining is None:
                 return
-            listener.left -= 1
-        if listener.left == 0:
+            listener.remaining -= 1
+        if listener.remaining == 0:
             self.close_connection = True
             listener.shutdown()
 
@@ -156,33 +158,33 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: each webhook has its line already."""
 
 
-def _as_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
-    from dragoman.cli.printing import coloured, field, first_words, state_shown
+def _format_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
+    from dragoman.cli.printing import colored, field, first_words, styled_state
 
-    colour = {True: "green", False: "red", None: "yellow"}[verdict.holds]
-    mark = coloured(f"[{verdict.why}]", colour)
-    event = _event(headers, body)
+    color = {True: "green", False: "red", None: "yellow"}[verdict.holds]
+    verdict_text = colored(f"[{verdict.reason}]", color)
+    event = _parse_event(headers, body)
     if event is None:
-        return [first_words(body.decode(errors="replace"), _WIDTH), "  ", mark]
+        return [first_words(body.decode(errors="replace"), _WIDTH), "  ", verdict_text]
     task = event.task
-    about = "artifact" if event.kind == "artifact" else state_shown(event.state)
+    about = "artifact" if event.kind == "artifact" else styled_state(event.state)
     message = task.status.message.text if task is not None and task.status.message is not None else ""
     text = first_words(event.text or message, _WIDTH)
-    pieces = [each for each in (field(task.id if task else "-"), about, text, mark) if each]
+    pieces = [each for each in (field(task.id if task else "-"), about, text, verdict_text) if each]
     return [each for piece in pieces for each in ("  ", piece)][1:]
 
 
-def _as_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
+def _format_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
     try:
-        told: Any = json.loads(body)
+        content: Any = json.loads(body)
     except ValueError:
-        told = body.decode(errors="replace")
+        content = body.decode(errors="replace")
     # What is a secret between the two stays one.
-    kept = {name: headers[name] for name in _SHOWN if name in headers}
-    return json.dumps({"verified": verdict.holds, "why": verdict.why, "headers": kept, "body": told})
+    printed_headers = {name: headers[name] for name in _PRINTED_HEADERS if name in headers}
+    return json.dumps({"verified": verdict.holds, "why": verdict.reason, "headers": printed_headers, "body": content})
 
 
-def _event(headers: dict[str, str], body: bytes) -> Event | None:
+def _parse_event(headers: dict[str, str], body: bytes) -> Event | None:
     from dragoman.client.webhook import parse_event
 
     try:

@@ -91,8 +91,8 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
+    if not is_set or ctx.resilient_parsing:
         return
     from dragoman.cli.printing import out
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.server.config.remotes import Remote
 
 
-class Given(NamedTuple):
+class SharedOptions(NamedTuple):
     """What both commands are told."""
 
     urls: tuple[str, ...]
@@ -39,7 +39,7 @@ class Given(NamedTuple):
     limits_remote_bytes: int | None
 
 
-_shared = with_options(
+_shared_options = with_options(
     click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_alias),
     config_option,
     click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
@@ -94,59 +94,59 @@ class _McpGroup(click.Group):
     context_settings=HELP,
 )
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP there, at /mcp; port 0 picks a free one.")
-@_shared
+@_shared_options
 def command(http: str | None, **shared: Any) -> None:
     """Bring A2A agents to an MCP host.
 
     The host starts this and talks with it over standard input and output; `dragoman mcp install` tells it to. URLs are
     agents, and so are the [remotes] of the settings file. Tools reach these, this machine, and what --allow names.
     """
-    given = Given(**shared)
-    if "install" in given.urls:
+    options = SharedOptions(**shared)
+    if "install" in options.urls:
         raise ConfigError("`install` comes first: dragoman mcp install …")
     if http is None:
-        _serve_stdio(given)
+        _serve_stdio(options)
     else:
-        _serve_http(given, *_place(http))
+        _serve_http(options, *_parse_address(http))
 
 
 @command.command("install", short_help="Tell an MCP host to start this.", context_settings=HELP)
 @click.option("--host", "name", type=click.Choice(list(installing.HOSTS)), required=True, help="The program to tell.")
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
-@_shared
+@_shared_options
 def install(name: str, only_print: bool, **shared: Any) -> None:
     """Tell an MCP host to start `dragoman mcp`, with the URLs and options given here.
 
     The host's file keeps all else that is in it, and a copy of it as it was is put beside it. Tokens are not written:
     the entry names their variables.
     """
-    given = Given(**shared)
-    remotes = _remotes(given)
-    _store_path(given.store)
-    begin = installing.launch_command(*_passed_on(given), environ=os.environ)
-    if begin[1:2] != ["--from"]:
+    options = SharedOptions(**shared)
+    remotes = _remotes(options)
+    _store_path(options.store)
+    launch = installing.launch_command(*_launch_arguments(options), environ=os.environ)
+    if launch[1:2] != ["--from"]:
         _require()
     variables = list(dict.fromkeys(each.token_env for each in remotes.values() if each.token_env))
-    made = installing.build_entry(name, begin, variables)
+    entry = installing.build_entry(name, launch, variables)
     path = installing.config_path(name, environ=os.environ, cwd=Path.cwd())
     if only_print:
-        out(installing.snippet(name, made))
+        out(installing.snippet(name, entry))
         say(f"this belongs into {path}")
         if name == "claude-code":
-            say(f"or type: {installing.claude_command(made)}")
+            say(f"or type: {installing.claude_command(entry)}")
     else:
         title = installing.HOSTS[name].title
-        written = installing.write_entry(path, name, made)
+        written = installing.write_entry(path, name, entry)
         say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
-        made = written or {}
-    for variable in installing.variables_to_fill(name, made):
+        entry = written or {}
+    for variable in installing.variables_to_fill(name, entry):
         say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
 
 
 # -- serving ---------------------------------------------------------------------------------------------------------
 
 
-def _serve_stdio(given: Given) -> None:
+def _serve_stdio(shared: SharedOptions) -> None:
     from dragoman.mcp.session.stdio import host_streams
 
     if sys.stdin is not None and sys.stdin.isatty():
@@ -158,7 +158,7 @@ def _serve_stdio(given: Given) -> None:
         with _starting():
             import asyncio
 
-            options, store = _prepare(given)
+            options, store = _prepare(shared)
             from dragoman.mcp.serve import serve_stdio
             from dragoman.server.listen.serve import tune_gc
 
@@ -166,11 +166,11 @@ def _serve_stdio(given: Given) -> None:
         asyncio.run(serve_stdio(options, store, streams))
 
 
-def _serve_http(given: Given, host: str, port: int) -> None:
+def _serve_http(shared: SharedOptions, host: str, port: int) -> None:
     with _starting():
         import asyncio
 
-        options, store = _prepare(given)
+        options, store = _prepare(shared)
         from dragoman.mcp.serve import serve_http
         from dragoman.server.listen.serve import tune_gc
 
@@ -201,26 +201,26 @@ def _starting() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _prepare(given: Given) -> tuple[McpOptions, RegistryStore | None]:
+def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
     """Everything that may be wrong, before anything is served. Raises ConfigError."""
     from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
 
-    flags = {"limits_remote_bytes": given.limits_remote_bytes}
-    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags=flags, warn=warn)
+    flags = {"limits_remote_bytes": shared.limits_remote_bytes}
+    settings = load_settings({}, environ=os.environ, config=shared.config, cwd=Path.cwd(), flags=flags, warn=warn)
     configure(settings.log, settings.log_level)
     # The SDK tells every step of its start and stop at INFO.
     logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
-    remotes = _remotes(given)
-    path = _store_path(given.store)
+    remotes = _remotes(shared)
+    path = _store_path(shared.store)
     _require()
     options = McpOptions(
         remotes=remotes,
         tokens=_tokens(remotes),
-        allow=given.allow,
-        wait_seconds=given.wait_seconds,
-        store=given.store,
-        simple_tools=given.simple_tools,
+        allow=shared.allow,
+        wait_seconds=shared.wait_seconds,
+        store=shared.store,
+        simple_tools=shared.simple_tools,
         remote_bytes=settings.limits.remote_bytes or None,
     )
     if path is None:
@@ -239,7 +239,7 @@ def _require() -> None:
         raise ConfigError(f"{error}, or run it as uvx --from 'dragoman[mcp]' dragoman mcp") from error
 
 
-def _place(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdigit() and int(port) < 65536 and (host or ":" not in text):
         return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
@@ -249,45 +249,45 @@ def _place(text: str) -> tuple[str, int]:
 # -- the agents ------------------------------------------------------------------------------------------------------
 
 
-def _remotes(given: Given) -> dict[str, Remote]:
+def _remotes(options: SharedOptions) -> dict[str, Remote]:
     """The agents under [remotes], and those that were typed. Raises ConfigError for what is no agent's address."""
     from dragoman.server.config.remotes import Remote, load_remotes
 
-    environ = os.environ if given.config is None else {**os.environ, "DRAGOMAN_CONFIG": str(given.config)}
-    found = load_remotes(environ=environ, cwd=Path.cwd())
+    environ = os.environ if options.config is None else {**os.environ, "DRAGOMAN_CONFIG": str(options.config)}
+    remotes = load_remotes(environ=environ, cwd=Path.cwd())
     # One that is configured has its credentials there.
-    known = {each.url.rstrip("/") for each in found.values()}
-    for typed in given.urls:
-        if typed in found or typed.rstrip("/") in known:
+    configured_urls = {each.url.rstrip("/") for each in remotes.values()}
+    for typed in options.urls:
+        if typed in remotes or typed.rstrip("/") in configured_urls:
             continue
         if "://" not in typed:
-            there = f", where there are {', '.join(found)}" if found else ""
-            hint = f": write http://{typed}" if any(mark in typed for mark in ".:/") else ""
-            raise ConfigError(f"`{typed}` is neither an agent's URL nor a name under [remotes]{there}{hint}")
-        found[typed] = Remote(name=typed, url=typed)
-    for remote in found.values():
-        _check(remote.url)
-    return found
+            names = f", where there are {', '.join(remotes)}" if remotes else ""
+            hint = f": write http://{typed}" if any(char in typed for char in ".:/") else ""
+            raise ConfigError(f"`{typed}` is neither an agent's URL nor a name under [remotes]{names}{hint}")
+        remotes[typed] = Remote(name=typed, url=typed)
+    for remote in remotes.values():
+        _check_url(remote.url)
+    return remotes
 
 
-def _check(url: str) -> None:
+def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         if "@" in parts.netloc:
             raise ConfigError(
                 f"`{parts.scheme}://…@{parts.hostname}` has credentials in it: name the agent under [remotes], "
                 "with token_env"
             )
     except ValueError:
-        is_right = False
-    if not is_right:
+        is_valid = False
+    if not is_valid:
         raise ConfigError(f"`{url}` is not an agent's address: write one like https://agents.example.com")
 
 
 def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
     """The tokens of those that need one, from the environment; what is missing is told."""
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for remote in remotes.values():
         if remote.token_env is None:
             continue
@@ -298,8 +298,8 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
                 "it is called without a token"
             )
         else:
-            found[remote.name] = token
-    return found
+            tokens[remote.name] = token
+    return tokens
 
 
 def _store_path(store: str | None) -> Path | None:
@@ -311,22 +311,22 @@ def _store_path(store: str | None) -> Path | None:
 # -- passing on ------------------------------------------------------------------------------------------------------
 
 
-def _passed_on(given: Given) -> list[str]:
+def _launch_arguments(options: SharedOptions) -> list[str]:
     """The arguments that mean the same in whatever folder the host starts this. Raises ConfigError."""
     from dragoman.server.config.settings import find_config
 
     # Without one it reads nothing: a folder that somebody else has filled must not say who gets our tokens.
-    file = find_config(given.config, environ=os.environ, cwd=Path.cwd())
-    arguments = [*given.urls, "--config", os.devnull if file is None else str(file.path.absolute())]
-    for host in given.allow:
+    file = find_config(options.config, environ=os.environ, cwd=Path.cwd())
+    arguments = [*options.urls, "--config", os.devnull if file is None else str(file.path.absolute())]
+    for host in options.allow:
         arguments += ["--allow", host]
-    path = _store_path(given.store)
+    path = _store_path(options.store)
     if path is not None:
         arguments += ["--store", f"sqlite:///{path.absolute().as_posix()}"]
-    if given.wait_seconds != WAIT_SECONDS:
-        arguments += ["--wait-seconds", f"{given.wait_seconds:g}"]
-    if given.limits_remote_bytes is not None:
-        arguments += ["--limits-remote-bytes", str(given.limits_remote_bytes)]
-    if given.simple_tools:
+    if options.wait_seconds != WAIT_SECONDS:
+        arguments += ["--wait-seconds", f"{options.wait_seconds:g}"]
+    if options.limits_remote_bytes is not None:
+        arguments += ["--limits-remote-bytes", str(options.limits_remote_bytes)]
+    if options.simple_tools:
         arguments.append("--simple-tools")
     return arguments

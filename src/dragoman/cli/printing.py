@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Operation
     from dragoman.model.part import Part
 
-_COLOURS = {
+_COLORS = {
     State.COMPLETED: "green",
     State.FAILED: "red",
     State.REJECTED: "red",
@@ -33,7 +33,7 @@ _COLOURS = {
 }
 
 
-class Styled(str):
+class StyledText(str):
     """What this program itself has to say to a terminal, such as a colour; foreign text in it has been cleaned.
 
     Joined with other text it is no longer one, and is cleaned: pass it to `out` as a piece of its own.
@@ -41,7 +41,7 @@ class Styled(str):
 
 
 # The line that progress is written over, emptied.
-CLEAR = Styled("\r\x1b[K")
+CLEAR = StyledText("\r\x1b[K")
 
 
 def on_terminal(*, err: bool = False) -> bool:
@@ -49,14 +49,14 @@ def on_terminal(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
 
 
-def coloured(
-    text: str, colour: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False
-) -> Styled:
+def colored(
+    text: str, color: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False
+) -> StyledText:
     """A text in a colour, where there is a terminal that wants one."""
     text = visible(text, err=err)
     if not on_terminal(err=err) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return Styled(text)
-    return Styled(click.style(text, fg=colour, bold=bold or None, dim=dim or None))
+        return StyledText(text)
+    return StyledText(click.style(text, fg=color, bold=bold or None, dim=dim or None))
 
 
 def visible(text: str, *, err: bool = False) -> str:
@@ -71,7 +71,7 @@ def field(text: str, *, err: bool = False) -> str:
 
 def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
     """Write a line. All that is no `Styled` is taken for foreign: see `visible`."""
-    text = "".join(piece if isinstance(piece, Styled) else visible(piece, err=err) for piece in pieces)
+    text = "".join(piece if isinstance(piece, StyledText) else visible(piece, err=err) for piece in pieces)
     # click would take colours out of what goes into a pipe, and the answer is the agent's.
     click.echo(text, nl=nl, err=err, color=True)
 
@@ -91,9 +91,9 @@ def state_name(state: State) -> str:
     return state.name.lower().replace("_", "-")
 
 
-def state_shown(state: State, *, err: bool = False) -> Styled:
+def styled_state(state: State, *, err: bool = False) -> StyledText:
     """A state in its colour."""
-    return coloured(state_name(state), _COLOURS.get(state, "cyan"), err=err)
+    return colored(state_name(state), _COLORS.get(state, "cyan"), err=err)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ def print_files(parts: Sequence[Part]) -> None:
     """The files of an answer, by name, type and size, on stderr."""
     for part in parts:
         if part.kind in ("raw", "url"):
-            say(f"file: {one_line(file_line(part))}")
+            say(f"file: {one_line(format_file(part))}")
 
 
-def file_line(part: Part) -> str:
+def format_file(part: Part) -> str:
     """A file in one line."""
-    about = [part.filename or "without a name", part.media_type or "of no type"]
-    about.append(f"{len(part.raw)} bytes" if part.raw is not None else f"at {part.url}")
-    return ", ".join(about)
+    facts = [part.filename or "without a name", part.media_type or "of no type"]
+    facts.append(f"{len(part.raw)} bytes" if part.raw is not None else f"at {part.url}")
+    return ", ".join(facts)
 
 
 def first_words(text: str, width: int) -> str:
@@ -165,22 +165,22 @@ def utc(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def print_table(rows: Iterable[tuple[str, ...]], colours: Iterable[str | None] = ()) -> None:
+def print_table(rows: Iterable[tuple[str, ...]], colors: Iterable[str | None] = ()) -> None:
     """Rows in columns, on stdout; the last column is as wide as it is. `colours` are for the second column."""
     table = [tuple(map(one_line, row)) for row in rows]
     widths = (
         [max((len(row[column]) for row in table), default=0) for column in range(len(table[0]) - 1)] if table else []
     )
-    tints = [*colours, *([None] * len(table))]
-    for row, tint in zip(table, tints, strict=False):
+    cell_colors = [*colors, *([None] * len(table))]
+    for row, color in zip(table, cell_colors, strict=False):
         cells = [f"{cell.ljust(width)}  " for cell, width in zip(row, widths, strict=False)]
         cells.append(row[-1])
         while len(cells) > 1 and not cells[-1].strip():
             cells.pop()
         cells[-1] = cells[-1].rstrip()
-        out(*(coloured(cell, tint) if at == 1 and tint is not None else cell for at, cell in enumerate(cells)))
+        out(*(colored(cell, color) if at == 1 and color is not None else cell for at, cell in enumerate(cells)))
 
 
-def state_colour(state: State) -> str:
+def state_color(state: State) -> str:
     """The colour of a state."""
-    return _COLOURS.get(state, "cyan")
+    return _COLORS.get(state, "cyan")

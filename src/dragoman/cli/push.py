@@ -27,14 +27,14 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
     @on_store(IN_MEMORY.format("webhooks"))
     @wraps(function)
     def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
-        with _usable(path):
+        with _checked_store(path):
             function(path, *args, **more)
 
     return command
 
 
 @contextmanager
-def _usable(path: Path) -> Generator[None]:
+def _checked_store(path: Path) -> Generator[None]:
     from dragoman.stores.sqlite.health import read_only, schema_version
     from dragoman.stores.sqlite.schema import VERSION, unusable_error
 
@@ -64,12 +64,12 @@ def list_pushes(path: Path, as_json: bool) -> None:
 
     with closing(read_only(path)) as reader:
         reader.execute("PRAGMA busy_timeout = 5000")
-        found = undelivered(reader)
+        webhooks = undelivered(reader)
     if as_json:
-        print_json([_json(push, row) for push, row in found])
+        print_json([_json(push, row) for push, row in webhooks])
         return
-    print_table([_row(push, row) for push, row in found], [_COLOURS[_state(push)] for push, _ in found])
-    if not found:
+    print_table([_row(push, row) for push, row in webhooks], [_COLORS[_state(push)] for push, _ in webhooks])
+    if not webhooks:
         say("no webhooks: whatever was to arrive has arrived")
 
 
@@ -89,7 +89,7 @@ def retry(path: Path, task: str | None, webhook: str | None) -> None:
     say(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again")
 
 
-_COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan", "skipped": "yellow"}
+_COLORS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan", "skipped": "yellow"}
 
 
 def _state(push: Push) -> str:
@@ -107,8 +107,8 @@ def _state(push: Push) -> str:
 def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
     from dragoman.net.exchange import redact_url
 
-    trouble = f"{push.error}, {push.tries} tries since {utc(push.failing_ms)}" if push.failing_ms else push.error
-    return row.id, _state(push), push.id, redact_url(push.url), trouble
+    problem = f"{push.error}, {push.tries} tries since {utc(push.failing_ms)}" if push.failing_ms else push.error
+    return row.id, _state(push), push.id, redact_url(push.url), problem
 
 
 def _json(push: Push, row: TaskRow) -> dict[str, Any]:

@@ -33,10 +33,10 @@ TOKEN_ENV = "DRAGOMAN_TOKEN"  # noqa: S105 - the name of a variable
 LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
 
 
-class Address(NamedTuple):
+class Target(NamedTuple):
     """Who is meant by what was typed."""
 
-    typed: str
+    argument: str
     url: str
     token_env: str | None = None
     protocol: str | None = None
@@ -45,7 +45,7 @@ class Address(NamedTuple):
 class Options(NamedTuple):
     """The shared options of one command, checked."""
 
-    address: Address
+    target: Target
     as_json: bool
     wire: bool
     protocol: str | None
@@ -60,9 +60,9 @@ class Options(NamedTuple):
         """What shows the exchanges, with --wire. It is the last to see a request: what it shows is what is sent."""
         if not self.wire:
             return []
-        from dragoman.cli.wire import Wire
+        from dragoman.cli.wire import WireLog
 
-        return [Wire([self.token] if self.token else [])]
+        return [WireLog([self.token] if self.token else [])]
 
 
 # -- the options -----------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def url_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("url", metavar=metavar, required=required, shell_complete=complete_alias)
 
 
-calling = with_options(
+call_options = with_options(
     click.option("--json", "as_json", is_flag=True, help="Print JSON, in the form of A2A 1.0."),
     click.option("--wire", is_flag=True, help="Show every exchange on stderr, with secrets masked."),
     click.option("--protocol", metavar="VERSION", help="Speak this version of A2A, as in 0.3."),
@@ -106,38 +106,38 @@ calling = with_options(
 def in_session(function: Callable[..., None]) -> Callable[..., None]:
     """Add these options, and give the function a session with the agent at `url` before its other arguments."""
 
-    @calling
+    @call_options
     @wraps(function)
-    def command(url: str, **given: Any) -> None:
-        with Session(options_of(url, given)) as session:
-            function(session, **given)
+    def command(url: str, **options: Any) -> None:
+        with CommandSession(parse_options(url, options)) as session:
+            function(session, **options)
 
     return command
 
 
-def options_of(url: str, shared: dict[str, Any]) -> Options:
+def parse_options(url: str, shared: dict[str, Any]) -> Options:
     """What the shared options mean together. Takes them out of `shared`.
 
     Raises:
         ConfigError: the agent is not known, a header is none, or a token is missing.
     """
-    address = address_of(url)
-    headers = dict(map(_header, shared.pop("headers")))
+    target = resolve_target(url)
+    headers = dict(map(_parse_header, shared.pop("headers")))
     return Options(
-        address=address,
+        target=target,
         as_json=shared.pop("as_json"),
         wire=shared.pop("wire"),
-        protocol=shared.pop("protocol") or address.protocol,
+        protocol=shared.pop("protocol") or target.protocol,
         transport=shared.pop("transport"),
-        token=_token(shared.pop("token_env"), address),
+        token=_find_token(shared.pop("token_env"), target),
         headers=headers,
         timeout=shared.pop("timeout"),
         insecure=shared.pop("insecure"),
-        limit=_limit(shared.pop("limits_remote_bytes")),
+        limit=_parse_limit(shared.pop("limits_remote_bytes")),
     )
 
 
-def token_in(variable: str, source: str) -> str:
+def read_token(variable: str, source: str) -> str:
     """The token in an environment variable. Raises ConfigError when it is not set; `source` is what names it."""
     token = os.environ.get(variable)
     if not token:
@@ -145,64 +145,67 @@ def token_in(variable: str, source: str) -> str:
     return token
 
 
-def address_of(typed: str) -> Address:
+def resolve_target(argument: str) -> Target:
     """The agent meant by a URL or by a name under [remotes].
 
     Raises:
         ConfigError: it is neither; names the nearest.
     """
-    if typed.startswith(("http://", "https://")):
-        return Address(typed, typed)
+    if argument.startswith(("http://", "https://")):
+        return Target(argument, argument)
     from dragoman.server.config.remotes import load_remotes
 
     remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
-    remote = remotes.get(typed)
+    remote = remotes.get(argument)
     if remote is not None:
-        return Address(typed, remote.url, remote.token_env, remote.protocol)
-    near = get_close_matches(typed, remotes, n=1)
+        return Target(argument, remote.url, remote.token_env, remote.protocol)
+    near = get_close_matches(argument, remotes, n=1)
     if near:
-        raise ConfigError(f"there is no remote `{typed}`; did you mean `{near[0]}`?")
-    if "://" in typed:
-        raise ConfigError(f"{typed} cannot be called: an agent's address begins with http:// or https://")
-    if any(mark in typed for mark in ".:/") or typed == "localhost":
-        raise ConfigError(f"`{typed}` is not the address of an agent: write http://{typed}")
-    known = f"; there are {', '.join(remotes)}" if remotes else ""
+        raise ConfigError(f"there is no remote `{argument}`; did you mean `{near[0]}`?")
+    if "://" in argument:
+        raise ConfigError(f"{argument} cannot be called: an agent's address begins with http:// or https://")
+    if any(char in argument for char in ".:/") or argument == "localhost":
+        raise ConfigError(f"`{argument}` is not the address of an agent: write http://{argument}")
+    names = f"; there are {', '.join(remotes)}" if remotes else ""
     raise ConfigError(
-        f"there is no remote `{typed}`{known}: write the agent's URL, or name it in dragoman.toml: [remotes.{typed}]"
+        f"there is no remote `{argument}`{names}: write the agent's URL, "
+        f"or name it in dragoman.toml: [remotes.{argument}]"
     )
 
 
-def _header(text: str) -> tuple[str, str]:
+def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or not name or not name.isascii() or any(mark in name for mark in ' \t\r\n"(),/;<=>?@[]{}'):
         raise ConfigError("-H takes a header as in -H 'X-Team: blue'")
-    if any(mark in value for mark in "\r\n\0"):
+    if any(char in value for char in "\r\n\0"):
         raise ConfigError(f"-H {name}: a header is one line")
     return name, value
 
 
-def _limit(given: int | None) -> int | None:
+def _parse_limit(limit: int | None) -> int | None:
     from dragoman.client.connection import DEFAULT_LIMIT
 
     text = os.environ.get(LIMIT_ENV)
-    if given is None and text:
+    if limit is None and text:
         if not text.isdecimal():
             raise ConfigError(f"environment {LIMIT_ENV}: must be a whole number from 0, not {text!r}")
-        given = int(text)
-    return DEFAULT_LIMIT if given is None else given or None
+        limit = int(text)
+    return DEFAULT_LIMIT if limit is None else limit or None
 
 
-def _token(named: str | None, address: Address) -> str | None:
-    if named is None and address.token_env is None:
+def _find_token(variable: str | None, target: Target) -> str | None:
+    if variable is None and target.token_env is None:
         return os.environ.get(TOKEN_ENV) or None
-    return token_in(named or address.token_env or "", "--token-env" if named else f"the remote `{address.typed}`")
+    return read_token(
+        variable or target.token_env or "", "--token-env" if variable else f"the remote `{target.argument}`"
+    )
 
 
 # -- the way ---------------------------------------------------------------------------------------------------------
 
 
-class Session:
+class CommandSession:
     """One agent for the time of one command. Between its runs Ctrl-C works as everywhere."""
 
     def __init__(self, options: Options, *interceptors: Interceptor) -> None:
@@ -210,9 +213,9 @@ class Session:
 
         self.options = options
         self._runner = asyncio.Runner()
-        self._left = options.timeout
+        self._remaining = options.timeout
         self.client: Client = Client(
-            options.address.url,
+            options.target.url,
             auth=options.token,
             protocol=options.protocol,
             transport=options.transport,
@@ -222,7 +225,7 @@ class Session:
             limit=options.limit,
         )
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> CommandSession:
         self._runner.__enter__()
         return self
 
@@ -244,7 +247,7 @@ class Session:
         """
         start = time.monotonic()
         try:
-            return self._runner.run(self._limited(work))
+            return self._runner.run(self._run_limited(work))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except AuthError as error:
@@ -258,22 +261,22 @@ class Session:
                 raise
             raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
         finally:
-            if self._left is not None:
-                self._left = max(0.0, self._left - (time.monotonic() - start))
+            if self._remaining is not None:
+                self._remaining = max(0.0, self._remaining - (time.monotonic() - start))
 
-    async def _limited(self, work: Coroutine[Any, Any, T]) -> T:
-        limit = asyncio.timeout(self._left)
+    async def _run_limited(self, work: Coroutine[Any, Any, T]) -> T:
+        limit = asyncio.timeout(self._remaining)
         try:
             async with limit:
                 return await work
         except TimeoutError:
             if not limit.expired():
                 raise
-            text = f"{self.options.address.url} was not done within {self.options.timeout:g} s"
+            text = f"{self.options.target.url} was not done within {self.options.timeout:g} s"
             raise CannotConnect(text, reason="TIMED_OUT") from None
 
-    def line(self, verb: str, *words: str) -> str:
+    def command_line(self, verb: str, *words: str) -> str:
         """What to type to go on with something. The words are quoted: an id is whatever an agent made it."""
         import shlex
 
-        return f"dragoman {verb} {shlex.join([self.options.address.typed, *words])}"
+        return f"dragoman {verb} {shlex.join([self.options.target.argument, *words])}"

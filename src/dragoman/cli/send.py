@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
 @click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
 @click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
 @in_session
-def command(session: Session, no_wait: bool, **given: Any) -> None:
+def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
-    from dragoman.cli.conversation import Reader, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, finish
 
-    said = _said(**given)
+    message = _parse_message(**options)
     if no_wait:
-        _leave(session, session.run(_sent(session.client, said)))
+        _print_started(session, session.run(_send(session.client, message)))
         return
-    reader = Reader(session, quiet=session.options.as_json)
-    finish(session, reader, converse(session, reader, reader.read(session.client.stream(**said))))
+    printer = StreamPrinter(session, quiet=session.options.as_json)
+    finish(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
 
 
-async def _sent(client: Client, said: dict[str, Any]) -> Any:
-    return await client.send(**said, wait=False)
+async def _send(client: Client, message: dict[str, Any]) -> Any:
+    return await client.send(**message, wait=False)
 
 
-def _leave(session: Session, result: Any) -> None:
+def _print_started(session: CommandSession, result: Any) -> None:
     from dragoman.cli.printing import field, out, print_parts, print_result
     from dragoman.model.operation import Operation
     from dragoman.model.task import Task
@@ -68,31 +68,31 @@ def _leave(session: Session, result: Any) -> None:
         print_parts(result.parts)
 
 
-def _said(
-    text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **given: Any
+def _parse_message(
+    text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
 ) -> dict[str, Any]:
     """What to send, checked before anybody is called."""
-    if text is None and given["tool"] is None and data is None and not files:
+    if text is None and options["tool"] is None and data is None and not files:
         raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
-    if arguments is not None and given["tool"] is None:
+    if arguments is not None and options["tool"] is None:
         raise click.UsageError("--arguments are for a skill: name it with --tool, or use --data.")
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
     elif text is not None:
         # What a shell passes on need not be UTF-8, and JSON has to be.
         text = text.encode("utf-8", "replace").decode()
-    parsed: Any = None if arguments is None else parsed_json(arguments, "--arguments")
-    if parsed is not None and not isinstance(parsed, dict):
+    skill_arguments: Any = None if arguments is None else parse_json(arguments, "--arguments")
+    if skill_arguments is not None and not isinstance(skill_arguments, dict):
         raise ConfigError("--arguments: must be a JSON object, as in '{\"a\": 3}'")
-    return given | {
+    return options | {
         "text": text,
-        "arguments": parsed,
-        "data": None if data is None else parsed_json(data, "--data"),
+        "arguments": skill_arguments,
+        "data": None if data is None else parse_json(data, "--data"),
         "files": files,
     }
 
 
-def parsed_json(text: str, source: str) -> Any:
+def parse_json(text: str, source: str) -> Any:
     """JSON that was typed. Raises ConfigError with where it goes wrong."""
     try:
         return json.loads(text)

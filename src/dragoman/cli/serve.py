@@ -22,9 +22,9 @@ from dragoman.cli.serve_options import (
     agents_of_frameworks,
     check_table,
     errors_of,
-    taken_command_options,
-    taken_framework_options,
-    taken_tool_options,
+    pop_command_options,
+    pop_framework_options,
+    pop_tool_options,
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
@@ -91,14 +91,14 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
-    tools = taken_tool_options(flags)
-    program = taken_command_options(flags)
-    frameworks = taken_framework_options(flags)
-    shared = _taken_shared_options(flags, mcp=bool(tools), program=bool(program))
-    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    tools = pop_tool_options(flags)
+    program = pop_command_options(flags)
+    frameworks = pop_framework_options(flags)
+    shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
+    setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
     def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
-        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=given, warn=tell)
+        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=setting_flags, warn=tell)
 
     # A wrong setting is told before anything is imported, and what is imported may log already.
     settings = settings_of({})
@@ -107,67 +107,67 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
     limit = settings.limits.remote_bytes or None
-    fronts = [_in_front(place, None, file, limit) for place in a2a]
+    fronts = [_front_agent(place, None, file, limit) for place in a2a]
     bridges = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
     programs = [Agent.from_command(**program, **shared)] if program else []
-    servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file, limit))
+    servable = _combine([*loaded, *fronts, *bridges, *programs] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=say, ends_process=True)
 
 
-def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
+def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
     """Take the flags that agents of MCP servers and of programs both have out of all flags."""
-    given = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
-    if given and not mcp and not program:
-        raise ConfigError(f"--{next(iter(given))} is for the agent of --mcp or of --command: give one of them")
-    if "name" in given and mcp and program:
+    options = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
+    if options and not mcp and not program:
+        raise ConfigError(f"--{next(iter(options))} is for the agent of --mcp or of --command: give one of them")
+    if "name" in options and mcp and program:
         raise ConfigError(
             "--name: which agent is meant, that of --mcp or that of --command? Two get their names in dragoman.toml: "
             "a table [agents.NAME] for each"
         )
-    return given
+    return options
 
 
-def _in_file(file: ConfigFile | None, limit: int | None) -> list[Servable]:
+def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable]:
     """What the file says to serve."""
     if file is None or not file.agents:
         raise ConfigError(
             "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
             + FIRST_AGENT
         )
-    return [_of_table(file, name, table, limit) for name, table in file.agents.items()]
+    return [_agent_of_table(file, name, table, limit) for name, table in file.agents.items()]
 
 
-def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int | None) -> Servable:
+def _agent_of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int | None) -> Servable:
     source = f"{file.label} [agents.{name}]"
     folder = file.path.parent.absolute()
-    given = [key for key in ("target", "a2a", "mcp") if key in table]
-    if not given and ("command" in table or "profile" in table):
+    sources = [key for key in ("target", "a2a", "mcp") if key in table]
+    if not sources and ("command" in table or "profile" in table):
         return agent_of_command_table(source, name, table, folder)
-    if not given and any(framework in table for framework in FRAMEWORKS):
+    if not sources and any(framework in table for framework in FRAMEWORKS):
         agent = agent_of_framework_table(source, name, table, folder)
-        _say_about(source, agent, table)
+        _apply_agent_options(source, agent, table)
         return agent
-    _see_that_it_says_what(source, table, given)
-    if given == ["mcp"]:
+    _check_sources(source, table, sources)
+    if sources == ["mcp"]:
         servable: Servable = agent_of_tool_table(source, name, table)
     else:
-        check_table(source, table, {given[0]: TEXT, **ABOUT}, beside=given[0])
-        place: str = table[given[0]]
-        is_front = given == ["a2a"]
-        servable = _in_front(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
-    _say_about(source, servable, table)
+        check_table(source, table, {sources[0]: TEXT, **ABOUT}, beside=sources[0])
+        place: str = table[sources[0]]
+        is_front = sources == ["a2a"]
+        servable = _front_agent(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
+    _apply_agent_options(source, servable, table)
     return servable
 
 
-def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequence[str]) -> None:
+def _check_sources(source: str, table: Mapping[str, Any], sources: Sequence[str]) -> None:
     """Raise ConfigError unless a table says one thing to serve."""
-    known = ("target", "a2a", "mcp", "command", "profile", *FRAMEWORKS)
-    unknown = next((key for key in table if key not in (*known, *ABOUT)), None)
-    if not given and unknown is not None:
+    keys = ("target", "a2a", "mcp", "command", "profile", *FRAMEWORKS)
+    unknown = next((key for key in table if key not in (*keys, *ABOUT)), None)
+    if not sources and unknown is not None:
         # A short word is like many others: `file` is not meant to be `profile`.
-        near = get_close_matches(unknown, known, 1, cutoff=0.75)
+        near = get_close_matches(unknown, keys, 1, cutoff=0.75)
         hint = (
             f"did you mean `{near[0]}`?"
             if near
@@ -175,39 +175,39 @@ def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequenc
             + ", ".join(f"`{each}`" for each in FRAMEWORKS)
         )
         raise ConfigError(f"{source}: there is no setting `{unknown}`; {hint}")
-    kind = (str, list) if given == ["mcp"] else str
-    twice = len(given) != 1 or "command" in table or "profile" in table
-    if twice or not isinstance(table[given[0]], kind) or not table[given[0]]:
+    kind = (str, list) if sources == ["mcp"] else str
+    twice = len(sources) != 1 or "command" in table or "profile" in table
+    if twice or not isinstance(table[sources[0]], kind) or not table[sources[0]]:
         raise ConfigError(
             f'{source}: say what to serve, as in target = "app.py", a2a = "https://…", mcp = "npx …" or '
             'command = "my-agent", one of them'
         )
 
 
-def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
+def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
     """Tell an agent what its table says of it."""
     from dragoman.server.agent.agent import Agent
     from dragoman.server.plugins import set_options
 
-    said = [key for key in ABOUT if key in table]
-    if not said:
+    options = [key for key in ABOUT if key in table]
+    if not options:
         return
     if not isinstance(servable, Agent):
         raise ConfigError(
-            f'{source}: {said[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
+            f'{source}: {options[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
         )
     set_options(servable, table)
 
 
-def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
+def _front_agent(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
     """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
-    from dragoman.cli.remote import address_of, token_in
+    from dragoman.cli.remote import read_token, resolve_target
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
-    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or address_of(place)
-    token = token_in(remote.token_env, f"the remote `{place}`") if remote.token_env else None
+    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or resolve_target(place)
+    token = read_token(remote.token_env, f"the remote `{place}`") if remote.token_env else None
     try:
         return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:
@@ -221,12 +221,12 @@ def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int 
 def _load(source: str, target: str, folder: Path) -> Servable:
     from dragoman.server.agent.target import as_servable, load_target
 
-    found = load_target(target, cwd=folder)
+    loaded = load_target(target, cwd=folder)
     with errors_of(source):
-        return as_servable(found)
+        return as_servable(loaded)
 
 
-def _together(servables: Sequence[Servable]) -> Servable:
+def _combine(servables: Sequence[Servable]) -> Servable:
     if len(servables) == 1:
         return servables[0]
     from dragoman.server.agent.agent import Agent
@@ -236,10 +236,11 @@ def _together(servables: Sequence[Servable]) -> Servable:
     if len(agents) < len(servables):
         raise ConfigError("a Server is served alone: name the agents instead, or make one Server of them")
     names = [agent.name for agent in agents]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
         raise ConfigError(
-            f"two agents are called {twice!r}: each needs a name of its own. In dragoman.toml it gets one, as in\n\n"
-            f'[agents.{twice}-2]\na2a = "https://…"'
+            f"two agents are called {duplicate!r}: each needs a name of its own. "
+            "In dragoman.toml it gets one, as in\n\n"
+            f'[agents.{duplicate}-2]\na2a = "https://…"'
         )
     return Server(*agents)

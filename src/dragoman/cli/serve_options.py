@@ -37,7 +37,7 @@ class _Flag(NamedTuple):
             return click.option(self.flag, is_flag=True, help=self.help)
         return click.option(self.flag, metavar=self.metavar, multiple=self.repeat, type=self.kind, help=self.help)
 
-    def taken(self, flags: dict[str, Any]) -> Any:
+    def pop_from(self, flags: dict[str, Any]) -> Any:
         """Take the value of the flag out of all flags; None when it is not given."""
         value = flags.pop(self.flag.removeprefix("--").replace("-", "_"))
         return None if value == () or value is False else value
@@ -75,87 +75,87 @@ _FRAMEWORKS = (
     _Flag("--pydantic-ai", "pydantic_ai", "Serve an agent of Pydantic AI.", "MODULE:NAME", True),
     _Flag("--openai", "openai", "Serve an agent of the OpenAI Agents SDK.", "MODULE:NAME", True),
 )
-_OF_ADK = (
+_ADK_FLAGS = (
     _Flag("--show-tools", "show_tools", "Tell callers of the tool calls of --adk."),
     _Flag("--show-thoughts", "show_thoughts", "Tell callers what the model of --adk thinks."),
 )
 FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
 _CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
-agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM, *_FRAMEWORKS, *_OF_ADK)))
+agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM, *_FRAMEWORKS, *_ADK_FLAGS)))
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------
 
 
-def _given(flags: dict[str, Any], own: Sequence[_Flag], needed: Sequence[str], otherwise: str) -> dict[str, Any]:
+def _pop_flags(flags: dict[str, Any], group: Sequence[_Flag], needed: Sequence[str], subject: str) -> dict[str, Any]:
     """Take the flags of one kind of agent out of all flags. Raises ConfigError when they are about no agent."""
-    values = {each.option: each.taken(flags) for each in own}
-    given = [each for each in own if values[each.option] is not None]
-    if given and not any(each.option in needed for each in given):
-        raise ConfigError(f"{given[0].flag} is about {otherwise}")
-    return {each.option: values[each.option] for each in given}
+    values = {each.option: each.pop_from(flags) for each in group}
+    present = [each for each in group if values[each.option] is not None]
+    if present and not any(each.option in needed for each in present):
+        raise ConfigError(f"{present[0].flag} is about {subject}")
+    return {each.option: values[each.option] for each in present}
 
 
-def taken_tool_options(flags: dict[str, Any]) -> dict[str, Any]:
+def pop_tool_options(flags: dict[str, Any]) -> dict[str, Any]:
     """Take the flags of MCP servers out of all flags: what Agent.from_mcp is given, and the servers as `mcp`.
 
     Raises:
         ConfigError: there is no server for them, or a value is wrong.
     """
-    given = _given(flags, _TOOLS, ("mcp",), "MCP tools: say which server with --mcp")
-    if "permissions" in given:
-        pairs = _pairs("--permission", given["permissions"], "TOOL=KEY, as in --permission 'delete_*=admin'")
-        given["permissions"] = {tool: key or None for tool, key in pairs.items()}
-    return given
+    options = _pop_flags(flags, _TOOLS, ("mcp",), "MCP tools: say which server with --mcp")
+    if "permissions" in options:
+        pairs = _parse_pairs("--permission", options["permissions"], "TOOL=KEY, as in --permission 'delete_*=admin'")
+        options["permissions"] = {tool: key or None for tool, key in pairs.items()}
+    return options
 
 
-def taken_command_options(flags: dict[str, Any]) -> dict[str, Any]:
+def pop_command_options(flags: dict[str, Any]) -> dict[str, Any]:
     """Take the flags of programs out of all flags: what Agent.from_command is given, nothing if there is no program.
 
     Raises:
         ConfigError: there is no program for them, or more than one, or a value is wrong.
     """
     needed = "a program: say which with --command or --profile"
-    given = _given(flags, _PROGRAM, ("command", "profile"), needed)
-    if "command" in given:
-        if len(given["command"]) > 1:
+    options = _pop_flags(flags, _PROGRAM, ("command", "profile"), needed)
+    if "command" in options:
+        if len(options["command"]) > 1:
             raise ConfigError(
                 "--command is one program: for several, write a table [agents.NAME] for each into dragoman.toml"
             )
-        given["command"] = given["command"][0]
-    _choose(given, "--")
-    if "limits" in given:
-        given["limits"] = _pairs("--limit", given["limits"], "NAME=VALUE, as in --limit time=60")
-    return given
+        options["command"] = options["command"][0]
+    _parse_choices(options, "--")
+    if "limits" in options:
+        options["limits"] = _parse_pairs("--limit", options["limits"], "NAME=VALUE, as in --limit time=60")
+    return options
 
 
-def taken_framework_options(flags: dict[str, Any]) -> dict[str, Any]:
+def pop_framework_options(flags: dict[str, Any]) -> dict[str, Any]:
     """Take the flags of other frameworks out of all flags. Raises ConfigError when one is about nothing."""
-    adk = _given(flags, (_FRAMEWORKS[0], *_OF_ADK), ("adk",), "agents of Google's ADK: name one with --adk")
-    return adk | {each.option: each.taken(flags) for each in _FRAMEWORKS[1:]}
+    adk = _pop_flags(flags, (_FRAMEWORKS[0], *_ADK_FLAGS), ("adk",), "agents of Google's ADK: name one with --adk")
+    return adk | {each.option: each.pop_from(flags) for each in _FRAMEWORKS[1:]}
 
 
-def agents_of_frameworks(taken: Mapping[str, Any], cwd: Path) -> list[Agent]:
+def agents_of_frameworks(options: Mapping[str, Any], cwd: Path) -> list[Agent]:
     """The agents that these flags name. Raises ConfigError."""
-    shown = {each.option: True for each in _OF_ADK if each.option in taken}
+    adk_options = {each.option: True for each in _ADK_FLAGS if each.option in options}
     return [
-        _loaded(f"{each.flag} {place}", each.option, place, cwd, shown if each.option == "adk" else {})
+        _load_agent(f"{each.flag} {place}", each.option, place, cwd, adk_options if each.option == "adk" else {})
         for each in _FRAMEWORKS
-        for place in taken.get(each.option) or ()
+        for place in options.get(each.option) or ()
     ]
 
 
-def _pairs(flag: str, given: Sequence[str], form: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pair in given:
+def _parse_pairs(flag: str, pairs: Sequence[str], form: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise ConfigError(f"{flag} {pair}: write {form}")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def _choose(options: dict[str, Any], source: str) -> None:
+def _parse_choices(options: dict[str, Any], source: str) -> None:
     """Read the options that are one of some words, in place. Raises ConfigError."""
     for option, read in _CHOICES.items():
         if option in options:
@@ -168,10 +168,10 @@ def _choose(options: dict[str, Any], source: str) -> None:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-class Kind(NamedTuple):
+class ValueType(NamedTuple):
     """What a value of a table has to be: how that is said, its types, and whether a list is one of texts."""
 
-    words: str
+    description: str
     types: tuple[type, ...]
     texts: bool = False
 
@@ -183,25 +183,25 @@ class Kind(NamedTuple):
         return isinstance(value, self.types) and isinstance(value, bool) == (bool in self.types)
 
 
-TEXT = Kind("a text", (str,))
-_TEXTS = Kind("a list of texts", (list,), texts=True)
-_TABLE = Kind("a table", (dict,))
-_VARIABLES = Kind("a list of names or a table", (list, dict), texts=True)
-_SWITCH = Kind("true or false", (bool,))
+TEXT = ValueType("a text", (str,))
+_TEXTS = ValueType("a list of texts", (list,), texts=True)
+_TABLE = ValueType("a table", (dict,))
+_VARIABLES = ValueType("a list of names or a table", (list, dict), texts=True)
+_SWITCH = ValueType("true or false", (bool,))
 
 # What any table may say of its agent.
-ABOUT: dict[str, Kind] = {name: Kind(*option) for name, option in AGENT_OPTIONS.items()}
-_TOOL_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("include", "exclude"), Kind("a list", (list,))),
+ABOUT: dict[str, ValueType] = {name: ValueType(*option) for name, option in AGENT_OPTIONS.items()}
+_TOOL_KEYS: dict[str, ValueType] = {
+    **dict.fromkeys(("include", "exclude"), ValueType("a list", (list,))),
     **dict.fromkeys(("permissions", "headers"), _TABLE),
     **dict.fromkeys(("default_tool", "description", "version", "token_env"), TEXT),
     "tools": _TEXTS,
     "env": _VARIABLES,
-    "timeout": Kind("a number of seconds", (int, float)),
+    "timeout": ValueType("a number of seconds", (int, float)),
     **ABOUT,
 }
-_PROGRAM_KINDS: dict[str, Kind] = {
-    "command": Kind("a text or a list of texts", (str, list), texts=True),
+_PROGRAM_KEYS: dict[str, ValueType] = {
+    "command": ValueType("a text or a list of texts", (str, list), texts=True),
     **dict.fromkeys(("profile", "input", "output", "cwd", "description", "version"), TEXT),
     "env": _VARIABLES,
     "limits": _TABLE,
@@ -210,20 +210,20 @@ _PROGRAM_KINDS: dict[str, Kind] = {
 }
 
 
-def check_table(source: str, table: Mapping[str, Any], kinds: Mapping[str, Kind], *, beside: str) -> None:
+def check_table(source: str, table: Mapping[str, Any], keys: Mapping[str, ValueType], *, beside: str) -> None:
     """See that a table `[agents.NAME]` holds, beside the key that says what to serve, these and nothing else.
 
     Raises:
         ConfigError: it has another key, or a value of another kind.
     """
-    unknown = next((key for key in table if key not in kinds and key != beside), None)
+    unknown = next((key for key in table if key not in keys and key != beside), None)
     if unknown is not None:
-        near = get_close_matches(unknown, kinds, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted({*kinds} - {beside}))}"
+        near = get_close_matches(unknown, keys, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted({*keys} - {beside}))}"
         raise ConfigError(f"{source}: there is no setting `{unknown}` beside `{beside}`; {hint}")
-    for key, kind in kinds.items():
-        if key in table and not kind.fits(table[key]):
-            raise ConfigError(f"{source}: {key} is {kind.words}")
+    for key, value_type in keys.items():
+        if key in table and not value_type.fits(table[key]):
+            raise ConfigError(f"{source}: {key} is {value_type.description}")
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Age
     """The agent that a table `[agents.NAME]` with `mcp` describes. Raises ConfigError."""
     from dragoman.server.agent.agent import Agent
 
-    check_table(source, table, _TOOL_KINDS, beside="mcp")
+    check_table(source, table, _TOOL_KEYS, beside="mcp")
     if "tools" in table and "include" in table:
         raise ConfigError(f"{source}: tools and include say the same: write one of them")
     options = {key: value for key, value in table.items() if key not in ("mcp", "token_env", "tools", *ABOUT)}
@@ -269,9 +269,9 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
     """
     from dragoman.server.agent.agent import Agent
 
-    check_table(source, table, _PROGRAM_KINDS, beside="command" if "command" in table else "profile")
+    check_table(source, table, _PROGRAM_KEYS, beside="command" if "command" in table else "profile")
     options: dict[str, Any] = {"name": name, **table}
-    _choose(options, f"{source} ")
+    _parse_choices(options, f"{source} ")
     if "cwd" in table:
         place: str = table["cwd"]
         options["cwd"] = place if place.startswith("~") else folder / place
@@ -291,20 +291,20 @@ def agent_of_framework_table(source: str, name: str, table: Mapping[str, Any], f
         ConfigError: a key or a value is wrong, or there is no such agent.
     """
     framework = next(each for each in FRAMEWORKS if each in table)
-    kinds: dict[str, Any] = {framework: TEXT, "description": TEXT, "version": TEXT, **ABOUT}
+    keys: dict[str, Any] = {framework: TEXT, "description": TEXT, "version": TEXT, **ABOUT}
     if framework == "adk":
-        kinds |= {each.option: _SWITCH for each in _OF_ADK}
-    check_table(source, table, kinds, beside=framework)
-    options = {key: value for key, value in table.items() if key in kinds and key not in (framework, *ABOUT)}
-    return _loaded(f"{source} {framework}", framework, table[framework], folder, {"name": name, **options})
+        keys |= {each.option: _SWITCH for each in _ADK_FLAGS}
+    check_table(source, table, keys, beside=framework)
+    options = {key: value for key, value in table.items() if key in keys and key not in (framework, *ABOUT)}
+    return _load_agent(f"{source} {framework}", framework, table[framework], folder, {"name": name, **options})
 
 
-def _loaded(source: str, framework: str, place: str, folder: Path, options: Mapping[str, Any]) -> Agent:
+def _load_agent(source: str, framework: str, place: str, folder: Path, options: Mapping[str, Any]) -> Agent:
     from dragoman.server.agent.frameworks import BY_NAME, agent_of, require
     from dragoman.server.agent.target import load_target
 
-    known = BY_NAME[framework]
+    framework_info = BY_NAME[framework]
     with errors_of(source):
         # Before the target is imported: that would fail as well, and could not say how to get it.
-        require(known.module, known.extra)
-        return agent_of(load_target(place, cwd=folder), known, **options)
+        require(framework_info.module, framework_info.extra)
+        return agent_of(load_target(place, cwd=folder), framework_info, **options)

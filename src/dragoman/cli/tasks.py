@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
@@ -30,34 +30,34 @@ _WORDS = 60
 )
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @in_session
-def command(session: Session, state: str | None, context: str | None, since: str | None, limit: int) -> None:
+def command(session: CommandSession, state: str | None, context: str | None, since: str | None, limit: int) -> None:
     """List your tasks, those that changed last first: id, state, time and first words."""
-    from dragoman.cli.printing import print_result, print_table, say, state_colour
+    from dragoman.cli.printing import print_result, print_table, say, state_color
     from dragoman.model.operation import ListTasksResponse, Operation
 
-    found = session.run(_listed(session.client, limit, state=state, context=context, since=_since(since)))
-    shown = found[:limit]
+    tasks = session.run(_list_tasks(session.client, limit, state=state, context=context, since=_parse_since(since)))
+    page = tasks[:limit]
     if session.options.as_json:
-        print_result(Operation.LIST, ListTasksResponse(tuple(shown), "", len(shown), len(shown)))
+        print_result(Operation.LIST, ListTasksResponse(tuple(page), "", len(page), len(page)))
         return
-    print_table(map(_row, shown), [state_colour(task.state) for task in shown])
-    if not shown:
+    print_table(map(_row, page), [state_color(task.state) for task in page])
+    if not page:
         say("no tasks")
-    elif len(found) > limit:
+    elif len(tasks) > limit:
         say(f"there are more: --limit {2 * limit} shows more of them")
 
 
-async def _listed(client: Client, limit: int, **wanted: Any) -> list[Task]:
+async def _list_tasks(client: Client, limit: int, **filters: Any) -> list[Task]:
     """One more than asked for, if there are so many."""
-    found: list[Task] = []
-    async for task in client.list_tasks(**wanted, page_size=min(limit + 1, _PAGE)):
-        found.append(task)
-        if len(found) > limit:
+    tasks: list[Task] = []
+    async for task in client.list_tasks(**filters, page_size=min(limit + 1, _PAGE)):
+        tasks.append(task)
+        if len(tasks) > limit:
             break
-    return found
+    return tasks
 
 
-def _since(text: str | None) -> str | datetime | None:
+def _parse_since(text: str | None) -> str | datetime | None:
     ago = _AGO.fullmatch(text or "")
     return text if ago is None else datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
 
@@ -66,12 +66,12 @@ def _row(task: Task) -> tuple[str, ...]:
     from dragoman.cli.printing import first_words, state_name
 
     messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
-    said = next((words for message in messages if (words := _said(message))), "")
+    text = next((words for message in messages if (words := _message_text(message))), "")
     time = (task.status.timestamp or "")[:19].replace("T", " ")
-    return task.id, state_name(task.state), time, first_words(said, _WORDS)
+    return task.id, state_name(task.state), time, first_words(text, _WORDS)
 
 
-def _said(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """What a message says; one that calls a skill says its name."""
     data = message.data
     tool = cast("dict[str, Any]", data).get("tool") if isinstance(data, dict) else None

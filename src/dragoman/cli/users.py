@@ -29,11 +29,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _HINT = 4
 
 
-def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    found = None if value is None else _TIME.fullmatch(value)
-    if value is not None and found is None:
+def _parse_duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    match = None if value is None else _TIME.fullmatch(value)
+    if value is not None and match is None:
         raise click.BadParameter("must be a time like 30s, 15m, 1h, 30d or 2w", ctx, parameter)
-    return None if found is None else int(found[1]) * _SECONDS[found[2]]
+    return None if match is None else int(match[1]) * _SECONDS[match[2]]
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
@@ -49,7 +49,11 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
 
 
 _for = click.option(
-    "--for", "seconds", metavar="TIME", callback=_duration, help="How long it holds: 30s, 15m, 1h, 30d; else for good."
+    "--for",
+    "seconds",
+    metavar="TIME",
+    callback=_parse_duration,
+    help="How long it holds: 30s, 15m, 1h, 30d; else for good.",
 )
 _name = click.argument("name")
 _with_password = with_options(
@@ -88,7 +92,7 @@ def add(
     with _users(path) as users:
         if users.account(name) is not None:
             raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets the password")
-        hashed = "" if no_password else new_password(_password(password, password_stdin))
+        hashed = "" if no_password else new_password(_read_password(password, password_stdin))
         users.add(name, hashed, permissions)
     _audit("user-added", name)
     say(f"added {name}")
@@ -102,8 +106,8 @@ def set_password(users: SqliteUsers, name: str, password: str | None, password_s
     """Set another password. Cookies of the user stop counting; a lock ends."""
     from dragoman.auth.inbound.passwords import new_password
 
-    _known(users, name)
-    users.set_password(name, new_password(_password(password, password_stdin)))
+    _require_user(users, name)
+    users.set_password(name, new_password(_read_password(password, password_stdin)))
     _audit("password-set", name)
     say(f"{name} has another password")
 
@@ -113,12 +117,12 @@ def set_password(users: SqliteUsers, name: str, password: str | None, password_s
 @_on_store
 def list_users(users: SqliteUsers, as_json: bool) -> None:
     """List the users with their permissions and the last characters of their keys."""
-    found = users.list_users()
+    listed = users.list_users()
     if as_json:
-        print_json([_json(user) for user in found])
+        print_json([_json(user) for user in listed])
         return
-    print_table([_row(user) for user in found])
-    if not found:
+    print_table([_row(user) for user in listed])
+    if not listed:
         say("no users")
 
 
@@ -159,10 +163,10 @@ def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
     from dragoman.auth.inbound.passwords import key_digest, new_key
 
-    made = new_key()
-    users.add_key(name, key_digest(made), made[-_HINT:], seconds)
+    api_key = new_key()
+    users.add_key(name, key_digest(api_key), api_key[-_HINT:], seconds)
     _audit("key-made", name)
-    out(made)
+    out(api_key)
 
 
 @command.command("cookie")
@@ -175,7 +179,7 @@ def cookie(path: Path, settings: Settings, name: str) -> None:
     from dragoman.keys.ring import KeyRing
 
     with _users(path) as users:
-        account = _known(users, name)
+        account = _require_user(users, name)
     # Where the settings have no secret, it is in the key file.
     key_file = path.with_name(path.name + ".key")
     ring = KeyRing.from_text(settings.secret) if settings.secret else KeyRing.from_file(key_file)
@@ -197,18 +201,18 @@ def _users(path: Path) -> Generator[SqliteUsers]:
         raise unusable_error(path, error) from None
 
 
-def _known(users: SqliteUsers, name: str) -> Account:
+def _require_user(users: SqliteUsers, name: str) -> Account:
     account = users.account(name)
     if account is None:
         raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
     return account
 
 
-def _password(given: str | None, from_stdin: bool) -> str:
-    if given is not None and from_stdin:
+def _read_password(password: str | None, from_stdin: bool) -> str:
+    if password is not None and from_stdin:
         raise click.UsageError("--password and --password-stdin do not go together")
-    if given is not None:
-        return given
+    if password is not None:
+        return password
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
@@ -223,10 +227,10 @@ def _audit(event: str, name: str) -> None:
 
 
 def _row(user: UserSummary) -> tuple[str, ...]:
-    marks = ["password"] if user.has_password else []
-    marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
+    credentials = ["password"] if user.has_password else []
+    credentials += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
     permissions = [f"{each.permission}{_until(each.until)}" for each in user.grants]
-    return user.name, ", ".join(permissions) or "-", ", ".join(marks) or "-"
+    return user.name, ", ".join(permissions) or "-", ", ".join(credentials) or "-"
 
 
 def _until(at: int | None) -> str:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import Session, in_session, url_argument
+from dragoman.cli.remote import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.conversation import Reader
+    from dragoman.cli.conversation import StreamPrinter
     from dragoman.client.client import Client
     from dragoman.model.message import Message
     from dragoman.model.task import Task
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 @url_argument()
 @click.argument("task")
 @in_session
-def command(session: Session, task: str) -> None:
+def command(session: CommandSession, task: str) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
     """
-    from dragoman.cli.conversation import Reader, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, finish
     from dragoman.model.state import State
 
-    reader = Reader(session, quiet=session.options.as_json)
-    reader.task_id, reader.state = task, State.WORKING
-    finish(session, reader, converse(session, reader, _followed(session.client, reader, task)))
+    printer = StreamPrinter(session, quiet=session.options.as_json)
+    printer.task_id, printer.state = task, State.WORKING
+    finish(session, printer, converse(session, printer, _follow(session.client, printer, task)))
 
 
-async def _followed(client: Client, reader: Reader, task_id: str) -> Task | Message:
+async def _follow(client: Client, printer: StreamPrinter, task_id: str) -> Task | Message:
     from dragoman.model.error import MethodNotFound, UnsupportedOperation
 
-    found = await client.get_task(task_id)
-    if found.state.final or found.state.waiting:
-        reader.state = found.state
-        return found
+    task = await client.get_task(task_id)
+    if task.state.final or task.state.waiting:
+        printer.state = task.state
+        return task
     try:
-        return await reader.read(client.subscribe(task_id))
+        return await printer.read(client.subscribe(task_id))
     except (MethodNotFound, UnsupportedOperation):
         # It has ended in the meantime, or is not told to anybody as it happens.
         return await client.wait(task_id)

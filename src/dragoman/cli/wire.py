@@ -31,23 +31,23 @@ _MEMBER = re.compile(
 _USER = re.compile(r"(?<=://)[^/?#@]+(?=@)")
 _TEXT = ("text/", "application/json", "+json", "xml", "javascript", "urlencoded")
 # Shorter ones would turn up in words that are nobody's secret.
-_SHORTEST = 6
+_MIN_SECRET_LENGTH = 6
 
 
-class Wire:
+class WireLog:
     """An interceptor that shows requests and answers. `secrets` are masked wherever they turn up."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._values = {each for secret in secrets for each in (secret, quote(secret, safe=""))}
-        spellings = (each for each in self._values if len(each) >= _SHORTEST)
+        spellings = (each for each in self._values if len(each) >= _MIN_SECRET_LENGTH)
         self._secrets = sorted(spellings, key=len, reverse=True)
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
         """Show one exchange. What is raised on the way is shown and passed on."""
-        self._show(">", f"{request.method} {self.url(request.url)}")
-        self._headers(">", request.headers)
+        self._show(">", f"{request.method} {self.masked_url(request.url)}")
+        self._show_headers(">", request.headers)
         if request.body:
-            self._body(">", request.body, _kind(request.headers))
+            self._show_body(">", request.body, _media_type(request.headers))
         say()
         try:
             response = await call_next(request)
@@ -55,75 +55,75 @@ class Wire:
             self._show("!", f"{error}\n")
             raise
         self._show("<", f"HTTP {response.status}")
-        self._headers("<", response.headers)
-        return _Shown(response, self)
+        self._show_headers("<", response.headers)
+        return _LoggedResponse(response, self)
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 
-    def url(self, url: str) -> str:
+    def masked_url(self, url: str) -> str:
         """A URL without user, and with the values of secret parameters masked."""
-        address, mark, query = _USER.sub(MASK, url).partition("?")
+        address, separator, query = _USER.sub(MASK, url).partition("?")
         pairs = [each.partition("=") for each in query.split("&")]
         masked = "&".join(
             f"{name}{eq}{MASK if _SECRET.search(name) or value in self._values else value}" for name, eq, value in pairs
         )
-        return self.text(f"{address}{mark}{masked}")
+        return self.masked_text(f"{address}{separator}{masked}")
 
-    def header(self, name: str, value: str) -> str:
+    def masked_header(self, name: str, value: str) -> str:
         """A header's value; of a secret one only the scheme."""
         if value in self._values:
             return MASK
         if name.lower() in _HARMLESS or not _SECRET.search(name):
-            return self.text(value)
+            return self.masked_text(value)
         scheme = _SCHEME.match(value)
         return f"{scheme[1]} {MASK}" if scheme else MASK
 
-    def text(self, text: str) -> str:
+    def masked_text(self, text: str) -> str:
         """A text without the secrets that are known, and without members that are named like secrets."""
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return _MEMBER.sub(rf'\1"{MASK}"', text)
 
-    def line(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """Show one line of an answer."""
-        self._show("<", self.text(text))
+        self._show("<", self.masked_text(text))
 
-    def _headers(self, mark: str, headers: Mapping[str, str]) -> None:
+    def _show_headers(self, prefix: str, headers: Mapping[str, str]) -> None:
         for name, value in headers.items():
-            self._show(mark, f"{name}: {self.header(name, value)}")
+            self._show(prefix, f"{name}: {self.masked_header(name, value)}")
 
-    def _body(self, mark: str, body: bytes, kind: str) -> None:
-        self._show(mark, "")
-        if not is_text(kind):
-            self._show(mark, f"{len(body)} bytes of {kind or 'something it does not name'}")
+    def _show_body(self, prefix: str, body: bytes, media_type: str) -> None:
+        self._show(prefix, "")
+        if not is_text(media_type):
+            self._show(prefix, f"{len(body)} bytes of {media_type or 'something it does not name'}")
             return
-        for each in self.text(body.decode("utf-8", "replace")).splitlines():
-            self._show(mark, each)
+        for each in self.masked_text(body.decode("utf-8", "replace")).splitlines():
+            self._show(prefix, each)
 
-    def answer(self, body: bytes, kind: str) -> None:
+    def show_body(self, body: bytes, media_type: str) -> None:
         """Show the body of an answer that came in one piece."""
         if body:
-            self._body("<", body, kind)
+            self._show_body("<", body, media_type)
         say()
 
     @staticmethod
-    def _show(mark: str, text: str) -> None:
-        say(f"{mark} {text}".rstrip(" "))
+    def _show(prefix: str, text: str) -> None:
+        say(f"{prefix} {text}".rstrip(" "))
 
 
-class _Shown:
+class _LoggedResponse:
     """An answer that is shown as it is read; see `HttpResponse`."""
 
-    def __init__(self, response: HttpResponse, wire: Wire) -> None:
+    def __init__(self, response: HttpResponse, log: WireLog) -> None:
         self._response = response
-        self._wire = wire
+        self._log = log
         self.status = response.status
         self.headers = response.headers
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
         """See `HttpResponse.read`."""
         body = await self._response.read(limit)
-        self._wire.answer(body, _kind(self.headers))
+        self._log.show_body(body, _media_type(self.headers))
         return body
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -134,11 +134,11 @@ class _Shown:
             async for chunk in self._response.chunks():
                 *lines, rest = (rest + decoder.decode(chunk)).split("\n")
                 for line in lines:
-                    self._wire.line(line.rstrip("\r"))
+                    self._log.show_line(line.rstrip("\r"))
                 yield chunk
         finally:
             if rest:
-                self._wire.line(rest)
+                self._log.show_line(rest)
             say()
 
     async def close(self) -> None:
@@ -146,11 +146,11 @@ class _Shown:
         await self._response.close()
 
 
-def is_text(kind: str) -> bool:
+def is_text(media_type: str) -> bool:
     """True when a media type is worth showing; what is not named most likely is."""
-    return not kind or any(each in kind for each in _TEXT)
+    return not media_type or any(each in media_type for each in _TEXT)
 
 
-def _kind(headers: Mapping[str, str]) -> str:
-    found = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
-    return found.partition(";")[0].strip().lower()
+def _media_type(headers: Mapping[str, str]) -> str:
+    value = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    return value.partition(";")[0].strip().lower()

@@ -1,1 +1,1 @@
-"""Calling agents."""
+"""The A2A client: `Client`, card discovery and resumable event streams."""

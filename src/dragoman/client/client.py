@@ -1,4 +1,4 @@
-"""The async client."""
+"""The async client: `Client`, `Chat` and `EventStream`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
 
 class Chat:
-    """Remembers where the conversation is: what is said next answers an open question, or goes on in its context."""
+    """A conversation with one agent.
+
+    It remembers the last response: the next message answers the task that waits for input, if there is one, and
+    otherwise starts a new task in the same context.
+    """
 
     def __init__(self, client: Client, context: TaskLike | None = None) -> None:
         self._client = client
@@ -54,30 +58,30 @@ class Chat:
 
     @property
     def context_id(self) -> str | None:
-        """The conversation's id, once there is one."""
+        """The context id of the conversation; None before the first response."""
         if self.last is not None and self.last.context_id:
             return self.last.context_id
         return self._context if self._context is None or isinstance(self._context, str) else self._context.context_id
 
     @property
     def question(self) -> str | None:
-        """What the agent waits to hear, or None."""
+        """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
     async def send(self, text: str | None = None, **options: Any) -> Task | Message:
-        """Say something; see `Client.send`. Raises what it raises."""
+        """Send the next message with the options of `Client.send`. Raises the same errors."""
         self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
     async def stream(self, text: str | None = None, **options: Any) -> AsyncGenerator[Event, None]:
-        """Say something and tell what happens; see `Client.stream`. Raises what it raises."""
+        """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         stream: EventStream = self._client.stream(text, **self._continuation(), **options)
         async for event in stream:
             self.last = stream.result
             yield event
         self.last = stream.result
         if isinstance(self.last, Task) and not self.last.context_id:
-            # Events of 0.1 do not name the conversation; the task does.
+            # Events of 0.1 do not carry the context id; the task does.
             self.last = await self._client.get_task(self.last)
 
     def _continuation(self) -> dict[str, Any]:
@@ -90,21 +94,24 @@ TaskLike = Task | Message | str
 
 
 class Client:
-    """Calls one agent: by its address, its card, in this process, or as an ASGI app. Opens with the first call.
+    """An async client for one agent: given by URL, by card, as an object in this process, or as an ASGI app.
+
+    The connection opens with the first call.
 
     `auth` is a token, a pair of user and password, an object of `dragoman.auth` or `async def f(card, scheme)`; it is
-    sent to the target's origin and nowhere else. `protocol` (`"0.3"`) and `transport` (`"rest"`) narrow what the card
-    offers. Times are seconds: `connect_timeout` to be reached, `idle_timeout` for silence, None for as long as it
-    takes. `retries` in a row are made where that is safe; a message is sent again under its own id. `verify` is True,
-    False, a file or folder of authorities, or an SSL context. An interceptor is `async def f(request, call_next)`.
-    `limit` is how many bytes one task may bring, over all its streams, None for any number; one that brings more is
-    read no further, and goes on.
-    With `trust` only a signed card counts, and only what is signed of it: True for the keys of the card's own origin,
-    else the keys you trust, as a URL, a file or a dict.
+    sent to the target's origin and nowhere else. `protocol` (`"0.3"`) and `transport` (`"rest"`) restrict the choice
+    among the card's interfaces. Timeouts are seconds: `connect_timeout` for connecting, `idle_timeout` for silence on
+    an open connection; None waits forever. `retries` is the number of consecutive retries, made only where they are
+    safe; a message is sent again under its own id. `verify` is True, False, a CA file or directory, or an SSL context.
+    An interceptor is `async def f(request, call_next)`.
+    `limit` is how many bytes one task may send over all its streams, None for no limit. Beyond it the client stops
+    reading; the task itself continues.
+    With `trust`, only signed cards are accepted, and only their signed members are used: True trusts the keys of the
+    card's own origin, otherwise it is the trusted keys as a URL, a file or a dict.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
-        BadCard: the card given cannot be read.
+        BadCard: the given card cannot be parsed.
     """
 
     def __init__(
@@ -152,7 +159,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the agent. Tasks go on without us."""
+        """Close the connection. Remote tasks continue."""
         if self._opened:
             self._opened = False
             await self._connection.close()
@@ -172,7 +179,7 @@ class Client:
         connection = self._connection if self._opened else await self._open()
         return await connection.perform(operation, request)
 
-    # -- saying something --------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -189,16 +196,16 @@ class Client:
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
     ) -> Task | Message:
-        """Send a message; by default wait until the task ends or asks. A failed task is returned, not raised.
+        """Send a message; by default wait until the task ends or needs input. A failed task is returned, not raised.
 
         `task` continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
 
         Raises:
             A2AError: the agent did not accept the message.
-            CannotConnect: nobody answers.
-            AuthError: the agent wants other credentials.
-            BadResponse: the answer is not A2A.
-            ResponseTooLarge: the task brings more than `limit` bytes.
+            CannotConnect: the agent cannot be reached.
+            AuthError: the agent requires other credentials.
+            BadResponse: the response is not valid A2A.
+            ResponseTooLarge: the task sends more than `limit` bytes.
         """
         message = build_message(
             text,
@@ -213,7 +220,7 @@ class Client:
         )
         answer: Task | Message = await self._perform(Operation.SEND, build_send_request(message, wait=wait, push=push))
         if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
-            # Not every server waits when it is asked to.
+            # Not every server honors a blocking request.
             return await self._wait_for_end(answer)
         return answer
 
@@ -231,9 +238,9 @@ class Client:
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
     ) -> EventStream:
-        """Send a message and iterate over what happens; afterwards `stream.task` is the result.
+        """Send a message and return a stream of its events; `stream.task` is the task assembled so far.
 
-        A connection that breaks is made again, and every event is told once.
+        The stream reconnects by itself after a broken connection and yields every event once.
         """
         message = build_message(
             text,
@@ -250,11 +257,11 @@ class Client:
         return EventStream(self._new_stream, lambda stream: stream.send(request))
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool and give its value.
+        """Call a tool and return its value.
 
         Raises:
-            TaskEnded: it failed, was rejected or canceled.
-            InputRequired: it asks for something.
+            TaskEnded: the task failed, was rejected or canceled.
+            InputRequired: the task needs input.
             A2AError: the agent did not accept the message.
         """
         result = await self.send(tool=tool, arguments=arguments)
@@ -262,22 +269,23 @@ class Client:
         return result.value
 
     def chat(self, context: TaskLike | None = None) -> Chat:
-        """A conversation: it remembers the context, and the task that asked something."""
+        """Return a conversation that keeps track of the context and of the task that waits for input."""
         return Chat(self, context)
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
-        """The agent as a typed async function that any framework can take as a tool. Each call is a new context.
+        """Return the agent as a typed async function that any framework accepts as a tool. Each call is a new context.
 
-        With `tool` it calls that skill. Name and description are the card's once it is known (`await client.card()`).
+        With `tool`, the function calls that skill. Name and description come from the card if it has been fetched
+        (`await client.card()`).
         """
         return build_tool(self, self._connection, self._target, name, description, tool)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     async def wait(self, task: TaskLike) -> Task:
-        """Wait until a task ends or asks, and give it. Raises TaskNotFound when there is none."""
+        """Wait until a task ends or needs input, and return it. Raises TaskNotFound."""
         current = await self.get_task(task)
         return current if current.state.final or current.state.waiting else await self._wait_for_end(current)
 
@@ -286,7 +294,7 @@ class Client:
         async with aclosing(stream.subscribe(task.id)) as events:
             async for _ in events:
                 pass
-        # What streams do not tell, such as history, the task itself does.
+        # Streams omit some members, such as the history: read the task itself.
         return await self.get_task(task)
 
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
@@ -295,7 +303,7 @@ class Client:
         return EventStream(partial(self._new_stream, until_final=True), lambda stream: stream.subscribe(task_id, after))
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
-        """Read a task. Raises TaskNotFound when there is none."""
+        """Fetch a task. Raises TaskNotFound."""
         return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length))
 
     async def list_tasks(
@@ -307,10 +315,10 @@ class Client:
         artifacts: bool = False,
         page_size: int | None = None,
     ) -> AsyncGenerator[Task, None]:
-        """All tasks of the caller, newest status first, page by page as they are needed.
+        """Iterate over the caller's tasks, newest status first; pages are fetched as they are needed.
 
         Raises:
-            ConfigError: there is no such state, or `since` is no time.
+            ConfigError: `state` is not a state, or `since` is not a time.
             A2AError: the agent does not list tasks.
         """
         context_id = context if context is None or isinstance(context, str) else context.context_id
@@ -332,11 +340,11 @@ class Client:
             token = page.next_page_token
 
     async def cancel_task(self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Cancel a task.
+        """Cancel a task and return it.
 
         Raises:
-            TaskNotFound: there is none.
-            TaskNotCancelable: it has ended.
+            TaskNotFound: there is no such task.
+            TaskNotCancelable: it has already ended.
         """
         request = CancelTaskRequest(task_id_of(task), dict(metadata) if metadata else None)
         return await self._perform(Operation.CANCEL, request)
@@ -352,10 +360,10 @@ class Client:
         token: str | None = None,
         auth: tuple[str, str] | None = None,
     ) -> TaskPushNotificationConfig:
-        """Have a task's events posted to a webhook; `auth` is the scheme and credentials it wants to see.
+        """Register a webhook for a task's events; `auth` is the scheme and credentials the webhook expects.
 
         Raises:
-            PushNotificationNotSupported: the agent posts nothing.
+            PushNotificationNotSupported: the agent does not send webhooks.
             TaskNotFound: there is no such task.
         """
         authentication = None if auth is None else AuthenticationInfo(*auth)
@@ -363,35 +371,35 @@ class Client:
         return await self._perform(Operation.CREATE_PUSH, request)
 
     async def get_push_config(self, task: TaskLike, id: str) -> TaskPushNotificationConfig:
-        """Read a webhook of a task. Raises TaskNotFound when there is none."""
+        """Fetch one webhook of a task. Raises TaskNotFound when the task or the webhook does not exist."""
         return await self._perform(Operation.GET_PUSH, GetPushConfigRequest(task_id_of(task), id))
 
     async def list_push_configs(self, task: TaskLike) -> tuple[TaskPushNotificationConfig, ...]:
-        """The webhooks of a task. Raises TaskNotFound when there is no such task."""
+        """List the webhooks of a task. Raises TaskNotFound."""
         return await self._perform(Operation.LIST_PUSH, ListPushConfigsRequest(task_id_of(task)))
 
     async def delete_push_config(self, task: TaskLike, id: str) -> None:
-        """Remove a webhook of a task; one that is gone already is no error."""
+        """Delete a webhook of a task; deleting a missing one is not an error."""
         await self._perform(Operation.DELETE_PUSH, GetPushConfigRequest(task_id_of(task), id))
 
     # -- cards -------------------------------------------------------------------------------------------------------
 
     async def card(self) -> AgentCard:
-        """The agent's card, remembered for as long as its server says and five minutes at most.
+        """Return the agent's card, cached as long as its server allows and for five minutes at most.
 
         Raises:
-            BadCard: there is none, it cannot be read, or it is not signed as `trust` demands.
-            CannotConnect: nobody answers.
+            BadCard: there is no card, it cannot be parsed, or it is not signed as `trust` requires.
+            CannotConnect: the agent cannot be reached.
         """
         return await (await self._open()).card()
 
     async def extended_card(self) -> AgentCard:
-        """The card for callers who say who they are. Raises A2AError when there is none."""
+        """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
         return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
 
 
 class EventStream:
-    """The events of one message or task, once. `task` is what they have made so far."""
+    """The events of one message or task, to be iterated over once. `task` is the task assembled from them so far."""
 
     def __init__(
         self,
@@ -404,7 +412,7 @@ class EventStream:
 
     @property
     def result(self) -> Task | Message:
-        """The answer so far. Raises BadResponse when nothing has arrived."""
+        """The task or message so far. Raises BadResponse before the first event."""
         result = None if self._stream is None else self._stream.result
         if result is None:
             raise BadResponse("the stream has not said anything yet")
@@ -412,7 +420,7 @@ class EventStream:
 
     @property
     def task(self) -> Task:
-        """The task so far. Raises BadResponse when there is none."""
+        """The task so far. Raises BadResponse when there is none, as with a bare message."""
         result = self.result
         if not isinstance(result, Task):
             raise BadResponse("the agent answered with a message and no task")
@@ -424,7 +432,7 @@ class EventStream:
         try:
             async for event in events:
                 yield event
-        finally:  # a reader who leaves early is let go of now, not when the garbage is collected
+        finally:  # a reader who leaves early closes the connection now, not at garbage collection
             await events.aclose()
 
 

@@ -1,4 +1,4 @@
-"""From what a user calls a target to a connection."""
+"""Builds the connection for the target and options of a `Client`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IN_PROCESS = "http://in-process"
 Verify = bool | str | Path | ssl.SSLContext
-# The cards that anybody could have asked for, shared by all clients of this process.
+# Cards fetched without credentials, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
 
 
@@ -49,11 +49,11 @@ def connect(
     trust: TrustOption = None,
     clock: Clock | None = None,
 ) -> Connection:
-    """A connection to an address, a card, an agent in this process or an ASGI app.
+    """Return a connection to a URL, a card, an agent in this process or an ASGI app.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
-        BadCard: the card cannot be read.
+        BadCard: the card cannot be parsed.
     """
     check_options(protocol, transport)
     _check_limits(connect_timeout, idle_timeout, retries, limit)
@@ -81,7 +81,7 @@ def connect(
         client_tls = credential.ssl_context(tls) if credential is not None else None
         http = SocketClient(verify=tls if client_tls is None else client_tls)
     sender = Sender(http, origin=origin, credential=credential, headers=extra_headers, interceptors=interceptors)
-    # What others found without credentials, on the same terms, is good enough.
+    # The shared cache serves only clients whose requests for a card would all look the same.
     shares_cache = (
         app is None
         and verify is True
@@ -99,7 +99,7 @@ def connect(
         connection_type, verifier = VerifiedConnection, CardVerifier(keys, sender, clock, timeout=connect_timeout)
         discovery = Discovery(sender, cache, timeout=connect_timeout, verifier=verifier)
         if isinstance(address, AgentCard):
-            # Its addresses are those it is signed with, or it is refused before anything is sent there.
+            # The card is verified before anything is sent to the addresses in it.
             raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
             discovery = StaticDiscovery(decode_any(encode(raw_card)), sender, cache, verifier)
             address = origin or IN_PROCESS
@@ -125,7 +125,7 @@ def _asgi_app(target: object) -> Any:
 
 
 def _parse_target(target: object, auth: object) -> tuple[str | AgentCard, object]:
-    """Where to call, and the credentials to call with: an address may name some."""
+    """Return the URL or card to call, and the credentials: a URL may contain them."""
     if isinstance(target, AgentCard):
         return target, auth
     if isinstance(target, Mapping):
@@ -162,8 +162,8 @@ def _check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
         if not is_token(name):
             raise ConfigError(f"headers: {name!r} is not the name of a header")
         if name.lower() in FRAMING:
-            raise ConfigError(f"headers: {name} is said by what carries a request, and by nobody else")
-        # The value may be a secret: it is not shown.
+            raise ConfigError(f"headers: {name} is set by the HTTP client itself and cannot be overridden")
+        # The value may be a secret: it stays out of the error.
         check_sendable(value, f"header {name}", ConfigError, may_be_empty=True)
     return dict(headers or {})
 
@@ -187,7 +187,7 @@ def _trusted_keys(trust: TrustOption) -> Keys | None:
 
 
 def _check_trust(keys: Keys | None, target: object, app: object) -> None:
-    """Only where something is fetched from can an origin be trusted, and an app in this process is asked by itself."""
+    """Check that `trust` fits the target: trusting an origin, or keys at a URL, needs a card that is fetched."""
     if app is not None and (keys is True or isinstance(keys, str)):
         raise ConfigError("trust: for what runs in this process, give the keys themselves, as a dict or a file")
     if keys is True and isinstance(target, (AgentCard, Mapping)):

@@ -1,4 +1,4 @@
-"""What a client needs from whatever carries its requests."""
+"""The `Connection` protocol behind `Client`, with its HTTP sender, retry backoff and size limit."""
 
 from __future__ import annotations
 
@@ -28,60 +28,60 @@ if TYPE_CHECKING:
 
 
 class StreamEvent(Protocol):
-    """An event as it comes: `generation` is its number in the task, 0 when the server does not number."""
+    """One event of a stream. `generation` is its number in the task, 0 when the server does not number events."""
 
     @property
     def generation(self) -> int:
-        """The number, or 0."""
+        """The event's number in the task, or 0."""
         ...
 
     @property
     def event(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
-        """The event itself."""
+        """The event of the model."""
         ...
 
 
 class Connection(Protocol):
-    """One agent, reachable."""
+    """A connection to one agent, over HTTP or within this process."""
 
     @property
     def clock(self) -> Clock:
-        """Whose time passes while it is waited for."""
+        """The clock that measures its waits."""
         ...
 
     @property
     def cached_card(self) -> AgentCard | None:
-        """The agent's card, if it is known already."""
+        """The agent's card if it has been fetched already, else None."""
         ...
 
     @property
     def reached(self) -> bool:
-        """True once the agent, or whoever is in its place, has answered."""
+        """True once anything at the agent's address has answered."""
         ...
 
     @property
     def can_resubscribe(self) -> bool:
-        """False where a further subscription to a task may do harm."""
+        """False for servers that store every event once per subscription, so that another one does harm."""
         ...
 
     async def open(self) -> None:
-        """Make ready."""
+        """Open the connection."""
         ...
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         ...
 
     async def card(self) -> AgentCard:
-        """The agent's card. Raises BadCard or CannotConnect."""
+        """Return the agent's card. Raises BadCard or CannotConnect."""
         ...
 
     async def perform(self, operation: Operation, request: Request) -> Result:
-        """Carry out an operation whose answer is no stream, trying again where that is safe.
+        """Perform an operation whose response is not a stream, retrying where that is safe.
 
         Raises:
-            A2AError: the agent says no.
-            CannotConnect: nobody answers.
+            A2AError: the agent answered with an error.
+            CannotConnect: the agent cannot be reached.
         """
         ...
 
@@ -92,27 +92,28 @@ class Connection(Protocol):
         after: int | None,
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Follow events until the stream ends or breaks; nothing is tried again here.
+        """Yield batches of events until the stream ends or breaks; nothing is retried here.
 
-        What comes over a wire is counted by `budget`.
+        `after` is the number of the last event already received. `budget` counts the bytes received over a network.
 
         Raises:
-            A2AError: the agent says no.
-            CannotConnect: nobody answers, or no more.
-            ResponseTooLarge: the task brings more than its limit.
+            A2AError: the agent answered with an error.
+            CannotConnect: the agent cannot be reached, or the connection broke.
+            ResponseTooLarge: the task exceeds its budget.
         """
         ...
 
 
-# What one task may bring unless the caller says otherwise.
+# How many bytes one task may send by default.
 DEFAULT_LIMIT = MAX_RESPONSE
 
 
 class ByteBudget:
-    """Counts one task over all its streams and readings. `limit` is in bytes; None counts and refuses nothing.
+    """Counts the bytes of one task over all its streams and reads. `limit` is in bytes; None means no limit.
 
-    What streams bring counts as it comes, unpacked and with everything around it. A further stream may begin with a
-    copy of what is known already: until its first event is whole it counts by itself, and of a copy only what is new.
+    Stream bytes count as they arrive, decompressed and with their framing. A resumed stream may begin with a snapshot
+    of what was received already: until its first event is complete it is counted separately, and of a snapshot only
+    what is new is added to the total.
     """
 
     __slots__ = ("_limit", "_total", "_uncounted")
@@ -120,15 +121,15 @@ class ByteBudget:
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._total = 0
-        # What has come of a further stream whose first event is not whole; None when there is no such stream.
+        # Bytes of a resumed stream whose first event is incomplete; None when there is no such stream.
         self._uncounted: int | None = None
 
     def begin_stream(self, *, resumed: bool) -> None:
-        """A stream of the task begins, the first or a further one."""
+        """Begin a stream of the task, the first one or a resumed one."""
         self._uncounted = 0 if resumed else None
 
     def add(self, size: int) -> None:
-        """Count bytes. Raises ResponseTooLarge when they are too many."""
+        """Count bytes. Raises ResponseTooLarge beyond the limit."""
         if self._uncounted is not None:
             size = self._uncounted = self._uncounted + size
         else:
@@ -137,19 +138,19 @@ class ByteBudget:
             raise task_too_large(self._limit)
 
     def count_first_event(self, snapshot: object) -> None:
-        """The first event of a further stream is whole; `copy` is it when it shows the task anew, else None."""
+        """Count the first event of a resumed stream; `snapshot` is that event if it repeats the task, else None."""
         if self._uncounted is not None:
             size, self._uncounted = self._uncounted, None
             self.add(size if snapshot is None else max(0, size - len(encode(snapshot))))
 
     def add_events(self, events: Iterable[object]) -> None:
-        """Count events that were read and not streamed. Raises ResponseTooLarge when they are too many."""
+        """Count events that were read rather than streamed. Raises ResponseTooLarge beyond the limit."""
         if self._limit is not None:
             self.add(sum(len(encode(each)) for each in events))
 
 
 def task_too_large(limit: int) -> ResponseTooLarge:
-    """The error for a task that brings more than its limit."""
+    """Build the error for a task that exceeds its limit."""
     return ResponseTooLarge(
         f"the task has brought more than {format_size(limit)}, and nothing more of it is read. {LIMIT_HINT}",
         limit=limit,
@@ -164,7 +165,7 @@ class InProcess(Protocol):
     """Anything that can be called without a network: an Agent, a Server."""
 
     def in_process(self) -> Connection:
-        """A connection to it in this process."""
+        """Return a connection to it."""
         ...
 
 
@@ -173,9 +174,9 @@ _MAX_REDIRECTS = 5
 
 
 class Sender:
-    """The way out. `origin` is the only one that credentials and the caller's own headers are sent to.
+    """Sends HTTP requests. Credentials and the caller's extra headers go to `origin` and to no other.
 
-    Without an origin everything is: there is nobody else behind an app in this process.
+    Without an origin they go everywhere: an app in this process has no other origin behind it.
     """
 
     def __init__(
@@ -194,18 +195,18 @@ class Sender:
         self._next: CallNext = http.send
         for interceptor in reversed(interceptors):
             self._next = _wrap(interceptor, self._next)
-        # Where there is nothing to keep from others, nobody need look whose a URL is.
+        # Without credentials and extra headers the origin of a URL need not be checked.
         self._has_nothing_private = credential is None and not self._headers
 
     async def send(
         self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
     ) -> HttpResponse:
-        """Send a request and wait for the head of its answer; `anonymous` leaves the credentials out.
+        """Send a request and return once the response head has arrived; `anonymous` omits the credentials.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadResponse: it redirects to another origin.
-            AuthError: the credentials cannot be had.
+            CannotConnect: the server cannot be reached.
+            BadResponse: the server redirects to another origin.
+            AuthError: the credentials cannot be obtained.
         """
         trace.inject(request.headers)
         same_origin = self._has_nothing_private or self.origin is None or origin_of(request.url) == self.origin
@@ -220,7 +221,7 @@ class Sender:
             response = await self._next(request)
             if response.status == 401 and credential.reject():
                 await response.close()
-                # Once more with a new one: the old may just have run out.
+                # Retry once with a fresh credential: the old one may just have expired.
                 request.url, request.headers = url, headers
                 await credential.apply(request, card, self.http)
                 response = await self._next(request)
@@ -228,7 +229,7 @@ class Sender:
         while response.status in _REDIRECTS:
             hops += 1
             await self._follow_redirect(request, response, hops)
-            if credential is not None:  # one in the query has been left behind
+            if credential is not None:  # the new URL lacks a credential that is sent in the query
                 await credential.apply(request, card, self.http)
             response = await self._next(request)
         if response.status == 401 and self.credential is not None and not same_origin:
@@ -242,7 +243,7 @@ class Sender:
 
     @staticmethod
     async def _follow_redirect(request: HttpRequest, response: HttpResponse, hops: int) -> None:
-        """Turn a request to where its answer sends it, if that is the same place."""
+        """Point a request at its redirect target. Raises BadResponse unless that is the same origin."""
         location = response.headers.get("Location", "")
         await response.close()
         target, here = _join_url(request.url, location), redact_url(request.url)
@@ -253,7 +254,7 @@ class Sender:
                 status=response.status,
             )
         if hops > _MAX_REDIRECTS:
-            raise BadResponse(f"{here} sends callers round in circles", status=response.status)
+            raise BadResponse(f"{here} redirects in circles", status=response.status)
         if response.status in (301, 302, 303) and request.method == "POST":
             raise BadResponse(
                 f"{here} sends a POST on to {redact_url(target)} with HTTP {response.status}: call that address",
@@ -276,22 +277,22 @@ def _wrap(interceptor: Interceptor, call_next: CallNext) -> CallNext:
     return call
 
 
-# Why nobody answers may pass: these reasons are worth another try.
+# The reasons of CannotConnect that are worth a retry.
 RETRYABLE = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
-# Without such a status, an error of the server's own is its answer: who asks again starts the work again.
+# Any other server error is a response: retrying would start the work again.
 RETRYABLE_STATUS = (429, 502, 503)
-# Somebody between gave up waiting, while the agent works on.
+# A gateway gave up waiting while the agent still works.
 GATEWAY_TIMEOUT = 504
 FIRST_DELAY = 0.2
 MAX_DELAY = 8.0
-# Nobody waits longer because a server says so.
+# The longest Retry-After that is honored.
 MAX_RETRY_AFTER = 60.0
 
 
 class Backoff:
-    """Counts failures in a row. The first try again is at once, then each waits about twice as long as the last.
+    """Exponential backoff with jitter. The first retry is immediate; each later one waits about twice as long.
 
-    The waits are blurred, so that many callers of one server do not come back together.
+    The jitter keeps many callers of one server from coming back together.
     """
 
     def __init__(self, retries: int, clock: Clock) -> None:
@@ -300,11 +301,11 @@ class Backoff:
         self.failures = 0
 
     def reset(self) -> None:
-        """Start again from nothing."""
+        """Reset the count of consecutive failures."""
         self.failures = 0
 
     async def pause(self, problem: Exception) -> None:
-        """Wait before the next try, as long as the server asks for. Raises `problem` when there have been enough."""
+        """Wait before the next retry, at least for the server's Retry-After. Raises `problem` when none are left."""
         self.failures += 1
         if self.failures > self._retries:
             raise problem
@@ -314,7 +315,7 @@ class Backoff:
 
 
 def with_retry_after(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
-    """The error of an answer, with how long its server asks to be left alone."""
+    """Return the error of a response with the server's Retry-After attached."""
     if status in (429, 503):
         vars(error)["retry_after"] = _parse_retry_after(headers.get("Retry-After", "").strip(), clock)
     return error

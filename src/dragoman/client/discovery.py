@@ -1,4 +1,4 @@
-"""Finding an agent's card, and remembering it for a while."""
+"""Agent card discovery: fetches and caches cards, and lists the interfaces to try."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 TTL = 300
-# A card that has run out can still be asked after with its tag, for so long.
+# An expired card is kept this long, to be revalidated with its ETag.
 _REVALIDATE_SECONDS = 3600
 _MAX_CARD_BYTES = 4 * 1024 * 1024
 _MAX_ENTRIES = 256
@@ -42,7 +42,7 @@ _UNAVAILABLE = (502, 503, 504)
 
 
 class ResolvedCard(NamedTuple):
-    """A card, its bytes and where it was found."""
+    """A parsed card, its bytes and its URL."""
 
     card: AgentCard
     body: bytes
@@ -56,7 +56,7 @@ class _CardEntry(NamedTuple):
 
 
 class CardCache:
-    """Cards by address, for as long as their servers say and five minutes at most. Threads may share it."""
+    """A thread-safe cache of cards by target URL, kept as long as their servers allow, five minutes at most."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -67,20 +67,20 @@ class CardCache:
         return len(self._entries)
 
     def fresh(self, key: str) -> ResolvedCard | None:
-        """The card, if it need not be asked for again."""
+        """Return the card unless it has expired."""
         entry = self._entries.get(key)
-        # A clock that was set back would make it young for ever.
+        # The lower bound guards against a clock that was set back.
         return (
             entry.resolved if entry is not None and entry.expires_at - TTL <= self._now() < entry.expires_at else None
         )
 
     def stale(self, url: str) -> _CardEntry | None:
-        """The card found at exactly this address, with a tag to ask after it."""
+        """Return the entry for exactly this card URL if it has an ETag to revalidate it with."""
         with self._lock:
             return next((entry for entry in self._entries.values() if entry.resolved.url == url and entry.etag), None)
 
     def store(self, key: str, resolved: ResolvedCard, etag: str, cache_control: str) -> None:
-        """Remember a card as long as its server allows; forget those nobody can use any more."""
+        """Store a card as long as its server allows, and drop entries that can no longer be used."""
         lifetime = parse_max_age(cache_control)
         with self._lock:
             self._prune()
@@ -92,7 +92,7 @@ class CardCache:
             self._entries[key] = _CardEntry(resolved, etag, self._now() + lifetime)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all entries."""
         with self._lock:
             self._entries.clear()
 
@@ -107,7 +107,7 @@ class CardCache:
 
 
 def parse_max_age(cache_control: str) -> int:
-    """For how many seconds an answer need not be asked for again; 0 when it must be."""
+    """Return for how many seconds a response stays fresh, at most `TTL`; 0 when it must be revalidated."""
     control = cache_control.lower()
     if "no-cache" in control or "no-store" in control:
         return 0
@@ -116,16 +116,16 @@ def parse_max_age(cache_control: str) -> int:
 
 
 def is_card_url(url: str) -> bool:
-    """True when a URL names a card and not an agent's base."""
+    """True when a URL is that of a card and not an agent's base URL."""
     path = urlsplit(url).path
     return "/.well-known/" in path or path.endswith(".json")
 
 
 class Discovery:
-    """Asks for cards. A card is public: credentials go along only when the server insists.
+    """Fetches cards. A card is public: credentials are sent only when the server requires them.
 
-    With `trust` a card counts only if it is signed as that wants it, and only what is signed of it. The cache must
-    then be one that nobody fills who trusts otherwise.
+    With `verifier`, a card must carry a trusted signature, and only its signed members are used. The cache must then
+    not be shared with clients that trust other keys.
     """
 
     def __init__(
@@ -137,11 +137,11 @@ class Discovery:
         self.verifier = verifier
 
     async def find(self, target: str) -> ResolvedCard:
-        """The card of an agent by its base URL or its card's URL.
+        """Return the card of an agent, by its base URL or its card's URL.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadCard: there is no card, it cannot be read, or it is not trusted.
+            CannotConnect: the server cannot be reached.
+            BadCard: there is no card, it cannot be parsed, or it is not trusted.
             AuthError: the card is not public and the credentials are missing or wrong.
         """
         cached = self._cache.fresh(target)
@@ -161,7 +161,7 @@ class Discovery:
         return await self._find_at_root(base, target, tried)
 
     async def _find_at_root(self, base: str, target: str, tried: list[str]) -> ResolvedCard:
-        """What was given may be the address requests are sent to: then the card at the root says so."""
+        """Find the card at the root of the host, if it lists `base` as the URL of an interface."""
         parts = urlsplit(base)
         if parts.path:
             for path in WELL_KNOWN:
@@ -187,7 +187,7 @@ class Discovery:
         request = HttpRequest(
             "GET", url, headers, operation="GetAgentCard", connect_timeout=self._timeout, read_timeout=self._timeout
         )
-        # A card says where credentials go, so they cannot be put anywhere before it has been read.
+        # The card says how credentials are sent, so the first request carries none.
         response = await self._sender.send(request, anonymous=True)
         if response.status in (401, 403) and self._sender.credential is not None:
             await response.close()
@@ -197,7 +197,7 @@ class Discovery:
         if status != 200:
             await response.close()
             if status == 304 and stale is not None:
-                # It is the same card, but its key may have been withdrawn.
+                # The card is unchanged, but its signing key may have been revoked.
                 resolved = stale.resolved if self.verifier is None else await self._parse(stale.resolved.body, url)
                 self._cache.store(key, resolved, etag or stale.etag, control)
                 return resolved
@@ -227,7 +227,7 @@ class Discovery:
 
 
 class StaticDiscovery(Discovery):
-    """A card that is at hand: it is not looked for, only checked."""
+    """Discovery for a card given by the caller: nothing is fetched, the card is only verified."""
 
     def __init__(self, card: dict[str, Any], sender: Sender, cache: CardCache, verifier: CardVerifier) -> None:
         super().__init__(sender, cache, timeout=None, verifier=verifier)
@@ -235,12 +235,12 @@ class StaticDiscovery(Discovery):
         self._static_verifier = verifier
 
     async def find(self, target: str) -> ResolvedCard:
-        """The card. Raises BadCard when it is not trusted."""
+        """Return the given card. Raises BadCard when it is not trusted."""
         return ResolvedCard(await self._static_verifier.read(self._card, None), b"", target)
 
 
 class _CardNotFound(BadCard):
-    """There is something else at this address, or nothing."""
+    """There is no card at this URL."""
 
 
 def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
@@ -254,13 +254,13 @@ def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanE
 
 
 class CardRecorder:
-    """An interceptor that keeps the cards that pass, by their address, also those that cannot be read."""
+    """An interceptor that records the bodies of card responses by URL, also those that cannot be parsed."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        """Let an exchange pass."""
+        """Pass the request on and record the body of a card response when it is read."""
         response = await call_next(request)
         if request.operation != "GetAgentCard":
             return response
@@ -271,10 +271,10 @@ class CardRecorder:
         return body
 
     async def card(self, client: Client) -> tuple[str, bytes]:
-        """Where the client's agent has its card, and its text; of several answers that are no card, the first.
+        """Return the URL and body of the client's card; if no response was a valid card, the first recorded one.
 
         Raises:
-            DragomanError: there is none at all.
+            DragomanError: nothing was recorded.
         """
         try:
             await client.card()
@@ -286,7 +286,7 @@ class CardRecorder:
 
 
 class TappedResponse:
-    """A response whose body passes through `tap` when it is read; see `HttpResponse`."""
+    """An `HttpResponse` whose body passes through `tap` when it is read."""
 
     def __init__(self, response: HttpResponse, tap: Callable[[bytes], bytes]) -> None:
         self._response = response
@@ -297,7 +297,7 @@ class TappedResponse:
         self.close = response.close
 
     async def read(self, limit: int = 0) -> bytes:
-        """See `HttpResponse.read`."""
+        """Read the body, at most `limit` bytes if that is not 0, and return what `tap` makes of it."""
         return self._tap(await self._response.read(limit))
 
 
@@ -306,14 +306,14 @@ _BINDINGS: dict[str, type[JsonRpcBinding | RestBinding]] = {JSONRPC: JsonRpcBind
 
 
 class Interface:
-    """A binding with the tenant its card names."""
+    """One interface of a card: the binding to call it with, and its tenant."""
 
     __slots__ = ("binding", "proven", "tenant")
 
     def __init__(self, binding: Binding, tenant: str | None) -> None:
         self.binding = binding
         self.tenant = tenant
-        # True once it has answered in A2A: then nothing else is tried any more.
+        # True once it has answered in A2A: then no other interface is tried.
         self.proven = False
 
     def __repr__(self) -> str:
@@ -321,23 +321,23 @@ class Interface:
 
 
 def check_options(protocol: str | None, transport: str | None) -> None:
-    """Look whether these can be asked for at all. Raises ConfigError."""
+    """Check the `protocol` and `transport` options. Raises ConfigError."""
     if protocol is not None and protocol not in VERSIONS:
         raise ConfigError(f"protocol {protocol!r} is not spoken here; these are: {', '.join(VERSIONS)}")
     if transport is not None and transport not in TRANSPORTS:
         raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
     if transport == "grpc":
-        raise ConfigError("gRPC is not there yet: use transport='jsonrpc' or 'rest'")
+        raise ConfigError("gRPC is not supported yet: use transport='jsonrpc' or 'rest'")
 
 
 def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str | None = None) -> list[Interface]:
-    """The interfaces to try, the card's favourite first; `protocol` and `transport` narrow the choice.
+    """Return the interfaces to try, the card's preferred one first; `protocol` and `transport` restrict the choice.
 
-    A version the card does not offer is tried at the addresses it does: who asks for it may know better.
+    A version that the card does not list is tried at the listed URLs: the caller may know better than the card.
 
     Raises:
-        ConfigError: nothing the card offers fits.
-        BadCard: the card offers nothing that is spoken here.
+        ConfigError: no interface of the card matches.
+        BadCard: the card has no interface that is supported here.
     """
     supported = _supported(card)
     if not supported:
@@ -353,7 +353,7 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         candidates = [_build_interface(each, protocol) for each in matching or supported]
     else:
         candidates = [_build_interface(each, nearest_version(each.protocol_version)) for each in supported]
-        # A card of 0.1 or 0.2 does not say which: the other is worth a try when the first is not understood.
+        # A card of 0.1 or 0.2 does not say which: the other is tried when the first fails.
         candidates += [
             _build_interface(each, other) for each in supported if (other := _alternative_version(each)) is not None
         ]
@@ -366,7 +366,7 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
 
 
 def main_url(card: AgentCard) -> str | None:
-    """Where a card's favourite among what is spoken here is; None when there is none."""
+    """Return the URL of a card's preferred supported interface, or None."""
     return next((each.url for each in _supported(card)), None)
 
 

@@ -1,4 +1,4 @@
-"""What a stream tells, in a form that is easy to read."""
+"""Stream events for users, and the assembly of a task from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EventKind = Literal["task", "message", "status", "artifact"]
 
 
 class Event:
-    """One event. `.text` is what is new in the answer; with `.replaces` it is all of it, anew."""
+    """One event of a stream. `.text` is what it adds to the answer; with `.replaces` it is the whole answer again."""
 
     __slots__ = ("_assembler", "_task", "id", "kind", "raw", "replaces", "state", "text")
 
@@ -49,7 +49,7 @@ class Event:
 
     @property
     def task(self) -> Task | None:
-        """The task as assembled when this is first looked at; None for a bare message."""
+        """The task as assembled when this is first read; None for a bare message."""
         if self._task is None and isinstance(result := self._assembler.result, Task):
             self._task = result
         return self._task
@@ -59,11 +59,11 @@ class Event:
 
 
 class TaskAssembler:
-    """Puts the events of a stream together, in whatever form the server closes its texts.
+    """Assembles a task from the events of a stream, whichever way the server completes its texts.
 
-    What the events say, joined and begun anew at each that `replaces`, is in the end the text of the task. An event
-    costs the same, however long the task is. In the `middle` of a task, a reader has heard the texts' beginnings
-    elsewhere. `context_id` is for versions whose events do not name their context.
+    The texts of the events, joined and started over at each event that `replaces`, end up as the text of the task.
+    The cost of an event does not depend on the length of the task. With `mid_stream`, the reader received the
+    beginning of the texts elsewhere. `context_id` is for versions whose events do not carry their context.
     """
 
     def __init__(self, *, mid_stream: bool = False, context_id: str = "") -> None:
@@ -73,40 +73,40 @@ class TaskAssembler:
         self._task: Task | None = None
         self._is_final = False
         self._is_numbered = False
-        # The artifacts whose beginning was not heard here.
+        # The artifacts whose beginning was not received here; None when every beginning was.
         self._partial_artifacts: set[str] | None = set() if mid_stream else None
-        # In which order the artifacts stand, which of them spoke last, and the last of them that has said anything.
+        # The position of each artifact in the task, the one that was written to last, and the highest with a text.
         self._positions: dict[str, int] = {}
         self._current_artifact: str | None = None
         self._last_position = -1
-        # True when artifacts were written in turns: then what was told is not in the order of the task.
+        # True when artifacts were written alternately: then the joined texts are not in the order of the task.
         self._interleaved = False
 
     @property
     def result(self) -> Task | Message | None:
-        """What has been assembled so far; a task is put together only when somebody looks."""
+        """The task or message so far. A task is built only when this is read."""
         if self._folding is None:
             return self._message
         if self._task is None:
             task = self._folding.task()
-            # Where the server does not count, our own count would say what it does not.
+            # Our own count must not pass for a number of the server.
             self._task = task if self._is_numbered else replace(task, generation=None)
         return self._task
 
     @property
     def task_id(self) -> str | None:
-        """The task's id, once it is known."""
+        """The task's id; None before the first event of a task."""
         return None if self._folding is None else self._folding.id
 
     @property
     def state(self) -> State | None:
-        """The state so far; None before anything has come."""
+        """The current state; None before the first event."""
         if self._folding is not None:
             return self._folding.status.state
         return None if self._message is None else State.COMPLETED
 
     def add(self, item: StreamEvent) -> Event:
-        """Read the next event. What comes after the end of a task changes nothing."""
+        """Add the next event. Events after a final state change nothing."""
         raw, number = item.event, item.generation
         if isinstance(raw, ArtifactUpdate):
             return self._add_artifact(raw, number)
@@ -129,7 +129,7 @@ class TaskAssembler:
             before = folding.artifact_text(key)
             if before:
                 if new.startswith(before):
-                    # A copy of the whole text, as many servers close it: only what was not said before is new.
+                    # Many servers close an artifact with a copy of its whole text: only the rest of it is new.
                     new = new[len(before) :]
                 elif self._partial_artifacts and key in self._partial_artifacts and new.endswith(before):
                     new = ""
@@ -168,7 +168,7 @@ class TaskAssembler:
     def _add_message(self, message: Message, number: int) -> Event:
         folding = self._folding
         if folding is not None:
-            # Within a task it is a remark, as the message of a status is; the answer is in the artifacts.
+            # Within a task a message is a remark, like that of a status; the answer is in the artifacts.
             if not self._is_final:
                 folding.add_message(message)
                 self._task = None
@@ -187,18 +187,18 @@ class TaskAssembler:
         interleaved, text = self._interleaved, self._restart_text(folding)
         if before is None:
             return Event("task", task, self, number, task.state, text, bool(text))
-        # Some servers end with the whole task: only what the events before did not say is new.
+        # Some servers end with the whole task: only what the earlier events lacked is new.
         replaces = interleaved or not text.startswith(before)
         return Event("task", task, self, number, task.state, text if replaces else text[len(before) :], replaces)
 
     def _begin(self, update: StatusUpdate | ArtifactUpdate) -> Folding:
-        """Versions before 1.0 may begin with an update: then that is all there is."""
+        """Start a task from an update: versions before 1.0 may send no task first."""
         context_id = update.context_id or self.context_id
         folding = self._folding = Folding(Task(update.task_id, context_id, TaskStatus(State.WORKING)))
         return folding
 
     def _switch_artifact(self, key: str, new: str) -> None:
-        """Another artifact is written to."""
+        """Record that another artifact is written to."""
         position = self._positions.setdefault(key, len(self._positions))
         if not new:
             return
@@ -209,7 +209,7 @@ class TaskAssembler:
             self._last_position = position
 
     def _restart_text(self, folding: Folding) -> str:
-        """All of the answer, in the order of the task."""
+        """Return the whole answer in the order of the task, and start counting artifacts from it."""
         ids = folding.artifact_ids()
         self._positions = {key: place for place, key in enumerate(ids)}
         self._last_position = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
@@ -218,7 +218,7 @@ class TaskAssembler:
 
 
 def _answer_text(folding: Folding) -> str:
-    """The text of the answer so far: the artifacts', else what a completed task says last."""
+    """Return the answer so far: the texts of the artifacts, else the status message of a completed task."""
     if folding.artifact_count():
         return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
     message = folding.status.message
@@ -226,17 +226,16 @@ def _answer_text(folding: Folding) -> str:
 
 
 class NumberedEvent(NamedTuple):
-    """An event and its number in the task, 0 when the server does not number; see `StreamEvent`."""
+    """A `StreamEvent`: an event and its number in the task, 0 when the server does not number events."""
 
     generation: int
     event: Task | Message | StatusUpdate | ArtifactUpdate
 
 
 def missed_events(before: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:
-    """The events that lead from what a reader has assembled to what the task is now.
+    """Return the events that lead from the task a reader has assembled to the task as it is now.
 
-    A reading that is older than what was seen, as a copy of a store may give it, takes nothing back while the task
-    goes on.
+    A read that is older than the reader's task, as from a replica, takes nothing back while the task is running.
     """
     artifacts_before = {artifact.artifact_id: artifact for artifact in before.artifacts}
     updates: list[StatusUpdate | ArtifactUpdate] = []
@@ -266,7 +265,7 @@ def _missed_update(artifact: Artifact, previous: Artifact | None, task: Task) ->
 
 
 def _appended_parts(now: list[Part], before: list[Part]) -> list[Part] | None:
-    """What follows what was seen; None when it does not go on from there."""
+    """Return the parts that follow `before`; None when `now` does not continue it."""
     if not before:
         return now
     *whole, last = before
@@ -282,7 +281,7 @@ def _appended_parts(now: list[Part], before: list[Part]) -> list[Part] | None:
 
 
 def _join_texts(parts: Iterable[Part]) -> list[Part]:
-    """The parts with neighbouring texts as one: some servers join what they streamed."""
+    """Return the parts with adjacent texts joined: some servers join what they streamed."""
     joined: list[Part] = []
     texts: list[str] = []
     for part in parts:
@@ -302,7 +301,7 @@ def _merge_texts(joined: list[Part], texts: list[str]) -> None:
 
 
 def _same_format(one: Part, other: Part) -> bool:
-    """True when two texts differ in nothing but what they say."""
+    """True when two text parts differ in nothing but their text."""
     if one.text is None or other.text is None:
         return False
     return (one.media_type, one.filename, one.metadata) == (other.media_type, other.filename, other.metadata)
@@ -310,5 +309,5 @@ def _same_format(one: Part, other: Part) -> bool:
 
 def _status_key(task: Task) -> tuple[object, object]:
     message = task.status.message
-    # Time and ids may differ between two readings of one status.
+    # Timestamps and ids may differ between two reads of one status.
     return task.status.state, None if message is None else message.parts

@@ -1,4 +1,4 @@
-"""Follows a task to its end, over as many connections as it takes, and tells every event once."""
+"""Resumable event streams: reconnects until the task ends and yields every event once."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.clock import Clock
 
-# How often a task is read when nothing comes of it: soon at first, then ever less often.
+# The pauses between reads of a task that sends nothing: an exponential backoff.
 _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 5.0
 _FACTOR = 1.5
 _MAX_STEPS = 10
 _POLL_FIRST, _POLL_RATIO = 0.05, 0.1
-# After so many breaks in a row without an event, what the task itself shows is told.
+# After so many consecutive breaks without an event, news are taken from the task itself instead of its stream.
 _MAX_IDLE_ROUNDS = 3
-# How long news gather before they are read, where a stream says only that there are some.
+# How long to gather events before the task is read, where a stream serves only as a wake-up.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
 
@@ -47,17 +47,17 @@ Batches = AsyncGenerator[Sequence["StreamEvent"], None]
 
 
 class ResumableStream:
-    """One message or one task, followed. `result` is what has been assembled so far.
+    """The events of one message or one task, over as many connections as it takes. `result` is the task so far.
 
-    A stream that breaks is taken up again where it broke: after the last number seen where the server numbers its
-    events, else by reading the task and telling what is new in it. As long as the task can be read, no break is too
-    many; each that brought nothing new is followed by a pause.
+    A broken stream is resumed where it broke: after the last event number where the server numbers its events, else
+    by reading the task and yielding what is new in it. As long as the task can be read, the number of breaks is not
+    limited; a break that brought nothing new is followed by a pause.
 
-    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. Of a task that is `known`,
-    only what is new is told. With `waits` too, somebody only waits for the task to end or ask for anything: what is
-    told on the way may then come twice.
+    The stream ends when the task ends or needs input; with `until_final`, only when the task ends. With `snapshot`,
+    only what is new since that task is yielded. With `wait_only` too, the caller is interested in the end alone: events
+    may then be yielded twice.
 
-    A task that brings more than `limit` bytes, over all connections, is followed no further; it goes on by itself.
+    A task that sends more than `limit` bytes over all connections is no longer read; the task itself continues.
     """
 
     def __init__(
@@ -84,29 +84,29 @@ class ResumableStream:
 
     @property
     def result(self) -> Task | Message | None:
-        """What the events have made so far."""
+        """The task or message assembled so far."""
         return self._assembler.result
 
     def send(self, request: SendMessageRequest) -> AsyncGenerator[Event, None]:
-        """Send a message and tell what happens.
+        """Send a message and yield its events.
 
         Raises:
             A2AError: the agent did not accept it.
-            CannotConnect: nobody answers, or no more.
-            BadResponse: what is answered is not A2A.
-            ResponseTooLarge: the task brings more than its limit.
+            CannotConnect: the agent cannot be reached, or no longer.
+            BadResponse: the response is not valid A2A.
+            ResponseTooLarge: the task exceeds its limit.
         """
         self._assembler = TaskAssembler(context_id=request.message.context_id or "")
         return self._assemble(self._send_batches(request))
 
     def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
-        """Tell what happens to a task from now on, or after the event with that number.
+        """Yield the events of a task from now on, or after the event with number `after`.
 
         Raises:
             A2AError: there is no such task, or it has ended.
-            CannotConnect: nobody answers, or no more.
-            BadResponse: what is answered is not A2A.
-            ResponseTooLarge: the task brings more than its limit.
+            CannotConnect: the agent cannot be reached, or no longer.
+            BadResponse: the response is not valid A2A.
+            ResponseTooLarge: the task exceeds its limit.
         """
         if self._snapshot is None:
             self._assembler = TaskAssembler(mid_stream=after is not None)
@@ -120,12 +120,12 @@ class ResumableStream:
                     event = take(item)
                     yield event
                     if event.replaces and len(event.text) > _LONG_TEXT:
-                        # A short event may have a long text put together again and again: others get a turn between.
+                        # Short events may rebuild a long text again and again: let other coroutines run in between.
                         await asyncio.sleep(0)
                     if event.kind != "artifact" and self._is_over():
                         return
 
-    # -- a message, until its task is known --------------------------------------------------------------------------
+    # -- sending a message, until its task has an id -----------------------------------------------------------------
 
     async def _send_batches(self, request: SendMessageRequest) -> Batches:
         backoff = Backoff(self._retries, self._clock)
@@ -162,26 +162,26 @@ class ResumableStream:
                 yield batch
 
     async def _wait_before_retry(self, problem: DragomanError | None, backoff: Backoff) -> None:
-        """Wait before the message is sent again under its id; raise what is not worth it."""
+        """Wait before the message is sent again under its id. Raises `problem` when that is no use or not safe."""
         if problem is None:
             problem = BadResponse("the stream ended before it said anything")
         elif isinstance(problem, CannotConnect):
-            # Who was never reached has more likely a wrong address than a restart. With a 504 somebody between gave up
-            # waiting while the agent works on: it would be started twice.
+            # An agent that was never reached has more likely a wrong address than a restart. After a 504 the agent may
+            # still be working behind its gateway: a retry would start the work twice.
             settled = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
             if settled or not self._connection.reached:
                 raise problem
         elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
-            # Without such a status, an error is the server's answer.
+            # Any other error is the server's response.
             raise problem
         await backoff.pause(problem)
 
     async def _find_started_task(
         self, request: SendMessageRequest, problem: DragomanError | None
     ) -> list[NumberedEvent]:
-        """The task of a message that was taken in before the connection broke, where its id is ours to choose.
+        """Return the task that a message started before the connection broke, where the client chose the task id.
 
-        A server of 0.1 does not know a message by its id, and would take it for another.
+        A server of 0.1 does not deduplicate messages by id: sending it again would start a second task.
         """
         if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
             return []
@@ -191,7 +191,7 @@ class ResumableStream:
             return []
 
     async def _send_without_stream(self, request: SendMessageRequest) -> list[NumberedEvent]:
-        """What an agent that does not stream says: its answer, or the task to look at."""
+        """Send a message to an agent that does not stream: its response is a message, or a task to poll."""
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
         return (
@@ -202,10 +202,10 @@ class ResumableStream:
         card = self._connection.cached_card
         return card is not None and card.capabilities.streaming is False
 
-    # -- a task, over as many connections as it takes ----------------------------------------------------------------
+    # -- following a task over several connections -------------------------------------------------------------------
 
     async def _subscribe_batches(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
-        """Subscribe again and again until the reader leaves; where that is refused, look at the task now and then."""
+        """Subscribe again after every break until the reader leaves; where that is refused, poll the task."""
         request = SubscribeToTaskRequest(task_id)
         idle_rounds = 0
         while True:
@@ -227,13 +227,13 @@ class ResumableStream:
             if has_news and not _is_permanent(problem):
                 idle_rounds = 0
                 continue
-            # Nothing new: whether anybody is still there, and works on it, only the task itself can tell.
+            # Nothing new: read the task to learn whether the agent is there and still works on it.
             task = await self._get_task(task_id)
             if problem is not None and self._should_give_up(problem, task, refused):
                 raise problem
-            # Where events are numbered, the next stream tells them one by one; not for ever is it waited for that.
+            # Where events are numbered, the next stream yields them one by one; wait for that only so often.
             in_next_stream = not refused and not _is_permanent(problem) and idle_rounds < _MAX_IDLE_ROUNDS
-            # A stream that ended without a word because the task has ended: no other will tell it.
+            # The stream ended without an event because the task has ended: no later stream will report that.
             in_next_stream = in_next_stream and not (problem is None and task.state.final)
             news = (
                 []
@@ -247,10 +247,10 @@ class ResumableStream:
             await sleep(self._clock, min(_MAX_PAUSE, _FIRST_PAUSE * _FACTOR ** min(idle_rounds, _MAX_STEPS)))
 
     def _should_give_up(self, problem: DragomanError, task: Task, refused: bool) -> bool:
-        """True when the task itself shows that there is nothing to wait for."""
+        """True when the task itself shows that waiting is pointless."""
         if self._assembler.state is None:
             return problem.reason == "TIMED_OUT" or (refused and task.state.final)
-        # Nothing came for as long as the caller is ready to wait.
+        # The idle timeout passed without news.
         return problem.reason == "TIMED_OUT" and not self._missed_events(task)
 
     def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
@@ -261,24 +261,24 @@ class ResumableStream:
         return self._resume_stream(request)
 
     def _must_not_resubscribe(self) -> bool:
-        """True where a further subscription may do harm. Servers that number their events are not among those."""
+        """True where subscribing again may do harm. Servers that number their events are never affected."""
         return not self._connection.can_resubscribe and not self._last_number and self._assembler.state is not None
 
     async def _stream(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
     ) -> Batches:
-        """The events of a stream as they come."""
+        """Yield the events of one stream as they arrive."""
         self._budget.begin_stream(resumed=self._wait_only)
         async with aclosing(self._connection.open_stream(operation, request, after, self._budget)) as batches:
             async for batch in batches:
                 self._budget.count_first_event(_snapshot_in(batch))
                 yield batch
                 number = batch[-1].generation
-                # Numbers that do not rise tell no place.
+                # Numbers that do not rise are no position to resume from.
                 self._last_number = number if number > self._last_number else 0
 
     async def _resume_stream(self, request: SubscribeToTaskRequest) -> Batches:
-        """What is new in a further stream of the same task."""
+        """Yield what is new in a further stream of the same task."""
         self._budget.begin_stream(resumed=True)
         stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last_number or None, self._budget)
         async with aclosing(stream) as batches:
@@ -290,19 +290,19 @@ class ResumableStream:
                 yield fresh
             else:
                 return
-            # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
+            # Which of its events are new cannot be determined: use them as a wake-up, and read the task.
             async with aclosing(self._poll_on_events(request.id, batches)) as looks:
                 async for news in looks:
                     yield news
 
     def _new_events(self, batch: Sequence[StreamEvent]) -> Sequence[StreamEvent] | None:
-        """What is new in it, when the numbers say that it goes on where the last ended; else None."""
+        """Return the new events of a batch whose numbers continue the last one; None when they do not."""
         first, last = batch[0], batch[-1].generation
         number, event = first.generation, first.event
         if not number or last != number + len(batch) - 1:
             return None
         if isinstance(event, Task):
-            # A snapshot. Where it has the number 1, somebody may only count the events of this connection.
+            # A snapshot. With the number 1, the server may just be counting the events of this connection.
             if number < self._last_number or (number == 1 and not event.generation):
                 return None
             news = self._missed_events(event, number)
@@ -314,7 +314,7 @@ class ResumableStream:
         return batch
 
     async def _poll_on_events(self, task_id: str, batches: Batches) -> Batches:
-        """What is new in the task whenever its stream says anything."""
+        """Read the task whenever its stream sends anything, and yield what is new."""
         wakeup = asyncio.Event()
 
         async def listen() -> None:
@@ -335,7 +335,7 @@ class ResumableStream:
                 if ended:
                     break
                 await wakeup.wait()
-                # At most half of the time is spent reading, however large the task is.
+                # Spend at most half of the time reading, however large the task is.
                 await sleep(self._clock, max(_GATHER_SECONDS, duration))
         finally:
             listener.cancel()
@@ -352,12 +352,12 @@ class ResumableStream:
         return task
 
     def _missed_events(self, now: Task, number: int = 0) -> list[NumberedEvent]:
-        """What a task shows that was not told."""
+        """Return the events that lead from the assembled task to `now`."""
         before, number = self._assembler.result, number or now.generation or 0
         return missed_events(before, now, number) if isinstance(before, Task) else [NumberedEvent(number, now)]
 
     def _count_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
-        """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
+        """Count missed events that are about to be yielded. Their number becomes the position to resume from."""
         if news:
             self._last_number = news[-1].generation
             self._budget.add_events(each.event for each in news)
@@ -372,17 +372,17 @@ class ResumableStream:
         return state is State.INPUT_REQUIRED and not self._until_final
 
     def _is_auth_required(self) -> bool:
-        """True at auth-required: a stream that stays open there is read on, as the work may go on by itself."""
+        """True at auth-required, where a stream may end. One that stays open is read on: the work may continue."""
         return self._assembler.state is State.AUTH_REQUIRED and not self._until_final
 
 
 def _is_permanent(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
-    """True for what a server says that will say the same the next time."""
+    """True for an error that a retry would only repeat."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
 
 
 def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
-    """The task as a whole, where a stream begins with that."""
+    """Return the task if the batch begins with a snapshot of it."""
     first = batch[0].event
     return first if isinstance(first, Task) else None
 
@@ -393,10 +393,10 @@ async def _no_stream() -> Batches:
 
 
 class RemoteTask:
-    """What one message, or one task that goes on, brings: its events once, for a reader who may leave at any time.
+    """The events of one message or task, for a reader that may be canceled at any time.
 
-    The first event is waited for apart from the reader: one who is canceled before it comes can still learn with
-    `begun` which task there is to cancel.
+    The first event is awaited in a task of its own: a reader canceled before it arrives can still learn with
+    `first_or_none` which remote task to cancel.
     """
 
     def __init__(self, events: AsyncGenerator[Event, None]) -> None:
@@ -404,15 +404,15 @@ class RemoteTask:
         self._first: asyncio.Task[Event | None] | None = None
 
     async def first(self) -> Event | None:
-        """The first event; None when there is none. Raises what following raises."""
+        """Wait for the first event; None when there is none. Raises the errors of `ResumableStream`."""
         if self._first is None:
             self._first = asyncio.create_task(_next_event(self._events))
-            # Whoever is canceled meanwhile does not hear what went wrong.
+            # A reader that was canceled meanwhile never retrieves the exception.
             self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._first)
 
     async def first_or_none(self) -> Event | None:
-        """The first event, which may be on its way; None when nothing was asked for, or it went wrong."""
+        """Wait for the first event if it was requested; None when it was not, or when it failed."""
         if self._first is None:
             return None
         await asyncio.wait((self._first,))
@@ -425,12 +425,12 @@ class RemoteTask:
                 yield event
                 event = await _next_event(self._events)
         finally:
-            # Where the first event is still waited for, whoever waits closes it.
+            # While the first event is awaited, its waiter closes the generator.
             if self._first is None or self._first.done():
                 await self._events.aclose()
 
     async def close(self) -> None:
-        """Listen no more; the task goes on."""
+        """Close the stream; the remote task continues."""
         if self._first is not None and not self._first.done():
             self._first.cancel()
             await asyncio.wait((self._first,))
@@ -440,7 +440,7 @@ class RemoteTask:
 async def poll_task(
     get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float
 ) -> AsyncGenerator[Task, None]:
-    """A task that can only be looked at: soon at first, then after a tenth of the time it has taken already."""
+    """Poll a task: soon at first, then after a tenth of the time it has taken so far, at most `max_pause` seconds."""
     started = clock.now()
     while True:
         await sleep(clock, max(_POLL_FIRST, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
@@ -452,7 +452,7 @@ async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
 
 
 def public_error_text(error: BaseException, agent: str) -> str:
-    """An error as others may read it: the words of the agent, and nothing of where it is."""
+    """Return an error text that is safe for third parties: the agent's message, without its address."""
     if isinstance(error, CannotConnect):
         return f"{agent} cannot be reached"
     if isinstance(error, Overloaded):

@@ -1,4 +1,4 @@
-"""From what a caller says to a message of the protocol."""
+"""Builds messages and requests from the arguments of `Client`, and parses command-line arguments by skill schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Attachment = File | Part | Path
 
 
 def task_id_of(task: Task | Message | str) -> str:
-    """The id of a task, or of what continues it. Raises ConfigError when there is none."""
+    """Return the id of a task, or of the task a message belongs to. Raises ConfigError when there is none."""
     if isinstance(task, str):
         return task
     task_id = task.id if isinstance(task, Task) else task.task_id
@@ -48,7 +48,7 @@ def build_message(
     metadata: Mapping[str, Any] | None = None,
     message_id: str | None = None,
 ) -> Message:
-    """One message with all that was given. Raises ConfigError when that is nothing, or does not go together."""
+    """Build a message. Raises ConfigError when it would be empty, or the arguments contradict each other."""
     parts: list[Part] = []
     if text is not None:
         parts.append(Part(text=text))
@@ -63,7 +63,7 @@ def build_message(
     if not parts:
         raise ConfigError("a message needs something to say: text, tool, data or files")
     context_id = context if context is None or isinstance(context, str) else context.context_id
-    # A task's own context goes along: not every server finds it out by itself.
+    # The task's context is sent too: not every server looks it up.
     if context_id is None and isinstance(task, (Task, Message)):
         context_id = task.context_id or None
     return Message(
@@ -77,11 +77,11 @@ def build_message(
 
 
 def build_send_request(message: Message, *, wait: bool, push: object = None) -> SendMessageRequest:
-    """The request that carries a message. Raises ConfigError when `push` is not a webhook."""
+    """Build the request that sends a message. Raises ConfigError when `push` is not a webhook."""
     configuration = SendMessageConfiguration(
         return_immediately=not wait, task_push_notification_config=None if push is None else parse_push(push)
     )
-    # A 0.1 server wants the id from us; it stays the same when the request is sent again.
+    # In 0.1 the client chooses the task id; it stays the same when the request is retried.
     new_task_id = None
     if message.task_id is None:
         new_task_id = message.message_id if is_uuid(message.message_id) else new_id()
@@ -89,7 +89,7 @@ def build_send_request(message: Message, *, wait: bool, push: object = None) -> 
 
 
 def parse_push(push: object) -> TaskPushNotificationConfig:
-    """A webhook from its URL or its configuration. Raises ConfigError."""
+    """Return the webhook configuration for a URL or a configuration. Raises ConfigError."""
     if isinstance(push, TaskPushNotificationConfig):
         return push
     if isinstance(push, str) and push.startswith(("http://", "https://")):
@@ -106,7 +106,7 @@ def _to_part(file: Attachment) -> Part:
 Json = dict[str, Any]
 
 _MAX_BYTES = 4 * 1024 * 1024
-# A schema may refer to itself, and it is an agent that wrote it: so many places in it are looked at, and choices tried.
+# Schemas come from the agent and may be recursive: bounds for the subschemas visited and the choices tried.
 _MAX_SUBSCHEMAS = 1_000
 _MAX_CHOICES = 10_000
 _MAX_REF_LENGTH = 1_000
@@ -114,11 +114,11 @@ _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string", list:
 
 
 async def fetch_schemas(client: Client) -> Json:
-    """The schemas by skill id; empty where the agent's card names none, or they cannot be had.
+    """Fetch the schemas by skill id; empty when the agent's card has none, or they cannot be fetched.
 
     Raises:
-        BadCard: there is no card, or one that cannot be read.
-        CannotConnect: nobody answers.
+        BadCard: there is no card, or it cannot be parsed.
+        CannotConnect: the agent cannot be reached.
     """
     connection = await client._open()  # pyright: ignore[reportPrivateUsage] - of one package
     card = connection.cached_card or await connection.card()
@@ -129,14 +129,14 @@ async def fetch_schemas(client: Client) -> Json:
         try:
             schemas = decode_any(await connection.fetch_same_origin(url, _MAX_BYTES))
         except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
-            schemas = None  # without them words are words, and the agent says what it makes of them
+            schemas = None  # arguments then stay strings, and the agent validates them
     return _object(schemas)
 
 
 def parse_argument(text: str, schemas: Json, skill: str, argument: str) -> Any:
-    """What a text means as an argument of a skill: a number where its schema wants one; the text where it says nothing.
+    """Convert a text to an argument of a skill: a number where the schema requires one, the text where it is silent.
 
-    A text that does not fit stays as it is, for the agent to say so.
+    A text that does not match stays as it is, so that the agent reports the error.
     """
     root = _object(_object(schemas.get(skill)).get("inputSchema"))
     kinds, choices = _accepted_values(_object(root.get("properties")).get(argument), root)
@@ -157,7 +157,7 @@ def parse_argument(text: str, schemas: Json, skill: str, argument: str) -> Any:
 
 
 def _accepted_values(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
-    """Which types and which values a schema takes, as far as it says so plainly."""
+    """Return the types and the values that a schema accepts, as far as it lists them directly."""
     kinds: set[str] = set()
     choices: list[Any] = []
     pending: list[Any] = [schema]
@@ -170,7 +170,7 @@ def _accepted_values(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
         kinds.update(str(each) for each in (_list(subschema.get("type")) or [subschema.get("type", "")]) if each)
         choices.extend(_list(subschema.get("enum")))
         choices.extend([subschema["const"]] if "const" in subschema else [])
-        # What is taken last is looked at first: so they stay in their order.
+        # A stack: reversed, so that subschemas are visited in their order.
         inner = [each for word in ("anyOf", "oneOf", "allOf") for each in _list(subschema.get(word))]
         pending.extend(reversed(inner[:_MAX_SUBSCHEMAS]))
         if isinstance(subschema.get("$ref"), str):
@@ -179,7 +179,7 @@ def _accepted_values(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
 
 
 def _resolve_ref(ref: str, root: Json) -> Any:
-    """What a reference within the schema means; nothing is fetched from elsewhere."""
+    """Resolve a reference within the schema; nothing is fetched."""
     if not ref.startswith("#/") or len(ref) > _MAX_REF_LENGTH:
         return None
     target: Any = root

@@ -1,4 +1,4 @@
-"""An agent somewhere else: found by its card, called over the interface that answers."""
+"""The connection to an agent over HTTP: resolves its card, picks the interface that works, retries where safe."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A question about a task is answered at once or not at all; work may take as long as it takes.
+# The timeout of operations that do no work, such as reading a task. Sending and streaming have none by default.
 QUERY_TIMEOUT = 60.0
-# What is no JSON is not worth reading for long.
+# How much is read of a body that is not JSON.
 _MAX_NON_JSON = 64 * 1024
 _LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
@@ -62,7 +62,7 @@ _TASK_OPERATIONS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
 class RemoteConnection:
-    """One agent, reached over HTTP; see `Connection`. `target` is a URL or a card."""
+    """A `Connection` to an agent over HTTP. `target` is a URL or a card."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RemoteConnection:
         limit: int | None = DEFAULT_LIMIT,
     ) -> None:
         self.clock = clock
-        # One answer, or one event of a stream, must fit into memory, whatever the limit of a task is.
+        # One response, or one event of a stream, must fit into memory, whatever the limit of a task is.
         self._max_bytes = MAX_RESPONSE if limit is None else limit
         self._target = target
         self._sender = sender
@@ -93,20 +93,20 @@ class RemoteConnection:
         self.cached_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None
-        # Who has never been reached is not tried again: it is more likely a wrong address than a restart.
+        # An agent that was never reached is not retried: a wrong address is more likely than a restart.
         self.reached = False
 
     async def open(self) -> None:
-        """See `Connection.open`. The card is asked for when it is first needed."""
+        """Do nothing: the card is fetched when it is first needed."""
 
     async def close(self) -> None:
-        """See `Connection.close`."""
+        """Close the HTTP client."""
         if self._choosing is not None:
             self._choosing.cancel()
         await self._sender.http.close()
 
     async def card(self) -> AgentCard:
-        """See `Connection.card`."""
+        """Return the given card, or fetch it. Raises BadCard or CannotConnect."""
         if isinstance(self._target, AgentCard):
             return self._target
         backoff = Backoff(self._retries, self.clock)
@@ -122,19 +122,19 @@ class RemoteConnection:
 
     @property
     def can_resubscribe(self) -> bool:
-        """See `Connection.subscribes_again`."""
+        """The setting of the interface's dialect; True while the interface is not chosen yet."""
         return not self._interfaces or self._interfaces[0].binding.dialect.row.subscribes_again
 
     async def fetch_same_origin(self, url: str, limit: int) -> bytes:
-        """What is at an address that the card names, of the same origin alone; nothing is tried again.
+        """Fetch a URL named by the card, from the agent's own origin only, without retries.
 
         Raises:
-            BadResponse: it is of another origin, is not there, or has more than `limit` bytes.
-            CannotConnect: nobody answers.
-            AuthError: the credentials cannot be had.
+            BadResponse: the URL is of another origin, does not exist, or has more than `limit` bytes.
+            CannotConnect: the server cannot be reached.
+            AuthError: the credentials cannot be obtained.
         """
         if self._sender.origin not in (None, origin_of(url)):
-            raise BadResponse(f"{redact_url(url)} is elsewhere: nothing is read from there")
+            raise BadResponse(f"{redact_url(url)} is on another origin: nothing is read from there")
         request = HttpRequest(
             "GET",
             url,
@@ -149,7 +149,7 @@ class RemoteConnection:
         return await response.read(limit)
 
     async def perform(self, operation: Operation, request: Request) -> Result:
-        """See `Connection.perform`."""
+        """Perform an operation over the interface that works, retrying where that is safe."""
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
@@ -163,7 +163,10 @@ class RemoteConnection:
                 await self._pause_or_raise(backoff, error, operation)
 
     async def _start_without_waiting(self, request: SendMessageRequest) -> str | None:
-        """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
+        """Start a task without waiting, where the version has no option for that: open its stream and leave it.
+
+        Returns the id of the task; None where an ordinary request can be sent.
+        """
         first = (self._interfaces or await self._choose_interfaces())[0]
         streams = self.cached_card is None or self.cached_card.capabilities.streaming is not False
         if first.binding.dialect.row.returns_at_once or not streams:
@@ -179,10 +182,10 @@ class RemoteConnection:
         after: int | None,
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """See `Connection.open_stream`."""
+        """Open an event stream and yield its batches; a response that is not a stream is yielded as one event."""
         binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:
-            # An answer in one piece: the agent does not stream, or says why it will not.
+            # A plain response: the agent does not stream, or reports an error.
             if budget is not None:
                 budget.add(len(body))
             answer = binding.result(operation, response.status, response.headers, body)
@@ -221,7 +224,7 @@ class RemoteConnection:
         after: int | None,
         read: Callable[[Binding, HttpResponse, Operation], Awaitable[T]],
     ) -> T:
-        """Send a request to the interface that answers, and give what is read from the response."""
+        """Send a request to the first interface that works, and return what `read` makes of the response."""
         first: DragomanError | None = None
         for interface in self._interfaces or await self._choose_interfaces():
             response: HttpResponse | None = None
@@ -266,7 +269,7 @@ class RemoteConnection:
     async def _read_stream_head(
         self, binding: Binding, response: HttpResponse, operation: Operation
     ) -> tuple[Binding, HttpResponse, bytes | None]:
-        """Who answers, and the body of an answer that is no stream. Raises DragomanError when it is no answer."""
+        """Return the binding, the response, and its body if it is not a stream. Raises DragomanError on an error."""
         kind = response.headers.get("Content-Type", "")
         if "text/event-stream" in kind:
             return binding, response, None
@@ -287,14 +290,14 @@ class RemoteConnection:
                 raise ResponseTooLarge(f"{text}. {LIMIT_HINT}", limit=error.limit) from None
             raise BadResponse(text) from None
 
-    # -- which interface ---------------------------------------------------------------------------------------------
+    # -- choosing the interface --------------------------------------------------------------------------------------
 
     async def _choose_interfaces(self) -> list[Interface]:
-        """The interfaces to try. Many may ask at once: the card is fetched for all of them together."""
+        """Return the interfaces to try. Concurrent callers share one fetch of the card."""
         choosing = self._choosing
         if choosing is None or choosing.done() or choosing.get_loop() is not asyncio.get_running_loop():
             choosing = self._choosing = asyncio.ensure_future(self._load_interfaces())
-            # Whoever asked may have been canceled: then nobody is there to hear what went wrong.
+            # If every caller was canceled, nobody retrieves the exception.
             choosing.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(choosing)
 
@@ -309,14 +312,14 @@ class RemoteConnection:
         self._interfaces = [interface]
 
     def _should_try_next(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
-        """True when another interface may do better. What may have been read by the agent is not sent to another."""
+        """True when the next interface may work. A message the agent may have received is not sent to another one."""
         if interface.proven:
             return False
         if isinstance(error, (MethodNotFound, VersionNotSupported)):
             return True
         if isinstance(error, CannotConnect):
             if error.arrived is not False and operation in _SENDS:
-                # Should it be sent again, then here, also when nobody is here any more.
+                # A retry must go to this interface, even if it no longer answers.
                 self._interfaces = [interface]
             return error.arrived is False
         if isinstance(error, BadResponse) and not isinstance(error, A2AError):
@@ -326,23 +329,23 @@ class RemoteConnection:
         return False
 
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
-        """Wait before another try; raise what is not worth one."""
+        """Wait before a retry. Raises `error` when a retry is no use or not safe."""
         if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
             return
         if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self.reached:
             raise error
         if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
-            # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
+            # The agent may still be working behind its gateway: sending again would start the work twice.
             raise error
         await backoff.pause(error)
 
 
 def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
-    """An error with what only the operation tells."""
+    """Return the error that an ambiguous status means for this operation."""
     nothing = isinstance(error, MethodNotFound) and error.status == 404
     if isinstance(error, TaskGenerationMismatch) and error.details is None and operation is Operation.CANCEL:
-        # REST before 1.0: a conflict, and the only one a cancel can be in.
+        # REST before 1.0: the only conflict that a cancel can cause.
         return TaskNotCancelable()
-    # REST before 1.0: nothing but a 404 says that a task is not there.
+    # REST before 1.0: a missing task is a bare 404.
     return TaskNotFound() if nothing and interface.proven and operation in _TASK_OPERATIONS else error

@@ -1,4 +1,4 @@
-"""The client without `await`: for scripts and notebooks, also where a loop is running already."""
+"""The blocking client, for scripts and notebooks; it works while another event loop is running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Runs coroutines on its own loop and waits for them. Open until closed; may be used from any thread."""
+    """An event loop in a thread of its own, on which any thread can run coroutines and wait for them."""
 
     def __init__(self, name: str = "dragoman") -> None:
         self._loop = asyncio.new_event_loop()
@@ -34,11 +34,11 @@ class Portal:
 
     @property
     def is_open(self) -> bool:
-        """False once it has been closed."""
+        """True until `close`."""
         return not self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and give its result, or raise what it raises. An interrupt here cancels it there."""
+        """Run a coroutine and return its result, or raise its exception. An interrupt of the caller cancels it."""
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError("a sync Client cannot wait for itself: use dragoman.Client here")
@@ -50,7 +50,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Stop the loop, once what it still does has been cancelled."""
+        """Cancel what is still running, and stop the loop."""
         if self._loop.is_closed():
             return
         self.run(_cancel_all())
@@ -69,7 +69,7 @@ async def _cancel_all() -> None:
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run one coroutine on a loop of its own, wherever this is called. Raises what it raises."""
+    """Run one coroutine on a new loop in a thread of its own and return its result. Raises its exception."""
     portal = Portal()
     try:
         return portal.run(coroutine)
@@ -80,7 +80,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 def _blocking(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
-    """A method that runs one of the async client and gives its result."""
+    """Wrap a method of the async client: run it and return its result."""
 
     @wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -92,7 +92,7 @@ def _blocking(
 def _streaming(
     method: Callable[Concatenate[AsyncClient, P], AsyncStream],
 ) -> Callable[Concatenate[Client, P], EventStream]:
-    """A method whose events are iterated over without `await`."""
+    """Wrap a method of the async client that returns an event stream."""
 
     @wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> EventStream:
@@ -104,7 +104,7 @@ def _streaming(
 def _listing(
     method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Client, P], Iterator[T]]:
-    """A method whose items are iterated over without `await`."""
+    """Wrap a method of the async client that returns an async generator."""
 
     @wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -116,16 +116,18 @@ def _listing(
 def _constructor(
     init: Callable[Concatenate[AsyncClient, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Client, P], None]]:
-    """Give a constructor the parameters of the async client's."""
+    """Give a constructor the signature of the async client's."""
     return wraps(init)
 
 
 class Client:
-    """Calls one agent and waits for it; see `dragoman.Client`. Close it, or use it in a `with`.
+    """A blocking client for one agent, with the options and methods of `dragoman.Client`.
+
+    Close it, or use it in a `with` statement.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
-        BadCard: the card given cannot be read.
+        BadCard: the given card cannot be parsed.
     """
 
     @_constructor(AsyncClient.__init__)
@@ -142,7 +144,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the agent. Tasks go on without us."""
+        """Close the connection. Remote tasks continue."""
         if self._portal.is_open:
             try:
                 self._portal.run(self._client.close())
@@ -150,13 +152,13 @@ class Client:
                 self._portal.close()
 
     def chat(self, context: TaskLike | None = None) -> Chat:
-        """A conversation: it remembers the context, and the task that asked something."""
+        """Return a conversation that keeps track of the context and of the task that waits for input."""
         return Chat(self._portal, self._client.chat(context))
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
     ) -> Callable[..., Any]:
-        """The agent as a typed function; see `dragoman.Client.as_tool`."""
+        """Return the agent as a typed function; the options are those of `dragoman.Client.as_tool`."""
         from dragoman.client.tool import make_blocking
 
         return make_blocking(self._client.as_tool(name, description, tool), self._portal)
@@ -178,7 +180,7 @@ class Client:
 
 
 class EventStream:
-    """The events of one message or task, once. `task` is what they have made so far."""
+    """The events of one message or task, to be iterated over once. `task` is the task assembled from them so far."""
 
     def __init__(self, portal: Portal, stream: AsyncStream) -> None:
         self._portal = portal
@@ -186,12 +188,12 @@ class EventStream:
 
     @property
     def result(self) -> Task | Message:
-        """The answer so far. Raises BadResponse when nothing has arrived."""
+        """The task or message so far. Raises BadResponse before the first event."""
         return self._stream.result
 
     @property
     def task(self) -> Task:
-        """The task so far. Raises BadResponse when there is none."""
+        """The task so far. Raises BadResponse when there is none, as with a bare message."""
         return self._stream.task
 
     def __iter__(self) -> Iterator[Event]:
@@ -199,7 +201,7 @@ class EventStream:
 
 
 class Chat:
-    """A conversation; see `dragoman.Client.chat`."""
+    """The blocking form of a conversation from `Client.chat`."""
 
     def __init__(self, portal: Portal, chat: AsyncChat) -> None:
         self._portal = portal
@@ -207,25 +209,25 @@ class Chat:
 
     @property
     def last(self) -> Task | Message | None:
-        """The last answer."""
+        """The last task or message; None before the first response."""
         return self._chat.last
 
     @property
     def context_id(self) -> str | None:
-        """The conversation's id, once there is one."""
+        """The context id of the conversation; None before the first response."""
         return self._chat.context_id
 
     @property
     def question(self) -> str | None:
-        """What the agent waits to hear, or None."""
+        """The open question of the agent, or None."""
         return self._chat.question
 
     def send(self, text: str | None = None, **options: Any) -> Task | Message:
-        """Say something; see `Client.send`. Raises what it raises."""
+        """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(text, **options))
 
     def stream(self, text: str | None = None, **options: Any) -> Iterator[Event]:
-        """Say something and tell what happens; see `Client.stream`. Raises what it raises."""
+        """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         return _iterate(self._portal, self._chat.stream(text, **options))
 
 

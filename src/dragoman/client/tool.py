@@ -1,4 +1,4 @@
-"""An agent as a function that frameworks can call."""
+"""Wraps an agent as a typed function that agent frameworks accept as a tool."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def build_tool(
     description: str | None,
     tool: str | None,
 ) -> Callable[..., Awaitable[Any]]:
-    """A typed async function that sends what it is given and gives back the answer.
+    """Build a typed async function that sends its argument to the agent and returns the response.
 
-    Without `tool` that is always a text. With `tool` it is the tool's value; the arguments are a dict of any names,
-    because cards do not tell them.
+    Without `tool` it takes and returns a text. With `tool` it returns the tool's value; its arguments are one untyped
+    dict, because cards do not list them.
     """
     card = connection.cached_card
     tool_name = name or tool or (card.name if card else _default_name(target))
@@ -61,7 +61,7 @@ def build_tool(
         summary = description or (skill.description if skill else f"Call {tool!r} of a remote agent.")
         function.__doc__ = f"{summary}\n\nArgs:\n    arguments: The tool's arguments by name."
     function.__name__ = function.__qualname__ = _identifier(tool_name)
-    # Frameworks read the types themselves, not their names.
+    # Frameworks expect types here, not the strings of postponed annotations.
     annotations = {"message": str, "return": str} if tool is None else {"arguments": dict[str, Any], "return": Any}
     function.__annotations__ = annotations
     function.__signature__ = inspect.Signature(
@@ -76,7 +76,7 @@ def build_tool(
 
 
 def make_blocking(function: Callable[..., Awaitable[Any]], portal: Portal) -> Callable[..., Any]:
-    """The same function for those who do not await."""
+    """Return a blocking function with the same signature."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return portal.run(_await(function, args, kwargs))
@@ -92,7 +92,7 @@ async def _await(function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any
 
 
 def _answer_text(reply: Task | Message) -> str:
-    """What a model reads: the text, else the data as JSON, else which files there are."""
+    """Return a response as text for a model: its text, else its data as JSON, else the names of its files."""
     if reply.text:
         return reply.text
     data = [part.data for part in reply.parts if part.kind == "data"]

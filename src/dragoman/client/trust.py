@@ -1,4 +1,4 @@
-"""Whose card it is: which signatures count, and where their keys are."""
+"""Verification of signed cards: which keys are trusted, and where they are fetched from."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Request
 
 Json = dict[str, Any]
-# What a user may give, and what it means once it has been checked: the card's own origin, an address of keys, keys.
+# The `trust` option as users write it, and checked: True for the card's own origin, the URL of a key set, or keys.
 TrustOption = bool | str | Path | Mapping[str, Any] | None
 Keys = Literal[True] | str | Json
 
 JWKS = "/.well-known/jwks.json"
 MAX_BYTES = 1024 * 1024
-# Each signature may name a place of its own, all of the same origin.
+# Each signature may name a key URL of its own, all of the same origin.
 _MAX_KEY_URLS = 3
 _MAX_CACHED = 16
 _UNAVAILABLE = (502, 503, 504)
@@ -44,10 +44,10 @@ _UNKNOWN_KEY = "UNKNOWN_KEY"
 
 
 def load_keys(trust: TrustOption) -> Keys | None:
-    """What `trust` means; a file is read now. None: signatures are not looked at.
+    """Check the `trust` option; a file is read now. None means that signatures are not verified.
 
     Raises:
-        ConfigError: it is no address, no file and no key set.
+        ConfigError: the option is not a URL, a file or a key set.
     """
     if trust is None or isinstance(trust, bool):
         return trust or None
@@ -72,13 +72,13 @@ def _check_key_set(key_set: Any, where: str) -> Json:
 
 
 def jwks_url_of(url: str) -> str:
-    """Where the keys of a URL's origin are published."""
+    """Return where the origin of a URL publishes its keys."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{JWKS}"
 
 
 def key_url_of(header: Header, url: str) -> str | None:
-    """Where a signature's key is, for a card that was found at `url`; None when that is another origin."""
+    """Return the URL of a signature's key, for a card from `url`; None when it is on another origin."""
     if header.jku is None:
         return jwks_url_of(url)
     return header.jku if _is_address(header.jku) and origin_of(header.jku) == origin_of(url) else None
@@ -99,9 +99,9 @@ class _CachedKeys(NamedTuple):
 
 
 class CardVerifier:
-    """Checks cards. `keys` is True for those published where a card comes from; else only the given ones count.
+    """Verifies the signatures of cards. `keys` is True to trust the keys that the card's own origin publishes.
 
-    Keys are fetched without credentials, and remembered as long as cards are.
+    Keys are fetched without credentials, and cached as long as cards are.
     """
 
     def __init__(self, keys: Keys, sender: Sender, clock: Clock, *, timeout: float | None) -> None:
@@ -112,11 +112,11 @@ class CardVerifier:
         self._cache: dict[str, _CachedKeys] = {}
 
     async def read(self, card: Json, url: str | None) -> AgentCard:
-        """A card that was found at `url`, from what is signed of it and nothing else.
+        """Parse a card from `url`, using only its signed members.
 
         Raises:
-            BadCard: it is not signed, not by a key that counts, or was changed; `reason` says which.
-            CannotConnect: the keys cannot be asked for.
+            BadCard: it is not signed, not signed by a trusted key, or was changed; `reason` says which.
+            CannotConnect: the keys cannot be fetched.
         """
         try:
             verified = await self.verify(card, url)
@@ -125,14 +125,14 @@ class CardVerifier:
         return read_card(verified.card)
 
     async def verify(self, card: Json, url: str | None) -> VerifiedSignature:
-        """The signature that holds.
+        """Return the first valid signature of a card with what it covers.
 
         Raises:
-            BadSignature: there is none; `reason` says why.
-            CannotConnect: the keys cannot be asked for.
+            BadSignature: no signature is valid; `reason` says why.
+            CannotConnect: the keys cannot be fetched.
         """
         try:
-            if not headers_of(card):  # whatever the keys are
+            if not headers_of(card):  # raises NOT_SIGNED without fetching keys
                 return verify_card(card, {"keys": []})
             if self._keys is True:
                 assert url is not None
@@ -152,7 +152,7 @@ class CardVerifier:
         problem: BadSignature | None = None
         for key_url in list(key_urls)[:_MAX_KEY_URLS]:
             try:
-                # Keys from one place speak for no other.
+                # Keys from one URL verify only the signatures that name it.
                 return await self._verify_with_keys_at(
                     key_url, card, lambda header, at=key_url: key_url_of(header, url) == at
                 )
@@ -170,12 +170,12 @@ class CardVerifier:
         self, key_url: str, card: Json, accept: Callable[[Header], bool] | None = None
     ) -> VerifiedSignature:
         cached = self._cache.get(key_url)
-        # A clock that was set back would make them young for ever.
+        # The lower bound guards against a clock that was set back.
         if cached is not None and cached.expires_at - TTL <= self._now() < cached.expires_at:
             try:
                 return verify_card(card, cached.keys, accept=accept)
             except BadSignature:
-                pass  # there may be new ones
+                pass  # the keys may have been rotated: fetch them again
         return verify_card(card, await self._fetch(key_url), accept=accept)
 
     async def _fetch(self, url: str) -> Json:
@@ -198,13 +198,13 @@ class CardVerifier:
                 raise with_retry_after(_fetch_error(status, url), status, headers, self._clock)
             body = await response.read(MAX_BYTES)
         except BadResponse as error:
-            raise BadSignature(f"its keys cannot be had: {error}", reason=_UNKNOWN_KEY) from None
+            raise BadSignature(f"its keys cannot be fetched: {error}", reason=_UNKNOWN_KEY) from None
         try:
             key_set = decode_any(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             key_set = None
         if not isinstance(key_set, dict) or not isinstance(cast("Json", key_set).get("keys"), list):
-            raise BadSignature(f"its keys cannot be had: {redact_url(url)} is no key set", reason=_UNKNOWN_KEY)
+            raise BadSignature(f"its keys cannot be fetched: {redact_url(url)} is no key set", reason=_UNKNOWN_KEY)
         self._cache[url] = _CachedKeys(
             cast("Json", key_set), self._now() + parse_max_age(headers.get("Cache-Control", ""))
         )
@@ -219,14 +219,14 @@ def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSigna
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
         return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
-    return BadSignature(f"its keys cannot be had: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN_KEY)
+    return BadSignature(f"its keys cannot be fetched: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN_KEY)
 
 
 class VerifiedConnection(RemoteConnection):
-    """A connection whose extended card is checked like the other one."""
+    """A connection that verifies the extended card like the public one."""
 
     async def perform(self, operation: Operation, request: Request) -> Result:
-        """See `Connection.perform`. Raises BadCard when a card is not trusted."""
+        """Perform an operation; a card in its response is verified. Raises BadCard when it is not trusted."""
         result = await super().perform(operation, request)
         verifier = self._discovery.verifier
         if verifier is None or not isinstance(result, AgentCard):

@@ -1,4 +1,4 @@
-"""Webhooks from the side of those who receive them."""
+"""The receiving side of webhooks: verifies and parses webhook requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dragoman.net.exchange import is_loopback, redact_url
 
 
 class _Items(Protocol):
-    """What all servers call headers: not each of them is a Mapping."""
+    """The headers object of a web framework, which need not be a Mapping."""
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Names and values."""
+        """Return pairs of names and values."""
         ...
 
 
@@ -38,19 +38,19 @@ TOKEN = "x-a2a-notification-token"  # noqa: S105 - a header's name
 _BODY_CLAIM = "request_body_sha256"
 _ENVELOPE = ("task", "message", "statusUpdate", "artifactUpdate")
 _KEYS_TTL = 300.0
-# A key that is not known may be new: then they are asked for again, but not with every forged token.
+# An unknown key id may be a new key: the keys are fetched again, but not for every forged token.
 _REFETCH_PAUSE = 10.0
 _FETCH_TIMEOUT = 10.0
 _MAX_BYTES = 1_000_000
 
 
-class _Keys(NamedTuple):
+class _CachedJwks(NamedTuple):
     jwks: Mapping[str, Any]
-    fetched: float
+    fetched_at: float
 
 
-_key_cache: dict[str, _Keys] = {}
-_fetching = threading.Lock()
+_key_cache: dict[str, _CachedJwks] = {}
+_fetch_lock = threading.Lock()
 
 
 def verify(
@@ -63,20 +63,21 @@ def verify(
     audience: str | None = None,
     now: float | None = None,
 ) -> Event:
-    """Check that a webhook comes from whom you expect, and give what it tells.
+    """Verify a webhook request and return its event.
 
-    With `jwks_url`, or the keys themselves as `jwks`, the signature must hold, be fresh and be over this body; with
-    `audience`, also meant for this receiver: scheme, host and port, as in `https://hooks.example.com:443`. With
-    `token`, it must be the one that was given with the webhook. Keys are kept for five minutes; getting them blocks, so
-    that in async code this belongs into `asyncio.to_thread`. `now` is seconds since 1970, for tests.
+    With `jwks_url`, or the keys themselves as `jwks`, the signature must be valid, unexpired and over this body; with
+    `audience`, it must also be issued for this receiver: scheme, host and port, as in `https://hooks.example.com:443`.
+    With `token`, the request must carry the token the webhook was registered with. Keys are cached for five minutes;
+    fetching them blocks, so call this through `asyncio.to_thread` in async code. `now` is seconds since
+    1970, for tests.
 
-    A webhook may come twice: the header `Idempotency-Key` tells.
+    A webhook may be delivered twice: deduplicate by the header `Idempotency-Key`.
 
     Raises:
-        BadSignature: it does not; do not believe a word of it.
-        BadResponse: the body is no event of A2A.
-        CannotConnect: the keys cannot be had now; an answer of 503 brings the webhook again.
-        ConfigError: there is nothing to check with.
+        BadSignature: the request is not authentic; discard it.
+        BadResponse: the body is not an A2A event.
+        CannotConnect: the keys cannot be fetched now; answer 503 and the webhook is delivered again.
+        ConfigError: none of `jwks_url`, `jwks` and `token` is given.
     """
     if jwks_url is None and jwks is None and token is None:
         raise ConfigError("verify needs something to check with: jwks_url=, jwks= or token=")
@@ -97,22 +98,22 @@ def verify(
 
 
 def signature_of(headers: Headers) -> str | None:
-    """The signed token of a webhook, or None."""
+    """Return the signed token of a webhook request, or None."""
     values = _lowercase(headers)
     if SIGNATURE in values:
         return values[SIGNATURE].strip()
     scheme, _, value = values.get("authorization", "").strip().partition(" ")
-    # What a webhook's owner chose as credentials may be a Bearer token too, but has not three parts.
+    # The webhook's own credentials may be a Bearer token too, but not one with three parts.
     return value.strip() if scheme.lower() == "bearer" and value.count(".") == 2 else None
 
 
 def issuer_of(headers: Headers) -> str:
-    """Who says to have signed a webhook, before anything was checked; empty when nobody does."""
+    """Return the issuer that a webhook claims, unverified; empty when it claims none."""
     return _unverified_claim(signature_of(headers) or "", "iss")
 
 
 def parse_event(body: bytes, key: str = "") -> Event:
-    """What the body of a webhook tells, whatever version it is in. Raises BadResponse."""
+    """Parse the body of a webhook of any version. Raises BadResponse."""
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
@@ -146,8 +147,8 @@ def _verify_claims(
     from dragoman.keys.signer import verify_jwt
 
     def check(keys: Mapping[str, Any]) -> dict[str, Any]:
-        meant = audience if audience is not None else _unverified_claim(signed, "aud") or None
-        return verify_jwt(signed, keys, audience=meant, required=("exp", _BODY_CLAIM), now=now)
+        expected = audience if audience is not None else _unverified_claim(signed, "aud") or None
+        return verify_jwt(signed, keys, audience=expected, required=("exp", _BODY_CLAIM), now=now)
 
     if jwks is not None:
         return check(jwks)
@@ -162,7 +163,7 @@ def _verify_claims(
 
 
 def _unverified_claim(signed: str, name: str) -> str:
-    """What a token claims. It is believed only after its signature was checked."""
+    """Return a claim of a token whose signature has not been verified; empty when there is none."""
     try:
         value = json.loads(from_base64url(signed.split(".")[1])).get(name)
         first = cast("list[Any]", value)[0] if isinstance(value, list) else value
@@ -172,10 +173,10 @@ def _unverified_claim(signed: str, name: str) -> str:
 
 
 def _cached_keys(url: str, age: float) -> Mapping[str, Any]:
-    with _fetching:
+    with _fetch_lock:
         cached = _key_cache.get(url)
-        if cached is None or time.monotonic() - cached.fetched > age:
-            cached = _key_cache[url] = _Keys(_fetch_keys(url), time.monotonic())
+        if cached is None or time.monotonic() - cached.fetched_at > age:
+            cached = _key_cache[url] = _CachedJwks(_fetch_keys(url), time.monotonic())
         return cached.jwks
 
 
@@ -185,7 +186,7 @@ def _fetch_keys(url: str) -> dict[str, Any]:
 
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"jwks_url is an http or https URL, not {redact_url(url)}")
-    # No handler that follows redirects, reads files or keeps cookies. The environment's proxy is for the world outside.
+    # No handlers for redirects, files or cookies. The environment's proxy is not used for loopback addresses.
     opener = OpenerDirector()
     for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
@@ -193,11 +194,11 @@ def _fetch_keys(url: str) -> dict[str, Any]:
         with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH_TIMEOUT) as response:  # noqa: S310
             if response.status != 200:
                 raise CannotConnect(
-                    f"the keys at {redact_url(url)} cannot be had: HTTP {response.status}", reason="HTTP"
+                    f"the keys at {redact_url(url)} cannot be fetched: HTTP {response.status}", reason="HTTP"
                 )
             body = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException) as error:
-        raise CannotConnect(f"the keys at {redact_url(url)} cannot be had: {error}") from error
+        raise CannotConnect(f"the keys at {redact_url(url)} cannot be fetched: {error}") from error
     try:
         keys = json.loads(body) if len(body) <= _MAX_BYTES else None
     except (ValueError, RecursionError):

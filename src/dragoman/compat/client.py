@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from uuid import uuid4
 
 from dragoman.clock import SystemClock
-from dragoman.compat.remote.exchange import good, json_object, refusal, under
+from dragoman.compat.remote.exchange import describe_refusal, is_success, join_url, json_object
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
 from dragoman.net.aio import fetch
@@ -55,12 +55,12 @@ async def discover(
     A cookie is taken so that the same options fit all four functions; discovery is public, and never sends it.
     """
     try:
-        request = HttpRequest("GET", under(base_url, "/.well-known/agent.json"), {"Accept": "application/json"})
+        request = HttpRequest("GET", join_url(base_url, "/.well-known/agent.json"), {"Accept": "application/json"})
         status, body = await fetch(request, clock=SystemClock(), seconds=timeout, verify=verify)
     except DragomanError as error:
         return ("error", str(error))
-    if not good(status):
-        return ("error", refusal(status, body))
+    if not is_success(status):
+        return ("error", describe_refusal(status, body))
     card = json_object(body)
     return ("error", "the agent card is not a JSON object") if card is None else ("ok", card)
 
@@ -119,12 +119,12 @@ async def _call(
 ) -> Outcome:
     if not cookie:
         return ("error", "a cookie is required: pass cookie=, the value of the agent's cookie named user")
-    if not _fits(cookie):
+    if not _is_cookie_value(cookie):
         return ("error", "this cannot be the value of a cookie: it may have printable ASCII characters, no semicolon")
     headers = {"Content-Type": "application/json", "Accept": "application/json", "Cookie": f"user={cookie}"}
     try:
         body = encode({"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params})
-        request = HttpRequest("POST", under(base_url, "/a2a"), headers, body, operation=method)
+        request = HttpRequest("POST", join_url(base_url, "/a2a"), headers, body, operation=method)
         status, answer = await fetch(request, clock=SystemClock(), seconds=seconds, verify=verify)
     except UnicodeEncodeError:
         return ("error", "the request has characters that are not Unicode")
@@ -133,7 +133,7 @@ async def _call(
     return _outcome(status, answer)
 
 
-def _fits(cookie: str) -> bool:
+def _is_cookie_value(cookie: str) -> bool:
     return cookie.isascii() and cookie.isprintable() and ";" not in cookie
 
 
@@ -143,8 +143,8 @@ def _outcome(status: int, body: bytes) -> Outcome:
     # First, because some agents refuse with an HTTP status and say why in JSON-RPC.
     if isinstance(error, dict):
         return ("error", cast("dict[str, Any]", error))
-    if not good(status):
-        return ("error", refusal(status, body))
+    if not is_success(status):
+        return ("error", describe_refusal(status, body))
     if error is None and isinstance(result, dict):
         return ("ok", cast("dict[str, Any]", result))
     return ("error", "the answer is neither a task nor an error of JSON-RPC")

@@ -1,4 +1,4 @@
-"""Who asks, and in what way."""
+"""The caller of a request and the context of its call."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dragoman.model.user import User
 
 
 class CallContext(Struct, frozen=True):
-    """The circumstances of a request, as far as the engine cares.
+    """What the engine knows about the request that it handles, beside its parameters.
 
-    `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in the
-    words in which the task began. `asks` is False when the caller cannot be asked for missing arguments, `lists` when
-    it may not list tasks.
+    `origin` is an opaque tag stored with a task that this call creates; transports use it to answer later requests in
+    the dialect in which the task began. `asks` is False when the caller cannot be asked for missing arguments, `lists`
+    is False when it may not list tasks.
     """
 
     user: User | None = None
@@ -24,10 +24,10 @@ class CallContext(Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Whose tasks this call may see; all anonymous callers are one."""
+        """The owner whose tasks this call may see; all anonymous callers share one."""
         return self.user.id if self.user else ""
 
     @property
     def version(self) -> str:
-        """The version that is spoken: the tag, without what an agent of some kind may have added after a slash."""
+        """The protocol version of the call: `origin` up to the first slash, after which agents may add a suffix."""
         return self.origin.partition("/")[0]

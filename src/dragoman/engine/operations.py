@@ -1,4 +1,4 @@
-"""The operations of A2A."""
+"""The A2A operations of one agent, independent of protocol version and transport."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ logger = logging.getLogger("dragoman.engine")
 
 
 class OperationResult(NamedTuple):
-    """A result, the tag of the task it came from, and whether the request was a repeat."""
+    """The result of an operation, the origin of its task, and whether the message was a repeat."""
 
     result: Task | Message
     origin: str
@@ -76,7 +76,7 @@ class OperationResult(NamedTuple):
 
 
 class Service:
-    """Everything callers can ask of one agent."""
+    """The A2A operations of one agent: messages, tasks, streams and webhooks."""
 
     def __init__(
         self,
@@ -92,16 +92,16 @@ class Service:
         self._agent = agent
         self._bus = bus
         self._settings = settings
-        marks = None if agent.output_metadata is None else agent.output_metadata.task
+        status_metadata = None if agent.output_metadata is None else agent.output_metadata.task
         ownership = ownership or SoleOwner(store)
-        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, marks, ownership)
+        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, status_metadata, ownership)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._pushes = None if outbox is None else WebhookOperations(tasks, outbox)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._pushes)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
-        self._endings = TaskCanceler(agent, tasks, locks)
+        self._canceler = TaskCanceler(agent, tasks, locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
@@ -109,11 +109,11 @@ class Service:
 
     @property
     def running(self) -> int:
-        """How many runs go on now."""
+        """The number of runs that are executing now."""
         return len(self._runner)
 
     async def start(self) -> None:
-        """Decide what becomes of the tasks a crash interrupted."""
+        """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""
         contain_exits(asyncio.get_running_loop())
         if self._settings.task_rows is not None:
             await self._settings.task_rows.load()
@@ -122,7 +122,7 @@ class Service:
         self._quota.recover(self._tasks.live.values())
 
     async def close(self) -> None:
-        """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
+        """Refuse new messages, let runs finish for `drain` seconds, then end the streams. Clients can resume them."""
         self._closing = True
         if self.running:
             logger.info(
@@ -141,9 +141,9 @@ class Service:
     async def send(
         self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
     ) -> OperationResult:
-        """Take a message; by default wait until the task ends or asks. `caller` is whom it counts for.
+        """Accept a message; by default wait until the task ends or asks for input.
 
-        `lease` is the memory it takes, which is held until the run is over.
+        `caller` is the key that quotas count it for. `lease` is the memory of the request, held until its run ends.
 
         Raises:
             A2AError: the message cannot be accepted.
@@ -166,7 +166,7 @@ class Service:
             await live.wait_settled()
         if live.reply is not None:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
-        # What has settled is durable; what is still at work may have come further.
+        # A settled task is durable; one that is still working may have events that are not.
         task = await self._tasks.durable_task(live, None) if request.configuration.return_immediately else live.task()
         return OperationResult(
             task if length is None else truncate_history(task, length), live.row.origin, accepted.repeat
@@ -175,13 +175,13 @@ class Service:
     async def stream(
         self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
     ) -> Stream:
-        """Take a message and follow its task until it ends or asks for input. See `send`.
+        """Accept a message, as `send` does, and stream its task until it ends or asks for input.
 
         Raises:
             A2AError: the message cannot be accepted.
         """
-        place = self._must_stream(caller)
-        if request.configuration.return_immediately:  # a stream is for those who wait
+        slot = self._admit_stream(caller)
+        if request.configuration.return_immediately:  # meaningless for a stream: ignore it
             waiting = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=waiting)
         if self._closing:
@@ -202,19 +202,19 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            batches = self._from_snapshot(accepted.row, truncate_history(task, length), place, pause_ends=True)
+            batches = self._from_snapshot(accepted.row, truncate_history(task, length), slot, pause_ends=True)
             return Stream(batches, accepted.row.origin, accepted.repeat)
-        batches = self._follower.follow(accepted.row, 0, ends_on_pause=True, slot=place)
+        batches = self._follower.follow(accepted.row, 0, ends_on_pause=True, slot=slot)
         if length is not None:
             batches = truncate_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
-        """Continue a task that waits, on behalf of its owner; for callbacks such as the end of an OAuth dance.
+        """Continue a waiting task on behalf of its owner; for callbacks such as the end of an OAuth flow.
 
         Raises:
             TaskNotFound: there is no such task.
-            UnsupportedOperation: it does not wait.
+            UnsupportedOperation: the task is not waiting.
         """
         if self._closing:
             raise ServerError(STOPPING)
@@ -224,28 +224,28 @@ class Service:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def get(self, call: CallContext, request: GetTaskRequest) -> OperationResult:
-        """Read a task; with `current_generation`, wait a while for a newer one.
+        """Read a task; with `current_generation`, long-poll for a newer generation.
 
         Raises:
-            TaskNotFound: there is none, or it is not the caller's.
+            TaskNotFound: there is none, or it belongs to another caller.
         """
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
-        known = request.current_generation
-        if known is not None and not row.state.final and row.generation <= known:
+        generation = request.current_generation
+        if generation is not None and not row.state.final and row.generation <= generation:
             with self._bus.watch(request.id) as watch:
                 row, live, stored = await self._tasks.find(scope, request.id)
-                if row.generation <= known:
-                    await watch.wait_past(known, self._settings.long_poll)
+                if row.generation <= generation:
+                    await watch.wait_past(generation, self._settings.long_poll)
                     row, live, stored = await self._tasks.find(scope, request.id)
         task = await self._tasks.durable_task(live, stored)
         return OperationResult(truncate_history(task, request.history_length), row.origin)
 
     async def list(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
-        """Read a page of the caller's tasks: as many as asked for, or as fit into the page's bytes, but one at least.
+        """Read a page of the caller's tasks: up to `page_size`, or as many as fit into `page_bytes`, but at least one.
 
         Raises:
-            InvalidParams: the page token or the time is wrong.
+            InvalidParams: the page token or the timestamp is invalid.
             Unauthorized: the caller may not list tasks.
         """
         scope = self._admit(call, request.tenant)
@@ -264,100 +264,100 @@ class Service:
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
             task = truncate_history(task, request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
-            # The store counts snapshots only: one that is at work may be far larger by now.
+            # The store counts snapshots only: a working task may be far larger by now.
             at_rest = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None
             budget -= len(encode(task) if at_rest is None else at_rest)
             if tasks and budget < 0:
                 break
             tasks.append(task)
-        following = ""
+        next_token = ""
         if page.more or len(tasks) < len(page.tasks):
             last = page.tasks[len(tasks) - 1].row
-            following = paging.encode_token(query, Cursor(last.status_ms, last.number))
-        return ListTasksResponse(tuple(tasks), following, size, page.total)
+            next_token = paging.encode_token(query, Cursor(last.status_ms, last.number))
+        return ListTasksResponse(tuple(tasks), next_token, size, page.total)
 
     async def cancel(self, call: CallContext, request: CancelTaskRequest) -> OperationResult:
-        """Cancel a task; the work is told to stop and can change nothing more.
+        """Cancel a task. Its run is canceled too, and can change nothing more.
 
         Raises:
-            TaskNotFound: there is none, or it is not the caller's.
+            TaskNotFound: there is none, or it belongs to another caller.
             TaskNotCancelable: it has ended.
         """
-        task, origin = await self._endings.cancel(self._admit(call, request.tenant), request.id)
+        task, origin = await self._canceler.cancel(self._admit(call, request.tenant), request.id)
         return OperationResult(task, origin)
 
     async def fail(self, task_id: str, text: str) -> bool:
-        """Fail a task from inside the server, with that text. False when there is none that could be failed."""
-        return await self._endings.fail(task_id, text)
+        """Fail a task from inside the server. False when it does not exist or has ended."""
+        return await self._canceler.fail(task_id, text)
 
     def is_running(self, task_id: str) -> bool:
-        """True while a run works on a task, or is about to."""
+        """True while a run of the task is executing or queued."""
         live = self._tasks.live.get(task_id)
         return live is not None and not live.over
 
     async def subscribe(
         self, call: CallContext, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
     ) -> Stream:
-        """Follow a task until it ends: from a snapshot, or after the record a reader saw last.
+        """Stream a task until it ends: from a snapshot, or from the record after generation `after`.
 
         Raises:
-            TaskNotFound: there is none, or it is not the caller's.
-            UnsupportedOperation: it has ended and nothing is left to send.
+            TaskNotFound: there is none, or it belongs to another caller.
+            UnsupportedOperation: it has ended and there is nothing left to send.
         """
-        place = self._must_stream(caller)
+        slot = self._admit_stream(caller)
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
         state = live.state if live else row.state
-        known = after is not None and 0 <= after <= row.generation
-        if after is not None and known and state.final:
-            known = after < row.generation and await self._has_records(row, live, after)
-        if after is not None and known:
-            batches = self._follower.follow(row, after, ends_on_pause=False, slot=place)
+        resumable = after is not None and 0 <= after <= row.generation
+        if after is not None and resumable and state.final:
+            resumable = after < row.generation and await self._has_records(row, live, after)
+        if after is not None and resumable:
+            batches = self._follower.follow(row, after, ends_on_pause=False, slot=slot)
             return Stream(batches, row.origin, artifacts=partial(self._artifact_ids, live, stored))
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Stream(self._from_snapshot(row, task, place, pause_ends=False), row.origin)
+        return Stream(self._from_snapshot(row, task, slot, pause_ends=False), row.origin)
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
     async def create_push(self, call: CallContext, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Have a task's events brought to a webhook.
+        """Create a webhook that receives a task's events.
 
         Raises:
-            PushNotificationNotSupported: this agent calls nobody.
-            TaskNotFound: there is no such task, or it is not the caller's.
-            InvalidParams: its address may not be called.
+            PushNotificationNotSupported: this agent sends no webhooks.
+            TaskNotFound: there is no such task, or it belongs to another caller.
+            InvalidParams: the webhook's address is not allowed.
         """
         scope = self._admit(call, config.tenant)
-        return await self._must_push().create(scope, config, call.version)
+        return await self._require_webhooks().create(scope, config, call.version)
 
     async def get_push(self, call: CallContext, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
-        """Show a webhook, without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Return a webhook without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
-        return await self._must_push().get(scope, request)
+        return await self._require_webhooks().get(scope, request)
 
     async def list_pushes(
         self, call: CallContext, request: ListPushConfigsRequest
     ) -> tuple[TaskPushNotificationConfig, ...]:
-        """Show all webhooks of a task, without their secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Return a task's webhooks without their secrets. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
-        return await self._must_push().list(scope, request)
+        return await self._require_webhooks().list(scope, request)
 
     async def delete_push(self, call: CallContext, request: GetPushConfigRequest) -> None:
-        """Remove a webhook. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Delete a webhook. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
-        await self._must_push().delete(scope, request)
+        await self._require_webhooks().delete(scope, request)
 
-    def _must_push(self) -> WebhookOperations:
+    def _require_webhooks(self) -> WebhookOperations:
         if self._pushes is None:
             raise PushNotificationNotSupported
         return self._pushes
 
-    # -- what later capabilities turn on ---------------------------------------------------------------------------
+    # -- the extended card -----------------------------------------------------------------------------------------
 
     def extended_card(self, call: CallContext, tenant: str | None) -> None:
-        """Answer for the extended card while there is none.
+        """Refuse a request for the extended card: there is none.
 
         Raises:
             UnsupportedOperation: always.
@@ -365,7 +365,7 @@ class Service:
         self._admit(call, tenant)
         raise UnsupportedOperation("this agent has no extended card", capability="extendedAgentCard")
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _admit(self, call: CallContext, tenant: str | None) -> Scope:
         if self._required and not self._required <= call.extensions:
@@ -374,14 +374,14 @@ class Service:
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
         return Scope(self._agent.name, call.tenant or tenant or "", call.user.id if call.user else "")
 
-    def _must_stream(self, caller: str) -> AbstractContextManager[None]:
+    def _admit_stream(self, caller: str) -> AbstractContextManager[None]:
         self._quota.check_stream(caller)
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
         return self._quota.stream(caller)
 
     async def _has_records(self, row: TaskRow, live: LiveTask | None, after: int) -> bool:
-        """False when the records after that one have been compacted."""
+        """False when the records after generation `after` have been compacted."""
         return live is not None or bool(await self._store.records(row.number, after, 1))
 
     async def _artifact_ids(self, live: LiveTask | None, stored: StoredTask | None) -> tuple[str, ...]:
@@ -389,8 +389,8 @@ class Service:
         return tuple(artifact.artifact_id for artifact in task.artifacts)
 
     def _from_snapshot(
-        self, row: TaskRow, task: Task, place: AbstractContextManager[None], *, pause_ends: bool
+        self, row: TaskRow, task: Task, slot: AbstractContextManager[None], *, pause_ends: bool
     ) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
-        begins = Record.of(generation, task)
-        return self._follower.follow(row, generation, ends_on_pause=pause_ends, first_record=begins, slot=place)
+        first_record = Record.of(generation, task)
+        return self._follower.follow(row, generation, ends_on_pause=pause_ends, first_record=first_record, slot=slot)

@@ -1,4 +1,7 @@
-"""Page tokens: where a list goes on, in a form callers cannot get wrong unnoticed."""
+"""Page tokens of task lists, and history truncation.
+
+A token contains a hash of the filters, so that a token used with other filters is rejected.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 def encode_token(query: TaskQuery, cursor: Cursor) -> str:
-    """Spell a cursor; it fits the query's filters only."""
+    """Encode a cursor as a page token that is valid for the query's filters only."""
     body = msgspec.json.encode([cursor.status_ms, cursor.number, _filters(query)])
     return base64.urlsafe_b64encode(body).rstrip(b"=").decode()
 
 
 def decode_token(query: TaskQuery, text: str) -> Cursor:
-    """Read a token back.
+    """Decode a page token.
 
     Raises:
-        InvalidParams: it is not one of ours, or belongs to other filters.
+        InvalidParams: it is malformed, or belongs to a list with other filters.
     """
     try:
         body = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -54,7 +57,7 @@ def _filters(query: TaskQuery) -> str:
 
 
 def parse_since(text: str | None) -> int | None:
-    """Read the time after which a list begins; none is None. Raises InvalidParams."""
+    """Parse `statusTimestampAfter` into milliseconds; None when it is absent. Raises InvalidParams."""
     if not text:
         return None
     try:
@@ -66,14 +69,14 @@ def parse_since(text: str | None) -> int | None:
 
 
 def truncate_history(task: Task, length: int | None) -> Task:
-    """The task with at most that many of its last messages; None is all of them, 0 is none."""
+    """Return the task with at most its last `length` messages; None keeps all of them, 0 none."""
     if length is None or len(task.history) <= length:
         return task
     return structs.replace(task, history=task.history[-length:] if length else ())
 
 
 async def truncate_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
-    """A stream whose first record, when it is a whole task, has a history of that length at most."""
+    """Truncate the history of a stream's first record when that record is the task itself."""
     async with aclosing(batches):
         async for records, ended in batches:
             if records and records[0].generation == 1 and isinstance(records[0].event, Task):

@@ -1,4 +1,4 @@
-"""The id of a conversation that no other caller's conversation has."""
+"""Session ids: unique per conversation, even when callers choose the same context id."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def session_id(scope: Scope, context_id: str) -> str:
-    """A UUID for one conversation: callers choose the names of their contexts, and may choose the same."""
-    words = msgspec.json.encode([*scope, context_id])
-    return str(uuid.UUID(bytes=hashlib.sha256(words).digest()[:16], version=4))
+    """Derive a UUID from the scope and the context id: callers choose context ids, and may choose the same one."""
+    identity = msgspec.json.encode([*scope, context_id])
+    return str(uuid.UUID(bytes=hashlib.sha256(identity).digest()[:16], version=4))

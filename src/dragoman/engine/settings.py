@@ -1,4 +1,4 @@
-"""What an engine is told about itself."""
+"""Settings of the engine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dragoman.engine.ports.rows import TaskRows
 
 
 class EngineSettings(Struct, frozen=True):
-    """The engine's own settings; times are in seconds.
+    """Settings of one engine; times are in seconds.
 
-    `task_rows` says which tasks have rows in the tables of plug-ins.
-
-    A run that may be answered with a bare message becomes a task after `reply_within`. `attempts` is how often a run
-    that may run again begins, when each time the process ends under it.
+    `dedupe` is how long a repeated message is recognized; 0 turns that off. A draft, whose run may still answer with a
+    bare message, becomes a task after `reply_within`. `attempts` is how often a restartable run is started when the
+    process crashes each time. `task_rows` is the registry of plug-in tables.
     """
 
     dedupe: float = 600

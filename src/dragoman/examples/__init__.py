@@ -1,1 +1,1 @@
-"""What the README and `make run` show."""
+"""Examples for the README and `make run`."""

@@ -1,4 +1,4 @@
-"""Twenty seconds to see: a stream, kill -9 in the middle, a restart, and the same stream goes on.
+"""A 20-second demo: a stream, `kill -9` in the middle, a restart, and the same stream continues.
 
 Run it with `make demo-crash` or `python -m dragoman.examples.crash`.
 """
@@ -23,7 +23,7 @@ MESSAGE = {"messageId": "demo", "role": "ROLE_USER", "parts": [{"text": "crashes
 
 
 def start(store: str) -> tuple[subprocess.Popen[str], str]:
-    """Start a server on the store; give it and its address once it listens."""
+    """Start a server on the store; return it and its address once it listens."""
     command = [sys.executable, "-m", "dragoman.cli.main", "serve", "dragoman.examples.story", "--port", "0"]
     server = subprocess.Popen([*command, "--store", store], stderr=subprocess.PIPE, text=True)  # noqa: S603
     assert server.stderr is not None
@@ -34,7 +34,7 @@ def start(store: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def events(address: str, path: str, body: object, after: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read a stream: the number and the content of each event, until it ends or breaks."""
+    """Yield the id and the payload of each event of a stream, until it ends or breaks."""
     headers = {"Content-Type": "application/json", VERSION_HEADER: V1_0}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
@@ -54,7 +54,7 @@ def events(address: str, path: str, body: object, after: int | None = None) -> I
 
 
 def show(number: int, event: dict[str, Any]) -> None:
-    """Print an event on a line."""
+    """Print an event on one line."""
     update = event.get("artifactUpdate")
     if update is not None:
         how = "+" if update.get("append") else "="
@@ -65,7 +65,7 @@ def show(number: int, event: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Show it."""
+    """Run the demo."""
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/tasks.db"
         server, address = start(store)

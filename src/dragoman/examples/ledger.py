@@ -1,6 +1,6 @@
 """An MCP server with one tool that adds up money: `python -m dragoman.examples.ledger`, on standard input and output.
 
-`dragoman.examples.team` makes an agent of it.
+`dragoman.examples.team` serves it as an agent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def add_up(text: Annotated[str, Field(description="A text with amounts, such as 
 
 
 def new_server() -> MCPServer:
-    """The MCP server. Making one sets up the logging of its process, so it is not made on import."""
+    """Return the MCP server. Creating it configures the logging of the process, so it is not created on import."""
     server = MCPServer("ledger", instructions="Adds up what things cost.")
     server.add_tool(add_up, structured_output=False)
     return server

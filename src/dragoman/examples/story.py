@@ -1,4 +1,4 @@
-"""An agent that survives its server: it may run again, and what it did once it does not do twice."""
+"""An agent that survives a crash of its server: its skill restarts, and completed steps are not repeated."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ agent = Agent("story", description="Tells a story that no crash can stop")
 
 
 async def think(word: str) -> str:
-    """Stand in for something slow and dear, such as a model."""
+    """Stand in for something slow and expensive, such as a model call."""
     await asyncio.sleep(0.25)
     return word
 

@@ -1,7 +1,7 @@
-"""Three agents in a row, run by ADK, without a key or a network: `python -m dragoman.examples.team`.
+"""Three agents in sequence, run by ADK, without an API key or a network: `python -m dragoman.examples.team`.
 
-The planner is an agent of ADK in this process. The guide is an agent of Dragoman, the bookkeeper one made of MCP tools;
-both are behind HTTP, in a server that is started here. Each hears what those before it have said.
+The planner is an ADK agent in this process. The guide is an agent of Dragoman, the bookkeeper an MCP server as an
+agent; both are behind HTTP, in a server that is started here. Each agent sees the output of those before it.
 """
 
 # ruff: noqa: T201 - showing it is all this is for
@@ -28,7 +28,7 @@ REMOTE = ("guide", "bookkeeper")
 
 @contextmanager
 def served() -> Generator[str]:
-    """Serve the members that are elsewhere on a free port, and give the address."""
+    """Serve the remote agents on a free port and yield the address."""
     command = [sys.executable, "-m", "dragoman.cli.main", "serve", "dragoman.examples.team_members:server"]
     options = ["--port", "0", "--store", "memory:"]
     server = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)  # noqa: S603
@@ -40,7 +40,7 @@ def served() -> Generator[str]:
 
 
 def address_of(server: subprocess.Popen[str]) -> str:
-    """Read where it listens. Raises SystemExit when it does not, with what it said."""
+    """Read the server's address from its log. Raises SystemExit with the log if it does not start."""
     assert server.stderr is not None
     lines: list[str] = []
     for line in server.stderr:
@@ -51,7 +51,7 @@ def address_of(server: subprocess.Popen[str]) -> str:
 
 
 def planner() -> Any:
-    """An agent of ADK whose model says one thing."""
+    """Return an ADK agent whose model always gives the same answer."""
     from google.adk.agents import LlmAgent
     from google.adk.models.base_llm import BaseLlm
     from google.adk.models.llm_request import LlmRequest
@@ -74,7 +74,7 @@ def planner() -> Any:
 
 
 async def run(address: str) -> None:
-    """Give the wish to the team, and print who says what while they say it."""
+    """Run the team on the request and print who says what, as it is streamed."""
     from google.adk.agents import SequentialAgent  # pyright: ignore[reportDeprecated] - 1.x has nothing newer
     from google.adk.agents.run_config import (
         RunConfig,
@@ -99,7 +99,7 @@ async def run(address: str) -> None:
         if event.error_message:
             raise SystemExit(f"\n{event.author}: {event.error_message}")
         text = "".join(part.text or "" for part in (event.content.parts if event.content else None) or ())
-        # What was said in pieces comes once more, whole.
+        # ADK repeats streamed text as a whole event.
         if text and (event.partial or event.author != speaker):
             print(text if event.author == speaker else f"\n\n{event.author}: {text}", end="", flush=True)
             speaker = event.author
@@ -110,14 +110,14 @@ async def run(address: str) -> None:
 
 
 def main() -> None:
-    """Show it. Exits with 2 when something is not installed."""
+    """Run the demo. Exits with 2 if a dependency is not installed."""
     try:
         require("google.adk", "adk")
         require("mcp", "mcp")
     except ConfigError:
         print("the team needs ADK and MCP: pip install 'dragoman[adk,mcp]'", file=sys.stderr)
         raise SystemExit(2) from None
-    # ADK 2 would rather have a Workflow. And a script counts no tokens, of which ADK would tell us.
+    # ADK 2 deprecates SequentialAgent in favor of Workflow, and warns that the scripted model reports no token usage.
     warnings.filterwarnings("ignore", "SequentialAgent is deprecated", DeprecationWarning)
     logging.getLogger("google_adk").setLevel(logging.ERROR)
     with served() as address:

@@ -1,4 +1,4 @@
-"""The two members of `dragoman.examples.team` that are elsewhere: one is a function, one is made of MCP tools."""
+"""The two remote agents of `dragoman.examples.team`: a function, and an MCP server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An MCP server with a few tools, and the agent made of them: `dragoman serve dragoman.examples.toolbox`.
 
-As a program, `python -m dragoman.examples.toolbox`, it is the MCP server alone, on standard input and output.
+Run as a program, `python -m dragoman.examples.toolbox`, it is the MCP server alone, on standard input and output.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Secrets and what is made with them: the key ring, sealing, signatures."""
+"""The server's secrets: the key ring, encryption, signatures and tokens."""

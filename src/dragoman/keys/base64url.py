@@ -1,4 +1,4 @@
-"""Base64url without padding, as JOSE has it (RFC 7515), in the one spelling that is allowed."""
+"""Base64url without padding, as JOSE uses it (RFC 7515), strict about its canonical form."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 
 def to_base64url(data: bytes) -> str:
-    """Spell bytes."""
+    """Encode bytes."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """Read bytes.
+    """Decode bytes.
 
-    The last character of a text can have bits that no byte has: left alone, it could be changed unseen.
+    The last character may carry unused bits. They must be zero, or the text could be changed without notice.
 
     Raises:
-        ValueError: it is not base64url, has padding, or has such bits.
+        ValueError: the text is not base64url, has padding, or has unused bits set.
     """
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

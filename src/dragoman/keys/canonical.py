@@ -1,4 +1,4 @@
-"""Canonical JSON as RFC 8785 has it: one spelling for one value, so that signatures hold."""
+"""Canonical JSON (RFC 8785), so that equal values have equal signatures."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from math import isfinite
 from typing import Any, cast
 
 MAX_DEPTH = 128
-# Between these a double tells every whole number from its neighbours; beyond them two numbers would sign alike.
+# Beyond this, a double cannot hold every integer: two numbers would have the same canonical form.
 _SAFE = 2**53 - 1
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def canonical(value: Any) -> bytes:
-    """The canonical JSON text of decoded JSON.
+    """Return the canonical form of decoded JSON.
 
     Raises:
-        ValueError: it has none: a number that is no finite double, half of a surrogate pair, a key that is no text,
-            something that is not JSON, or more than 128 levels.
+        ValueError: it has none: a number that is no finite double, a lone surrogate, a key that is not text, a value
+            that is not JSON, or more than 128 levels.
     """
     pieces: list[str] = []
     _write(value, pieces, 0)
@@ -52,7 +52,7 @@ def _write_many(value: dict[Any, Any] | list[Any] | tuple[Any, ...], pieces: lis
         if not all(isinstance(key, str) for key in value):
             raise ValueError("a key that is not text has no canonical form")
         pieces.append("{")
-        # By UTF-16 code units: characters beyond U+FFFF come before those from U+E000 on.
+        # Sorted by UTF-16 code units: characters beyond U+FFFF come before those from U+E000 on.
         for count, key in enumerate(sorted(value, key=_units)):
             pieces.append(f"{',' if count else ''}{_quoted(key)}:")
             _write(value[key], pieces, depth)
@@ -71,7 +71,7 @@ def _units(key: str) -> bytes:
 
 
 def format_number(value: float) -> str:
-    """A double as ECMAScript writes it.
+    """Format a double as ECMAScript does.
 
     Raises:
         ValueError: it is not finite.
@@ -80,7 +80,7 @@ def format_number(value: float) -> str:
         raise ValueError(f"{value} is not JSON")
     if value == 0:
         return "0"  # also -0.0
-    # Python's repr has the shortest digits that read back, as ECMAScript wants them; only the layout differs.
+    # Python's repr has the shortest digits that round-trip, as ECMAScript requires; only the layout differs.
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, digit_tuple))
     point = len(digits) + cast("int", exponent)  # how many digits stand before the point

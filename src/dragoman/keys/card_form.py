@@ -1,8 +1,8 @@
-"""What of an agent card is signed: the fields that A2A 1.0 knows, without signatures and without defaults.
+"""The signed part of an agent card: the fields of A2A 1.0, without signatures and default values.
 
-The specification (8.4.1) keeps required fields also when they are empty. The official SDKs drop whatever is empty,
+The specification (8.4.1) keeps required fields even when they are empty. The official SDKs drop whatever is empty,
 required or not, at every level; the two differ for a card with an empty description, or with a security requirement
-without scopes. What 1.0 does not know is part of neither form: a protobuf reader would not see it.
+without scopes. Fields unknown to 1.0 are part of neither form: a protobuf reader would not see them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Json = dict[str, Any]
 
 class _Rule(Enum):
     REQUIRED = 1
-    """Kept also when it is empty."""
+    """Kept even when it is empty."""
     OPTIONAL = 2
-    """Kept when it is said, whatever it says."""
+    """Kept whenever it is present."""
     PLAIN = 3
-    """Dropped when it says what its absence says."""
+    """Dropped when it has its default value."""
 
 
 class _Field(NamedTuple):
     rule: _Rule
     default: Any = None
-    """What its absence says; None for an object, which is there or not."""
+    """The value that its absence stands for; None for an object, which is present or not."""
     of: dict[str, _Field] | None = None
-    """The fields of the object, or of each object of the list or the map."""
+    """The fields of the object, or of each object in the list or map."""
 
 
 _R, _O, _P = _Rule.REQUIRED, _Rule.OPTIONAL, _Rule.PLAIN
@@ -105,14 +105,16 @@ _CARD = {
 
 
 def specification_form(card: Json, *, complete: bool = False) -> Json:
-    """What the specification signs of a card. `complete` also writes the required fields that the card left out,
-    as a signer does that knows the card as protobuf, where an empty field and a missing one are the same.
+    """Return the part of a card that the specification signs.
+
+    `complete` adds required fields that the card left out, as signers do that hold the card as protobuf, where an empty
+    field and a missing one are the same.
     """
     return _select_fields(card, _CARD, complete)
 
 
 def sdk_form(card: Json) -> Json:
-    """What the official SDKs sign of a card."""
+    """Return the part of a card that the official SDKs sign."""
     return _without_empty(specification_form(card)) or {}
 
 
@@ -120,14 +122,14 @@ def _select_fields(value: Json, fields: dict[str, _Field], complete: bool) -> Js
     result: Json = {}
     for name, field in fields.items():
         field_value = value.get(name)
-        if field_value is None:  # null is how protobuf spells that nothing was said
+        if field_value is None:  # in protobuf JSON, null is a missing field
             if complete and field.rule is _R:
                 result[name] = (
                     _select_fields({}, field.of or {}, complete) if field.default is None else type(field.default)()
                 )
             continue
         selected = _select(field_value, field, complete)
-        # Equal and of one type: 0 is not false.
+        # Equal and of the same type: 0 is not false.
         is_default = field.default is not None and type(selected) is type(field.default) and selected == field.default
         if not is_default or field.rule is not _P:
             result[name] = selected
@@ -151,7 +153,7 @@ def _select(value: Any, field: _Field, complete: bool) -> Any:
 
 
 def _without_empty(value: Any) -> Any:
-    """The value without empty texts, lists, objects and nulls, and without what becomes empty thereby."""
+    """Remove empty strings, lists, objects and nulls, and what becomes empty thereby."""
     if isinstance(value, dict):
         pairs = ((name, _without_empty(each)) for name, each in cast("Json", value).items())
         return {name: each for name, each in pairs if each is not None} or None

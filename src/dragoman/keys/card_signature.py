@@ -1,4 +1,4 @@
-"""Signed agent cards: a detached JSON Web Signature over the canonical JSON of the card (specification 8.4)."""
+"""Signatures of agent cards: detached JSON Web Signatures over the card's canonical JSON (specification 8.4)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MAX_SIGNATURES = 20
 
 
 class VerifiedSignature(NamedTuple):
-    """A signature that holds."""
+    """A valid signature of a card."""
 
     form: Form
-    """Which form of the card it signs; `specification` when both are the same."""
+    """The form of the card that is signed; `specification` when both are the same."""
     kid: str
     alg: str
     jku: str | None
-    """Where it says that its key is; whether to believe that is the caller's to decide."""
+    """The URL of its key set, as the signature claims; whether to trust it is up to the caller."""
     card: Json
-    """What of the card counts. Read the card from this: anything else that came with it is signed by nobody.
+    """The signed part of the card. Read the card from this: anything else in it is not signed.
 
     The form of the SDKs does not cover what is empty, such as a security requirement without scopes.
     """
@@ -38,29 +38,29 @@ def sign_card(
     jku: str | None = None,
     header: Mapping[str, Any] | None = None,
 ) -> Json:
-    """A signature for a card in the form of 1.0, which may also have fields of 0.3. `header` is not protected by it.
+    """Sign a card in the form of 1.0, which may also have fields of 0.3. `header` is the unprotected header.
 
     Raises:
-        BadCard: the card has a number or a text that canonical JSON cannot spell.
-        BadSignature: `header` says what only the protected header may say.
+        BadCard: the card has a number or a text without a canonical form.
+        BadSignature: `header` has a member that only the protected header may have.
     """
     return _signature(_payload_of(dict(card), form), key, jku, header)
 
 
 def signatures_for(card: Mapping[str, Any], key: SigningKey, *, jku: str | None = None) -> list[Json]:
-    """Signatures with which every reader can verify the card: one, or one per form where the forms differ.
+    """Sign a card so that every reader can verify it: one signature, or one per form where the forms differ.
 
     Raises:
-        BadCard: the card has a number or a text that canonical JSON cannot spell.
+        BadCard: the card has a number or a text without a canonical form.
     """
     payloads = dict.fromkeys(_payload_of(dict(card), form) for form in ("specification", "sdk"))
     return [_signature(payload, key, jku, None) for payload in payloads]
 
 
 def headers_of(card: Mapping[str, Any]) -> list[Header]:
-    """The headers of a card's signatures that could be verified, given the keys: what to look at before fetching any.
+    """Return the headers of the signatures that could be verified with the right keys, to decide which keys to fetch.
 
-    Nothing in them is to be believed yet. Signatures that are refused whatever the keys are left out.
+    They are not verified yet. Signatures that no key can make valid are left out.
     """
     headers: list[Header] = []
     for entry in _entries(card):
@@ -74,12 +74,13 @@ def headers_of(card: Mapping[str, Any]) -> list[Header]:
 def verify_card(
     card: Mapping[str, Any], jwks: Mapping[str, Any], *, accept: Callable[[Header], bool] | None = None
 ) -> VerifiedSignature:
-    """Find a signature of the card that one of these keys made. `accept` chooses which signatures to look at,
-    so that keys that were fetched from one place speak for no other.
+    """Find a signature of the card that is valid for one of these keys.
+
+    `accept` selects the signatures to try, so that keys fetched from one URL are not used for another's.
 
     Raises:
         BadSignature: there is none. The reason is `NOT_SIGNED` when the card has no signature, `UNKNOWN_KEY` when
-            nothing is wrong but that the keys are not among these, else `BAD_SIGNATURE`.
+            all that is wrong is that the keys are not among these, else `BAD_SIGNATURE`.
     """
     received = dict(card)
     entries = _entries(received)
@@ -120,16 +121,16 @@ def _find_form(entry: Json, header: Header, payloads: dict[bytes, Form | None], 
 
 
 def _payloads(card: Json) -> dict[bytes, Form | None]:
-    """What may have been signed. Forms that are the same are tried once, and are the specification's."""
+    """Return the payloads that may have been signed. Equal forms are tried once, as the specification's."""
     payloads: dict[bytes, Form | None] = {
         canonical(specification_form(card)): "specification",
         canonical(specification_form(card, complete=True)): "specification",
     }
-    # Only now: canonical JSON has refused what is nested too deeply.
+    # Only now: `canonical` has refused cards that are nested too deeply.
     sparse = sdk_form(card)
     payloads.setdefault(canonical(sparse), "sdk")
-    # One SDK signs a card that it holds as its own objects without the security schemes. That is nobody's form:
-    # whoever could change them could send the caller's password elsewhere. It is tried to say what is wrong.
+    # One SDK leaves the security schemes out of what it signs. That form is not accepted: whoever could change the
+    # schemes could have the caller's password sent elsewhere. It is tried only to say what is wrong.
     if sparse.pop("securitySchemes", None):
         payloads.setdefault(canonical(sparse), None)
     return payloads

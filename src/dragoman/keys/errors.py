@@ -1,4 +1,4 @@
-"""What goes wrong with seals and signatures."""
+"""The errors of sealing and signatures."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dragoman.model.error import DragomanError
 
 
 class BadSeal(DragomanError):
-    """What was sealed cannot be opened: changed, too old, sealed for another purpose or with an unknown secret."""
+    """Sealed data cannot be decrypted: changed, too old, sealed for another purpose or with an unknown secret."""
 
     reason = "BAD_SEAL"
 
 
 class BadSignature(DragomanError):
-    """A signature does not hold, or is none.
+    """A signature or signed token is not valid.
 
-    `reason` tells how: `NOT_SIGNED`, `UNKNOWN_KEY` (nothing is wrong but that the key is not among the given ones),
-    `EXPIRED`, or `BAD_SIGNATURE` for all the rest.
+    `reason` is `NOT_SIGNED`, `UNKNOWN_KEY` (all that is wrong is that the key is not among the given ones), `EXPIRED`,
+    or `BAD_SIGNATURE` for all the rest.
     """
 
     reason = "BAD_SIGNATURE"

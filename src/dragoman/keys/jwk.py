@@ -1,4 +1,4 @@
-"""Public keys as JSON, alone and in sets (RFC 7517, RFC 7638), and which algorithm goes with which."""
+"""JSON Web Keys and key sets (RFC 7517, RFC 7638), and the algorithms each key type allows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 MIN_RSA_BYTES = 256
 MAX_KEYS = 100
-# What makes a public key, and nothing else: a set may also have private members, or words we do not know.
+# The public members of each key type: a key set may also have private or unknown members.
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 
 
@@ -36,10 +36,10 @@ ALGORITHMS = {
 
 
 def public_jwk(jwk: Mapping[str, Any]) -> dict[str, str]:
-    """The members that make a public key, and nothing that is private.
+    """Return the public members of a key, and nothing private.
 
     Raises:
-        ValueError: it is no public key of a known type.
+        ValueError: it is not a public key of a supported type.
     """
     names = _MEMBERS.get(str(jwk.get("kty")))
     if names is None:
@@ -51,19 +51,19 @@ def public_jwk(jwk: Mapping[str, Any]) -> dict[str, str]:
 
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
-    """The name of a public key that comes from the key itself (RFC 7638, SHA-256).
+    """Return the thumbprint of a public key (RFC 7638, SHA-256), used as its key id.
 
     Raises:
-        ValueError: it is no public key of a known type.
+        ValueError: it is not a public key of a supported type.
     """
     return to_base64url(hashlib.sha256(canonical(public_jwk(jwk))).digest())
 
 
 def keys_for(jwks: Mapping[str, Any], kid: str, alg: str) -> list[PyJWK]:
-    """The keys of a set that have this name and may be used with this algorithm: one, unless names repeat.
+    """Return the keys of a set with this key id that allow this algorithm: one, unless ids repeat.
 
     Raises:
-        BadSignature: there is none; the reason is `UNKNOWN_KEY` when no key has the name.
+        BadSignature: there is none; the reason is `UNKNOWN_KEY` when no key has the id.
     """
     listed = jwks.get("keys")
     if not isinstance(listed, list):

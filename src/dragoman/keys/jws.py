@@ -1,4 +1,4 @@
-"""JSON Web Signatures (RFC 7515) with public keys: the header is checked before any key is looked at."""
+"""JSON Web Signatures (RFC 7515) with public keys. The header is checked before any key is used."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.jwk import ALGORITHMS, keys_for
 
-# More than any honest header or signature has.
+# Longer than any legitimate header or signature.
 MAX_HEADER = 8 * 1024
 MAX_SIGNATURE = 4 * 1024
 
 
 class SigningKey(Protocol):
-    """A private key that signs."""
+    """A private key for signing."""
 
     @property
     def kid(self) -> str:
-        """Its name in the key set."""
+        """Its id in the key set."""
         ...
 
     @property
@@ -29,12 +29,12 @@ class SigningKey(Protocol):
         ...
 
     def sign(self, data: bytes) -> bytes:
-        """The signature in the form JOSE has for the algorithm."""
+        """Sign data, in the signature format that JOSE defines for the algorithm."""
         ...
 
 
 class Header(NamedTuple):
-    """A protected header that says all it must and nothing we do not understand."""
+    """The checked members of a protected header."""
 
     alg: str
     kid: str
@@ -43,21 +43,21 @@ class Header(NamedTuple):
 
 
 def encode_header(header: Mapping[str, Any]) -> str:
-    """A header as it is signed and sent."""
+    """Encode a protected header as it is signed and sent."""
     return to_base64url(json.dumps(header, separators=(",", ":")).encode())
 
 
 def sign(key: SigningKey, protected: str, payload: bytes) -> str:
-    """The signature over a protected header and a payload."""
+    """Sign a protected header and a payload."""
     return to_base64url(key.sign(_signing_input(protected, payload)))
 
 
 def read_header(protected: object, unprotected: object = None) -> Header:
-    """Read and judge a header, before anything is known of the signature.
+    """Parse and check a header, before the signature is verified.
 
     Raises:
-        BadSignature: it cannot be read, has no `kid`, names an algorithm that is not one of ours (`none` and those
-            with a shared secret are not), or demands something (`crit`) that we do not know.
+        BadSignature: it cannot be parsed, has no `kid`, names an unsupported algorithm (`none` and those with a shared
+            secret are), or requires an extension (`crit`).
     """
     if not isinstance(protected, str) or len(protected) > MAX_HEADER:
         raise BadSignature("the protected header of the signature is missing or too long")
@@ -83,10 +83,10 @@ def read_header(protected: object, unprotected: object = None) -> Header:
 
 
 def verify(header: Header, protected: str, payload: bytes, signature: object, jwks: Mapping[str, Any]) -> None:
-    """Check a signature with the keys of a set. `header` is what `read_header` made of `protected`.
+    """Verify a signature with the keys of a set. `header` is `read_header(protected)`.
 
     Raises:
-        BadSignature: it does not hold; the reason is `UNKNOWN_KEY` when no key has the name.
+        BadSignature: it is not valid; the reason is `UNKNOWN_KEY` when no key has the id.
     """
     keys = keys_for(jwks, header.kid, header.alg)
     if not isinstance(signature, str) or len(signature) > MAX_SIGNATURE:

@@ -1,4 +1,4 @@
-"""The secrets of one server. The first makes new things; the others still read what they made."""
+"""The secrets of one server, with rotation: the first encrypts and signs, the others still decrypt and verify."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MIN_CHARACTERS = 16
 MAX_FILE = 64 * 1024
 _GENERATED_PREFIX = "dk1_"
 _GENERATED = re.compile(rf"{_GENERATED_PREFIX}[A-Za-z0-9_-]{{43}}")
-# Another number here, or another word, is another key: what exists could not be read any more.
+# Changing any of these changes all keys: existing data could not be decrypted any more.
 _SALT = b"dragoman key ring 1"
 _INFO = b"dragoman/1/"
 _SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 2**14, 8, 1
 
 
 class KeyRing:
-    """One or more secrets, newest first, and the keys that come from them. Nothing printed of it has a secret."""
+    """One or more secrets, newest first, and the keys derived from them. Its repr holds no secret."""
 
     def __init__(self, values: Iterable[str], source: str = "the key ring") -> None:
-        """Take secrets, newest first. `source` is what errors call them.
+        """Create a key ring of secrets, newest first. `source` names them in errors.
 
         Raises:
-            ConfigError: there is none, or one of them is too short.
+            ConfigError: there is no secret, or one of them is too short.
         """
         texts = list(dict.fromkeys(values))
         if not texts:
@@ -52,21 +52,21 @@ class KeyRing:
 
     @classmethod
     def from_text(cls, text: str) -> KeyRing:
-        """Read the setting `secret`: one, or several with commas between, newest first.
+        """Read the setting `secret`: one secret, or several separated by commas, newest first.
 
         Raises:
-            ConfigError: one of them is too short; the text does not show it.
+            ConfigError: one of them is too short; the text does not contain it.
         """
         return cls((each.strip() for each in text.split(",")), "the setting secret")
 
     @classmethod
     def from_file(cls, path: str | Path) -> KeyRing:
-        """Read the key file, one secret per line, newest first; make it when there is none.
+        """Read the key file, one secret per line, newest first; create it if it is missing.
 
-        Several processes may do so at once: all of them end up with the same secret.
+        Several processes may do so at once: all of them get the same secret.
 
         Raises:
-            ConfigError: others can read the file, it cannot be read or made, or a secret in it is too short.
+            ConfigError: other users can read the file, it cannot be read or created, or a secret in it is too short.
         """
         path = Path(path)
         text = _read_file(path)
@@ -79,7 +79,7 @@ class KeyRing:
 
     @classmethod
     def random(cls) -> KeyRing:
-        """A secret that lives as long as this object: for stores in memory."""
+        """Create a key ring with a random secret, for stores in memory."""
         return cls([_new_secret()])
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class KeyRing:
         raise TypeError("a KeyRing cannot be pickled: it would write its secrets")
 
     def subkeys(self, purpose: str, length: int = 32) -> tuple[bytes, ...]:
-        """A key per secret, newest first, for this purpose alone: it tells nothing of the secret or of other keys."""
+        """Derive one key per secret for a purpose, newest first. It reveals nothing of the secret or of other keys."""
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -100,14 +100,14 @@ class KeyRing:
         return tuple(HKDF(SHA256(), length, _SALT, info).derive(master) for master in self._masters)
 
     def seal(self, purpose: str, data: bytes, *, now: float | None = None) -> bytes:
-        """Encrypt with the newest secret. What comes back is ASCII that fits into a cookie, a URL or a column.
+        """Encrypt with the newest secret. The result is ASCII that fits into a cookie, a URL or a column.
 
-        What is sealed for one purpose cannot be opened for another. Purposes are a handful of fixed words.
+        Data sealed for one purpose cannot be unsealed for another. Purposes are a handful of fixed words.
         """
         return self._sealer(purpose).seal(data, now)
 
     def unseal(self, purpose: str, sealed: bytes, *, max_age: float | None = None, now: float | None = None) -> bytes:
-        """Decrypt with any of the secrets. `now` is seconds since 1970, for tests.
+        """Decrypt with any of the secrets. `now` is in seconds since 1970, for tests.
 
         Raises:
             BadSeal: it was changed, is older than `max_age` seconds, or was sealed elsewhere or for another purpose.
@@ -115,7 +115,7 @@ class KeyRing:
         return self._sealer(purpose).unseal(sealed, max_age, now)
 
     def signer(self) -> Signer:
-        """The key pairs that come from the secrets."""
+        """Return the signer with the key pairs derived from the secrets."""
         if self._signer is None:
             from dragoman.keys.signer import Signer
 
@@ -130,8 +130,8 @@ class KeyRing:
 
 
 def _master(text: str) -> bytes:
-    # A secret we made is random. One that a person thought of could be guessed from the public keys that come from it
-    # and that everyone may read, so guessing is made slow.
+    # A generated secret is random. One that a person chose could be guessed from the public keys derived from it,
+    # so guessing is made slow.
     if _GENERATED.fullmatch(text):
         return text.encode()
     return hashlib.scrypt(
@@ -159,13 +159,13 @@ def _read_file(path: Path) -> str | None:
 
 
 def _create_file(path: Path) -> None:
-    """Make the file whole or not at all, and never over one that another process has made meanwhile."""
+    """Create the file atomically, and never over one that another process has created meanwhile."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(file, "wb") as writing:
-                part.chmod(0o600)  # whatever the umask took away
+                part.chmod(0o600)  # the umask may have removed bits
                 writing.write(f"{_new_secret()}\n".encode())
                 writing.flush()
                 os.fsync(writing.fileno())
@@ -174,7 +174,7 @@ def _create_file(path: Path) -> None:
             pass
         finally:
             part.unlink()
-        sync_folder(path.absolute().parent)  # what was sealed with a lost key is lost too
+        sync_folder(path.absolute().parent)  # data sealed with a lost key would be lost too
     except OSError as error:
         raise ConfigError(
             f"the key file {path} cannot be made: {error.strerror}: make it by hand, or set DRAGOMAN_SECRET"
@@ -182,7 +182,7 @@ def _create_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of new files in a folder survive a power loss."""
+    """Sync a folder, so that the names of new files survive a power loss."""
     if os.name != "posix":
         return
     file = os.open(folder, os.O_RDONLY)

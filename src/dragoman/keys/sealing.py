@@ -1,4 +1,4 @@
-"""Sealing: encrypting so that only a holder of the secret can read or make it, and anyone may carry it."""
+"""Sealing: authenticated encryption of data that others carry, such as cookies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from dragoman.keys.errors import BadSeal
 
-# Clocks of several servers differ; what comes from further in the future is not believed.
+# Clocks of servers differ; a time further in the future is refused.
 SKEW = 60.0
 
 
 class Sealer:
-    """Seals and opens for one purpose, as Fernet tokens. Keys have 32 bytes; the first seals, all of them open."""
+    """Encrypts and decrypts data as Fernet tokens. Keys have 32 bytes; the first encrypts, all of them decrypt."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         from cryptography.fernet import Fernet, MultiFernet
@@ -21,14 +21,14 @@ class Sealer:
         self._fernet = MultiFernet([Fernet(urlsafe_b64encode(key)) for key in keys])
 
     def seal(self, data: bytes, now: float | None = None) -> bytes:
-        """Encrypt. What comes back is ASCII that fits into a cookie, a URL or a column."""
+        """Encrypt data. The result is ASCII that fits into a cookie, a URL or a column."""
         return self._fernet.encrypt_at_time(data, int(time.time() if now is None else now))
 
     def unseal(self, sealed: bytes, max_age: float | None = None, now: float | None = None) -> bytes:
-        """Decrypt.
+        """Decrypt data.
 
         Raises:
-            BadSeal: it was changed, is older than `max_age` seconds or comes from the future, or is not ours.
+            BadSeal: it was changed, is older than `max_age` seconds, has a future time, or was sealed elsewhere.
         """
         from cryptography.fernet import InvalidToken
 
@@ -37,7 +37,7 @@ class Sealer:
         except (InvalidToken, ValueError):
             raise BadSeal("this was not sealed here, or was changed since") from None
         token = urlsafe_b64decode(sealed)
-        # Base64 has several spellings for some bytes. One of them is ours: a changed character never passes.
+        # Base64 has several spellings for some bytes. Only the canonical one passes: no character can be changed.
         if urlsafe_b64encode(token) != sealed:
             raise BadSeal("this was not sealed here, or was changed since")
         if max_age is not None:

@@ -1,4 +1,4 @@
-"""The server's own key pairs, which come from its secrets, and the tokens they sign."""
+"""The server's key pairs, derived from its secrets, and signed tokens (JWT)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 MAX_TOKEN = 64 * 1024
 LEEWAY = 60.0
-# The order of P-256. From 48 bytes, modulo this, every private key is as good as equally likely.
+# The order of P-256. 48 random bytes modulo this make every private key equally likely.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _SCALAR_BYTES = 48
 _COORDINATE_BYTES = 32
 
 
 class Signer:
-    """An ES256 key pair per secret. The newest signs; the public keys of all of them are shown."""
+    """An ES256 key pair per secret. The newest signs; the public keys of all of them are published."""
 
     alg = "ES256"
 
@@ -44,25 +44,25 @@ class Signer:
         return f"<Signer {self.kid}>"
 
     def jwks(self) -> dict[str, Any]:
-        """The public keys as a key set, newest first: what `/.well-known/jwks.json` shows."""
+        """Return the public keys as a key set, newest first, as `/.well-known/jwks.json` serves it."""
         return {"keys": [dict(each) for each in self._jwks]}
 
     def sign(self, data: bytes) -> bytes:
-        """The signature in the form of JOSE: both numbers, 32 bytes each."""
+        """Sign data in the format of JOSE: both numbers, 32 bytes each."""
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
         from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
         from cryptography.hazmat.primitives.hashes import SHA256
 
         try:
-            # The same words get the same signature (RFC 6979), so that every process serves the same card.
+            # Deterministic signatures (RFC 6979), so that every process serves the same card.
             der = self._key.sign(data, ECDSA(SHA256(), deterministic_signing=True))
         except UnsupportedAlgorithm:  # an older OpenSSL
             der = self._key.sign(data, ECDSA(SHA256()))
         return b"".join(part.to_bytes(_COORDINATE_BYTES, "big") for part in decode_dss_signature(der))
 
     def sign_jwt(self, claims: Mapping[str, Any], headers: Mapping[str, Any] | None = None) -> str:
-        """A token with these claims. `headers` come on top of `typ`, and never change `alg` and `kid`.
+        """Sign a token with these claims. `headers` are added to `typ`, and never change `alg` and `kid`.
 
         Raises:
             ValueError: the claims are not JSON.
@@ -83,19 +83,19 @@ def verify_jwt(
     leeway: float = LEEWAY,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The claims of a token that one of these keys signed and that holds now.
+    """Verify a token with a key set and return its claims.
 
-    A token that has an audience is refused unless `audience` is among it. `now` is seconds since 1970, for tests.
+    A token with an audience is refused unless `audience` is in it. `now` is in seconds since 1970, for tests.
 
     Raises:
-        BadSignature: the signature does not hold, a claim is missing or says otherwise, or (`EXPIRED`) its time is up.
+        BadSignature: the signature is not valid, a claim is missing or differs, or (`EXPIRED`) the token has expired.
     """
     parts = token.split(".") if len(token) <= MAX_TOKEN else []
     if len(parts) != 3:
         raise BadSignature("this is not a signed token")
     header = read_header(parts[0])
     if header.typ is not None and header.typ.lower() == "jose":
-        raise BadSignature("this signature is not one of a token")  # but of a card, with the same key
+        raise BadSignature("this signature is not one of a token")  # cards are signed with the same key
     try:
         payload = from_base64url(parts[1])
     except ValueError:

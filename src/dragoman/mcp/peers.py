@@ -1,4 +1,4 @@
-"""The A2A agents, as this server calls them."""
+"""The A2A agents this MCP server calls: resolves and looks them up, and restricts which addresses are reachable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class AddressPolicy:
-    """The agents that were given or configured, this machine, and the hosts that were allowed. Nothing else.
+    """Decides which addresses tools may call: configured agents, this machine, and allowed hosts. Nothing else.
 
-    A model chooses the arguments of a tool, and whoever speaks to the model may choose them too: an address in there
-    must not become a way into the network around us.
+    Tool arguments come from a model, and prompt injection can choose them: an address among them must not give access
+    to the local network (SSRF).
     """
 
     def __init__(self, agents: Iterable[str], allow: Iterable[str]) -> None:
@@ -37,15 +37,15 @@ class AddressPolicy:
         self._allow = {each.lower().rstrip(".") for each in allow}
 
     def check(self, url: str) -> str:
-        """The address without the space around it. Raises ToolError when it may not be called."""
+        """Return the address without surrounding whitespace. Raises ToolError when it may not be called."""
         url = url.strip()
         try:
             parts = urlsplit(url)
             scheme, host, port = origin_of(url)
-        except ValueError:  # a port that is none, a bracket that is not closed
+        except ValueError:  # an invalid port, an unclosed bracket
             raise _bad_address(url) from None
         if "@" in parts.netloc:
-            raise ToolError("credentials do not belong into an address: configure the agent under [remotes]")
+            raise ToolError("credentials do not belong in an address: configure the agent under [remotes]")
         if scheme not in ("http", "https") or not host or not _is_plain(url):
             raise _bad_address(url)
         if not (self.allows(host, port) or (scheme, host, port) in self._origins):
@@ -56,7 +56,7 @@ class AddressPolicy:
         return url
 
     def allows(self, host: str, port: int | None) -> bool:
-        """True for this machine, and for hosts of the allow-list, with or without their port."""
+        """True for this machine, and for hosts on the allow list, with or without a port."""
         return is_loopback(host) or host in self._allow or f"{host}:{port}" in self._allow
 
 
@@ -70,9 +70,9 @@ def _bad_address(url: str) -> ToolError:
 
 
 def is_loopback(host: str) -> bool:
-    """True for the name and the addresses of this machine.
+    """True for `localhost` and for loopback addresses.
 
-    Names under `localhost` are not: it depends on the resolver where they lead, and some ask the network.
+    Names under `localhost` do not count: some resolvers ask the network for them.
     """
     if host == "localhost":
         return True
@@ -85,17 +85,17 @@ def is_loopback(host: str) -> bool:
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of an address. Raises ValueError when it is none at all."""
+    """Return scheme, host and port of a URL. Raises ValueError when it is malformed."""
     parts = urlsplit(url.strip())
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme.lower(), (parts.hostname or "").lower().rstrip("."), port
 
 
 class OriginGuard:
-    """An interceptor that lets requests pass to the agent's own origin, and to what may be reached anyhow.
+    """An interceptor that passes only requests to the agent's own origin, or to addresses the policy allows.
 
-    A card names the address that messages are posted to. Whoever writes it must not choose any in our network, nor
-    another service on this machine, unless it is on this machine itself.
+    Messages are posted to the URL in the agent's card. The card's author must not be able to point it into our network,
+    or at another service on this machine, unless the agent itself runs on this machine.
     """
 
     def __init__(self, address: str, policy: AddressPolicy) -> None:
@@ -103,7 +103,7 @@ class OriginGuard:
         self._policy = policy
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        """Let an exchange pass, or not. Raises CannotConnect."""
+        """Pass a request on if its address is allowed. Raises CannotConnect."""
         try:
             self._check(request.url)
         except (ToolError, ValueError) as problem:
@@ -121,12 +121,12 @@ class OriginGuard:
 
 
 _BOM = b"\xef\xbb\xbf"
-# So many clients of an agent's former cards are kept.
+# How many clients for outdated cards of one agent are kept open.
 _MAX_RETIRED = 4
 
 
 class CardDocument(NamedTuple):
-    """A card, as it was read and as it was sent, and where that was."""
+    """A card as parsed, as JSON and as bytes, and its URL."""
 
     card: AgentCard
     raw: dict[str, Any]
@@ -135,27 +135,27 @@ class CardDocument(NamedTuple):
 
 
 class Peers:
-    """Finds agents by id, name or address, and keeps a client for each. Credentials come from the configuration."""
+    """Looks up agents by id, name or address and keeps a client for each. Credentials come from the configuration."""
 
     def __init__(self, options: McpOptions, registry: Registry) -> None:
         self._options = options
         self._registry = registry
         self._clients: dict[str, Client] = {}
-        # Clients of cards that have changed: somebody may still follow a task with them.
+        # Clients for cards that have changed: tasks may still be followed with them.
         self._retired: dict[str, list[Client]] = {}
-        # Where the card is, of agents whose newer path has something else.
+        # Card URLs of agents that serve no valid card at the newer path.
         self._card_urls: dict[str, str] = {}
         self.policy = AddressPolicy((remote.url for remote in options.remotes.values()), options.allow)
 
     async def close(self) -> None:
-        """Let go of all. Their tasks go on."""
+        """Close all clients. Remote tasks continue."""
         clients = [*self._clients.values(), *(each for former in self._retired.values() for each in former)]
         self._clients, self._retired = {}, {}
         for client in clients:
             await client.close()
 
     async def resolve(self, base_url: str) -> AgentRecord:
-        """Fetch an agent's card and note the agent. Raises ToolError."""
+        """Fetch an agent's card and register the agent. Raises ToolError."""
         address = self._address(base_url)
         document = await self.fetch(address)
         remote = self._remote(address)
@@ -167,7 +167,7 @@ class Peers:
             "bearer" if remote is not None and remote.name in self._options.tokens else None,
         )
         if before is None or before.card != record.card:
-            # What is known about how to call it is out of date.
+            # The client was built for the old card.
             client = self._clients.pop(record.agent_id, None)
             if client is not None:
                 retired = self._retired.setdefault(record.agent_id, [])
@@ -177,11 +177,11 @@ class Peers:
         return record
 
     async def fetch(self, base_url: str) -> CardDocument:
-        """An agent's card, fresh. Raises ToolError."""
+        """Fetch an agent's card, bypassing the cache. Raises ToolError."""
         address = self._address(base_url)
         self._card_urls.pop(address, None)
         try:
-            # All of it: a card may come drop by drop.
+            # The timeout covers the whole exchange: a card may arrive byte by byte.
             async with asyncio.timeout(self._options.answer_seconds):
                 return await self._fetch_either_path(address)
         except TimeoutError:
@@ -196,7 +196,7 @@ class Peers:
             older = address + WELL_KNOWN[1]
             if is_card_url(address):
                 raise
-            # The newer path may have something that is no card, while the older has one.
+            # The newer path may serve something that is not a card, while the older one has it.
             document = await self._fetch_document(address, older)
             self._card_urls[address] = older
             return document
@@ -211,15 +211,15 @@ class Peers:
         return CardDocument(card, raw, body, url)
 
     async def find_agent(self, agent_id: str) -> AgentRecord:
-        """An agent by its id, its name, the name it is configured under, or its address.
+        """Return an agent by its id, its name, its configured name, or its address; resolve it if needed.
 
         Raises:
-            ToolError: there is none; or it has to be resolved first, and cannot be.
+            ToolError: there is no such agent, or it cannot be resolved.
         """
         record = self._registry.agents.get(agent_id)
         if record is not None:
             return record
-        # Before the names on cards: nobody takes the place of a configured agent by calling itself so.
+        # Before names from cards: no agent can impersonate a configured one by its card's name.
         is_address = agent_id.strip().lower().startswith(("http://", "https://"))
         if is_address or agent_id in self._options.remotes:
             return self._registry.agent_at(self._address(agent_id)) or await self.resolve(agent_id)
@@ -229,7 +229,7 @@ class Peers:
         return record
 
     def client(self, record: AgentRecord) -> Client:
-        """How to call an agent."""
+        """Return the client for an agent."""
         client = self._clients.get(record.agent_id)
         if client is None:
             address = self._address(record.base_url)
@@ -238,7 +238,7 @@ class Peers:
         return client
 
     async def list_tasks(self, record: AgentRecord, limit: int | None, token: str | None) -> ListTasksResponse:
-        """A page of the tasks that an agent itself lists for us. Raises DragomanError."""
+        """Return one page of the agent's own task list. Raises DragomanError."""
         connection = await self.client(record)._open()  # pyright: ignore[reportPrivateUsage]
         request = ListTasksRequest(page_size=min(limit, 100) if limit else None, page_token=token)
         result = await connection.perform(Operation.LIST, request)
@@ -246,7 +246,7 @@ class Peers:
         return result
 
     def configured_agents(self) -> dict[str, str]:
-        """The agents of the configuration: name and address."""
+        """Return the configured agents: addresses by name."""
         return {remote.name: remote.url for remote in self._options.remotes.values()}
 
     def _address(self, base_url: str) -> str:
@@ -254,23 +254,23 @@ class Peers:
         return (remote.url if remote is not None else self.policy.check(base_url)).rstrip("/")
 
     def _remote(self, address: str) -> Remote | None:
-        """The configured agent whose credentials are for this address: it is there, or nearest above."""
+        """Return the configured agent whose credentials apply to this address: the same one, or the nearest parent."""
         remotes = self._options.remotes.values()
         exact = next((each for each in remotes if each.url.rstrip("/") == address), None)
         segments = _path_segments(address)
         if exact is not None or any(each.partition(";")[0] in (".", "..") for each in segments):
-            return exact  # a path with dots may lead to a neighbour
+            return exact  # dot segments may lead to a sibling path
         origin, depth, nearest = origin_of(address), -1, None
         for remote in remotes:
             path = _path_segments(remote.url)
             is_above = origin_of(remote.url) == origin and segments[: len(path)] == path
-            # With a query it is one of several at the same path.
+            # With a query it is one of several agents at the same path.
             if is_above and len(path) > depth and "?" not in remote.url:
                 depth, nearest = len(path), remote
         return nearest
 
     def _new_client(self, address: str, card_url: str, *interceptors: Any) -> Client:
-        """A client for the agent at this address, whose card is at that place."""
+        """Build a client for the agent at `address`, whose card is at `card_url`."""
         remote = self._remote(address)
         token = None if remote is None else self._options.tokens.get(remote.name)
         try:
@@ -288,7 +288,7 @@ class Peers:
 
 
 def _path_segments(url: str) -> list[str]:
-    """The segments of an address's path, without the path of a card."""
+    """Return the path segments of a URL, without the well-known path of a card."""
     path = unquote(urlsplit(url).path).rstrip("/")
     for card in WELL_KNOWN:
         path = path.removesuffix(card)

@@ -1,4 +1,4 @@
-"""The registry: agents, tasks and webhooks of this MCP server, in memory, and in a file where that is wanted."""
+"""The registry of agents, tasks and webhooks of this MCP server, in memory and optionally in a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AgentRecord(Struct, kw_only=True):
-    """An agent that was resolved, or is configured."""
+    """A registered agent."""
 
     agent_id: str
     name: str
@@ -32,33 +32,33 @@ class AgentRecord(Struct, kw_only=True):
     created_at: str
 
     def shape(self) -> dict[str, Any]:
-        """The whole record."""
+        """Return the record as JSON."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
     def summary(self) -> dict[str, Any]:
-        """What a list shows."""
+        """Return the members that a list of agents shows."""
         return {name: getattr(self, name) for name in ("agent_id", "name", "base_url", "status")}
 
 
 class TaskRecord(Struct, kw_only=True):
-    """A task that was begun here. `id` is how it is kept here; `remote_id` is how its agent calls it, once known."""
+    """A task that was started here. `id` is local; `remote_id` is the agent's id, None until the agent has sent it."""
 
     id: str
     agent_id: str
     task: Task | None = None
     remote_id: str | None = None
     changed_ms: int = 0
-    # Why it cannot be followed any more, if so.
+    # Why it is no longer followed; empty when it is, or has ended.
     problem: str = ""
 
     @property
     def has_ended(self) -> bool:
-        """True when nothing more can come of it: it is over, or was lost before its agent said what it is."""
+        """True when the task is in a final state, or was lost before the agent sent it."""
         return bool(self.problem) if self.task is None else self.task.state.final
 
 
 class Webhook(Struct, kw_only=True):
-    """Where events of an agent's tasks are to be posted."""
+    """A webhook for the events of an agent's tasks."""
 
     config_id: str
     agent_id: str
@@ -68,44 +68,45 @@ class Webhook(Struct, kw_only=True):
     created_at: str = ""
 
     def shape(self) -> dict[str, Any]:
-        """What the tool gives."""
+        """Return the webhook as the tool's result has it."""
         members = ("config_id", "agent_id", "webhook_url", "events", "active")
         return {name: getattr(self, name) for name in members}
 
 
-# Tasks beyond these are forgotten: those that have ended first, the oldest of them first.
+# Tasks beyond this number are evicted: ended ones first, oldest first.
 MAX_TASKS = 10_000
 MAX_AGENTS = 1_000
-# An agent that begins many tasks pushes out its own, and not those of others.
+# An agent with many tasks evicts its own, not those of other agents.
 MAX_TASKS_PER_AGENT = 2_000
-# A file of days with other limits is thinned out step by step.
+# A file that was written with higher limits shrinks step by step.
 _EVICTIONS_PER_CHANGE = 2
 
 
 class RegistryStore(Protocol):
-    """Keeps records beyond the life of the process."""
+    """Persistent storage for the registry's records."""
 
     def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
-        """All that was kept, tasks in the order in which they changed."""
+        """Return all records; tasks are ordered by their last change."""
         ...
 
     def save(self, record: AgentRecord | TaskRecord | Webhook) -> None:
-        """Keep a record, in place of an older one."""
+        """Store a record, replacing an older version of it."""
         ...
 
     def delete(self, record: TaskRecord) -> None:
-        """Forget a task."""
+        """Delete a task."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Write what is pending, and close the store."""
         ...
 
 
 class Registry:
-    """What is known. Task ids are those of the remotes; a local id stays a name of its task when that becomes known.
+    """The agents, tasks and webhooks of this server.
 
-    `followed` says whether somebody follows a task: such a one is never forgotten.
+    Tasks have the ids of their agents; the local id of a task stays an alias after the agent's id is known.
+    `is_followed` says whether a task is being followed: such a task is never evicted.
     """
 
     def __init__(
@@ -119,10 +120,10 @@ class Registry:
         self._is_followed = is_followed
         self.agents: dict[str, AgentRecord] = {}
         self.webhooks: dict[str, Webhook] = {}
-        # In the order in which they changed, newest last.
+        # Ordered by last change, newest last.
         self._tasks: OrderedDict[str, TaskRecord] = OrderedDict()
         self._aliases: dict[str, str] = {}
-        # By agent and its own id: two agents may give the same.
+        # Keyed by agent and remote id: two agents may use the same id.
         self._by_remote_id: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
         if store is not None:
@@ -137,18 +138,18 @@ class Registry:
                     self._by_remote_id[each.agent_id, each.remote_id] = each.id
 
     def now(self) -> str:
-        """The time, as records have it."""
+        """Return the current time as a timestamp for records."""
         return timestamp(self._clock.now())
 
     def close(self) -> None:
-        """Let go of the file, if there is one."""
+        """Close the store, if there is one."""
         if self._store is not None:
             self._store.close()
 
     # -- agents --------------------------------------------------------------------------------------------------------
 
     def agent_by_name(self, agent_id: str) -> AgentRecord | None:
-        """An agent by its id, its address or its name: whatever a card says, an address is nobody's name."""
+        """Return an agent by its id, its address or its unique name; an address never matches the name on a card."""
         record = self.agents.get(agent_id) or self.agent_at(agent_id)
         if record is not None:
             return record
@@ -156,13 +157,13 @@ class Registry:
         return named[0] if len(named) == 1 else None
 
     def agent_at(self, base_url: str) -> AgentRecord | None:
-        """The agent at an address."""
+        """Return the agent at an address, or None."""
         return next((each for each in self.agents.values() if each.base_url == base_url), None)
 
     def register_agent(
         self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None
     ) -> AgentRecord:
-        """Note an agent; one that is known keeps its id. Raises ToolError when there are too many."""
+        """Register or update an agent; an existing one keeps its id. Raises ToolError when there are too many."""
         now = self.now()
         existing = self.agent_at(base_url)
         if existing is None and len(self.agents) >= MAX_AGENTS:
@@ -184,18 +185,18 @@ class Registry:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def start_task(self, agent_id: str) -> TaskRecord:
-        """A task whose own id is not known yet."""
+        """Create a task that has no remote id yet."""
         record = TaskRecord(id=f"local-{uuid.uuid4().hex}", agent_id=agent_id)
         self._put_task(record)
         return record
 
     def update_task(self, record: TaskRecord, task: Task, *, may_be_stale: bool = False) -> TaskRecord:
-        """Take in how a task is now. The remote's id becomes a name of it.
+        """Store the current state of a task and learn its remote id. Returns the record that now holds the task.
 
-        Who has only `looked` may have seen it as it was before what is known by now.
+        With `may_be_stale`, the task was read rather than streamed and may be older than the stored one.
         """
         if record.remote_id is not None and task.id != record.remote_id:
-            return record  # it is about nothing, or about another
+            return record  # the agent sent another task, or one without an id
         if may_be_stale and record.task is not None and record.task.state.final and not task.state.final:
             return record
         if record.remote_id is None and task.id:
@@ -209,19 +210,19 @@ class Registry:
         record.remote_id = remote_id
         earlier = self._tasks.get(self._by_remote_id.get((record.agent_id, remote_id), ""))
         if earlier is not None:
-            # It was known already: this is another message to it.
+            # The task is registered already: this was another message to it.
             if record.id in self._tasks:
                 self._remove(record)
             self._aliases[record.id] = earlier.id
             return earlier
         self._by_remote_id[record.agent_id, remote_id] = record.id
         if self.task(remote_id) is None:
-            # Else it is the name of another agent's task, which nobody may take away.
+            # Otherwise another agent's task has the same id, and keeps it.
             self._aliases[remote_id] = record.id
         return record
 
     def complete_with_message(self, record: TaskRecord, message: Message) -> None:
-        """Take in an answer that is a mere message: without a task of the agent's, it completes one of our own."""
+        """Store a response that is a bare message. Without a task of the agent, it completes the local one."""
         if record.remote_id is None:
             status = TaskStatus(State.COMPLETED, timestamp=self.now())
             artifact = Artifact(message.message_id, message.parts)
@@ -230,27 +231,27 @@ class Registry:
         self._put_task(record)
 
     def set_problem(self, record: TaskRecord, problem: str) -> None:
-        """Note that a task cannot be followed any more."""
+        """Store why a task is no longer followed."""
         record.problem = problem
         self._put_task(record, moved=False)
 
     def task(self, task_id: str) -> TaskRecord | None:
-        """A task by the remote's id or by ours."""
+        """Return a task by its remote or local id, or None."""
         return self._tasks.get(self._aliases.get(task_id, task_id))
 
     def require_task(self, task_id: str) -> TaskRecord:
-        """A task by the remote's id or by ours. Raises ToolError when there is none."""
+        """Return a task by its remote or local id. Raises ToolError when there is none."""
         record = self.task(task_id)
         if record is None:
             raise ToolError(f"Task not found: {task_id}")
         return record
 
     def tasks(self) -> list[TaskRecord]:
-        """All tasks, the one that changed last first."""
+        """Return all tasks, most recently changed first."""
         return list(reversed(self._tasks.values()))
 
     def public_id(self, record: TaskRecord) -> str:
-        """The id to tell: the remote's as soon as it is known, unless another agent's task has the same."""
+        """Return the id to show to hosts: the remote id once it is known, unless another agent's task has the same."""
         remote_id = record.remote_id
         return remote_id if remote_id and self._aliases.get(remote_id) == record.id else record.id
 
@@ -269,7 +270,7 @@ class Registry:
             self._evict(oldest)
 
     def _find_evictable(self, newest: TaskRecord) -> TaskRecord | None:
-        """The task that there is no room for, if so: never one that is new or followed."""
+        """Return the task to evict when a limit is exceeded: never a new one or one that is followed."""
         agent_id = newest.agent_id
         if self._counts[agent_id] > MAX_TASKS_PER_AGENT:
             candidates = [each for each in self._tasks.values() if each.agent_id == agent_id]
@@ -279,7 +280,7 @@ class Registry:
             return None
         first: TaskRecord | None = None
         for each in candidates:
-            # Who follows it is asked last: that takes a while.
+            # is_followed comes last: it is the slowest check.
             if each is newest or (first is not None and not each.has_ended) or self._is_followed(each):
                 continue
             if each.has_ended:
@@ -302,7 +303,7 @@ class Registry:
     # -- webhooks ------------------------------------------------------------------------------------------------------
 
     def put_webhook(self, agent_id: str, webhook_url: str, events: list[str]) -> Webhook:
-        """Note a webhook; the same address for the same agent is the same webhook."""
+        """Create or update a webhook; it is identified by agent and URL."""
         existing = next(
             (h for h in self.webhooks.values() if (h.agent_id, h.webhook_url) == (agent_id, webhook_url)), None
         )
@@ -318,7 +319,7 @@ class Registry:
         return record
 
     def webhooks_of(self, agent_id: str) -> list[Webhook]:
-        """The webhooks for an agent's tasks."""
+        """Return the active webhooks of an agent."""
         return [each for each in self.webhooks.values() if each.agent_id == agent_id and each.active]
 
     def _save(self, record: AgentRecord | TaskRecord | Webhook) -> None:

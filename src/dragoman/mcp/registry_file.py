@@ -1,4 +1,4 @@
-"""The registry in a SQLite file: the store of a server, or one that could become it."""
+"""The SQLite store of the registry, in the database file of a server or a new one."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _WEBHOOK = "INSERT INTO mcp_webhooks VALUES (?, ?) ON CONFLICT DO UPDATE SET bod
 _TASK = (
     "INSERT INTO mcp_tasks VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET remote_id = excluded.remote_id, "
     "changed_ms = excluded.changed_ms, problem = excluded.problem, task = excluded.task "
-    # Another MCP server may have seen the task later than this one.
+    # Another MCP server may have a newer state of the task.
     "WHERE excluded.changed_ms >= mcp_tasks.changed_ms"
 )
-# Between two writes: a task that streams changes often, and is written as it is then.
+# Writes are coalesced: a task that streams changes often.
 _WRITE_INTERVAL = 0.02
 _RETRY_SECONDS = 1.0
 _LOCK_POLL_SECONDS = 0.005
 
 
 class RegistryFile:
-    """See `Keeper`. A thread writes, so that no tool waits for the disk; it is a moment behind until `close`.
+    """A `RegistryStore` in a SQLite file. A thread writes, so no tool waits for the disk; `close` writes the rest.
 
-    A record is written as it is when its turn comes: who changes it keeps it afterwards. A server may have the same
-    file open, and other MCP servers too; what they add is seen by the next that is started.
+    A record is written as it is when its turn comes, so it must be saved again after every change. A server and other
+    MCP servers may have the same file open; what they add is visible after the next start.
 
     Raises:
         ConfigError: the file cannot be opened, is another program's, or a newer Dragoman's.
@@ -73,7 +73,7 @@ class RegistryFile:
             raise unusable_error(path, error) from None
 
     def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
-        """See `Keeper.load`. What cannot be read is left out. Raises ConfigError when that is all of it."""
+        """Return all records; undecodable ones are skipped. Raises ConfigError when the file is unusable."""
         try:
             with closing(_connect(self._path, "ro")) as connection:
                 agents = connection.execute("SELECT id, body FROM mcp_agents ORDER BY rowid").fetchall()
@@ -88,15 +88,15 @@ class RegistryFile:
         )
 
     def save(self, record: RegistryRecord) -> None:
-        """See `Keeper.keep`."""
+        """Queue a record to be written."""
         self._enqueue(record, record)
 
     def delete(self, record: TaskRecord) -> None:
-        """See `Keeper.forget`."""
+        """Queue a task to be deleted."""
         self._enqueue(record, None)
 
     def close(self) -> None:
-        """See `Keeper.close`. What was kept is on the disk then, or the log says that it is not."""
+        """Write what is queued and stop the thread; what cannot be written is logged."""
         with self._condition:
             self._closed = True
             self._condition.notify()
@@ -130,7 +130,7 @@ class RegistryFile:
                     if is_last:
                         logger.error("%d changes of the registry are not in the file", len(batch))
                         return
-                    # What has changed again meanwhile counts, and not what it was.
+                    # Newer changes take precedence over the failed batch.
                     self._pending = {**batch, **self._pending}
                 self._condition.wait_for(lambda: self._closed, _WRITE_INTERVAL if is_written else _RETRY_SECONDS)
 
@@ -141,7 +141,7 @@ class RegistryFile:
                     try:
                         _apply(connection, key, record)
                     except (ValueError, TypeError, OverflowError, RecursionError):
-                        # Half a character, a number without end: it will never be written. The others can be.
+                        # A lone surrogate or an infinite number can never be written; the other records can.
                         logger.exception("%s of the registry cannot be written, and is left out", key)
         except (DragomanError, sqlite3.Error, OSError) as error:
             if not self._is_failing:
@@ -149,7 +149,7 @@ class RegistryFile:
             self._is_failing = True
             return False
         except Exception:
-            # The thread has to go on, or nothing would ever be written again and nobody would know.
+            # The thread must survive, or all later writes would be lost silently.
             if not self._is_failing:
                 logger.exception("the registry cannot be written now, and is tried again")
             self._is_failing = True
@@ -192,7 +192,7 @@ def _decode_task(
         logger.warning("task %s of the registry cannot be read and is left out: %s", key, error)
         return None
     if task is None and remote_id is None and not problem:
-        problem = NEVER_ANSWERED  # nobody waits for it any more
+        problem = NEVER_ANSWERED  # the process that waited for it has ended
     return TaskRecord(id=key, agent_id=agent_id, task=task, remote_id=remote_id, changed_ms=changed_ms, problem=problem)
 
 
@@ -206,18 +206,18 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _create_file(path: Path) -> None:
-    """Make the file and the tables, where they are missing."""
+    """Create the file and the tables if they are missing."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.parent.name == ".dragoman":
             (path.parent / ".gitignore").write_text("*\n")
-    # What was said to agents is nobody else's business: the file is ours alone before anything is in it.
-    with suppress(FileExistsError):  # one that is there is not opened: closing it would end SQLite's locks in here
+    # Conversations are private: the file is created with mode 600 before anything is written to it.
+    with suppress(FileExistsError):  # an existing file is not opened: closing it would drop SQLite's POSIX locks
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     if not path.stat().st_size:
         _create_store(path)
     with closing(_connect(path, "ro")) as connection:
-        schema_version(connection, path)  # refuses what is no store
+        schema_version(connection, path)  # raises for a file that is not a store
         row: Any = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", _NAMES).fetchone()
     if row[0] < len(_NAMES):
         with short_write(path) as connection:
@@ -226,7 +226,7 @@ def _create_file(path: Path) -> None:
 
 
 def _create_store(path: Path) -> None:
-    """An empty store. Had it our tables alone, a server would take it for another program's."""
+    """Create an empty store. With the registry's tables alone, a server would reject the file as foreign."""
     with _store_lock(path), closing(_connect(path, "rw")) as connection:
         if not schema_version(connection, path):
             migrate(connection, path)
@@ -235,12 +235,12 @@ def _create_store(path: Path) -> None:
 
 @contextmanager
 def _store_lock(path: Path) -> Generator[None]:
-    """Hold what a server holds while it has the store, for somebody else may be making it just now."""
+    """Hold the lock that a server holds on its store: another process may be creating the file."""
     lock = FileLock(path.with_name(path.name + ".lock"))
     end = time.monotonic() + LOCK_TIMEOUT
     while not lock.try_acquire():
         if path.stat().st_size or time.monotonic() > end:
-            break  # somebody has made it
+            break  # another process has created it
         time.sleep(_LOCK_POLL_SECONDS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Running the MCP server: on standard input and output, or over HTTP."""
+"""Runs the MCP server over stdio or HTTP, and holds its options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import RegistryStore
 
 PATH = "/mcp"
-# How long calls that are under way may take when the server stops, in seconds.
+# How many seconds running calls get when the server stops.
 GRACE = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,9 +39,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 async def serve_stdio(
     options: McpOptions, store: RegistryStore | None = None, streams: HostStreams | None = None
 ) -> None:
-    """Serve the host that started this program, until it closes our input or SIGTERM comes.
+    """Serve the host that started this program until it closes standard input or SIGTERM arrives.
 
-    `streams` are those of the host, if they have been taken already.
+    `streams` are the host's streams if `host_streams` has been entered already.
 
     Raises:
         ConfigError: standard input or output is closed.
@@ -58,7 +58,7 @@ async def serve_stdio(
         stopped = True
         work.cancel()
 
-    # Where there are no such signals, the host ends us in other ways.
+    # Not every platform and thread supports signal handlers.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGTERM, stop)
     try:
@@ -87,7 +87,7 @@ async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: 
             this_task.cancel()
 
     async with A2AServer(options, store=store) as server:
-        # The SDK's own files wait in threads that nothing can interrupt: SIGTERM would not be heard.
+        # The SDK's own stdio files block in threads that cannot be interrupted: SIGTERM would have no effect.
         pending = PendingRequests()
         incoming, outgoing = StdinReader(streams.incoming, pending), StdoutWriter(streams.outgoing, pending, on_closed)
         try:
@@ -105,9 +105,9 @@ async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: 
 async def serve_http(
     options: McpOptions, host: str, port: int, *, announce: Callable[[str], None], store: RegistryStore | None = None
 ) -> bool:
-    """Serve hosts over HTTP until a signal comes. Gives True when that was Ctrl-C.
+    """Serve hosts over HTTP until a signal arrives. Returns True when that was Ctrl-C.
 
-    `announce` is given lines for the user, once requests are answered. Port 0 picks a free one.
+    `announce` is called with lines for the user once the server accepts requests. Port 0 picks a free one.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -116,7 +116,7 @@ async def serve_http(
 
     from dragoman.mcp.server import A2AServer
 
-    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells the ids of sessions, which are as good as passwords
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs session ids, which are as good as passwords
     with closing(_bind(host, port)) as listener:
         address, bound = cast("tuple[str, int]", listener.getsockname()[:2])
 
@@ -131,7 +131,7 @@ async def serve_http(
             )
             config = uvicorn.Config(
                 app,
-                http="h11",  # httptools leaves blanks at the end of header values, which MCP compares
+                http="h11",  # httptools keeps trailing blanks in header values, and MCP compares those
                 ws="none",
                 interface="asgi3",
                 lifespan="on",
@@ -147,7 +147,7 @@ async def serve_http(
 
 
 def startup_lines(address: str, port: int) -> list[str]:
-    """What a user wants to know first."""
+    """Return the lines to print on startup: the URL, and warnings about exposure."""
     from dragoman.mcp.peers import is_loopback
 
     place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -165,7 +165,7 @@ def startup_lines(address: str, port: int) -> list[str]:
 
 
 def _build_server(config: uvicorn.Config, on_started: Callable[[], None], signals: list[int]) -> uvicorn.Server:
-    """A server that tells when it is ready and notes the signals that stop it."""
+    """Build a uvicorn server that calls `on_started` when it is ready and records the signals that stop it."""
     import uvicorn
 
     class McpHttpServer(uvicorn.Server):
@@ -179,7 +179,7 @@ def _build_server(config: uvicorn.Config, on_started: Callable[[], None], signal
 
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            # uvicorn would raise them once more when it is done.
+            # uvicorn would raise the signals again on exit.
             if threading.current_thread() is not threading.main_thread():
                 yield
                 return
@@ -194,9 +194,9 @@ def _build_server(config: uvicorn.Config, on_started: Callable[[], None], signal
 
 
 def transport_security(host: str, address: str, port: int, allow: tuple[str, ...]) -> TransportSecuritySettings:
-    """Answer to names of this machine only, and to allowed ones: a web page may have its own name lead here.
+    """Return the DNS rebinding protection: only names of this machine and allowed hosts are accepted.
 
-    Pages of allowed hosts are refused all the same: agents are there, and they have no business here.
+    Web pages from allowed hosts are rejected nevertheless: those hosts serve agents, not MCP clients.
     """
     from mcp.server.transport_security import TransportSecuritySettings
 
@@ -204,11 +204,11 @@ def transport_security(host: str, address: str, port: int, allow: tuple[str, ...
     others = [_host_header(each.lower()) for each in allow]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        # On port 80 nobody writes the port.
+        # On port 80 clients omit the port.
         allowed_hosts=[
             *(f"{name}:*" for name in names),
             *(names if port == 80 else ()),
-            # Before these there may be a proxy, with any port.
+            # Allowed hosts may be proxies in front of this server, on any port.
             *others,
             *(f"{name}:*" for name in others),
         ],
@@ -217,7 +217,7 @@ def transport_security(host: str, address: str, port: int, allow: tuple[str, ...
 
 
 def _host_header(host: str) -> str:
-    """A host as the header has it."""
+    """Return a host as the Host header spells it: IPv6 addresses in brackets."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
@@ -239,18 +239,18 @@ def _bind(host: str, port: int) -> socket.socket:
         raise ConfigError(text) from error
 
 
-# Hosts kill calls that take about a minute.
+# Hosts abort calls after about a minute.
 WAIT_SECONDS = 45.0
-# A remote that has said nothing for so long is not going to.
+# How long an agent may take to respond at all.
 ANSWER_SECONDS = 60.0
-# How long `send_streaming_message` waits for the remote's own id.
+# How long `send_streaming_message` waits for the agent's task id.
 ID_SECONDS = 0.5
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
-    """What may be reached, and how long a tool waits. `remotes` are agents by name, `tokens` their credentials.
+    """The options of the MCP server. `remotes` are the configured agents by name, `tokens` their credentials.
 
-    One task of an agent may bring `remote_bytes`, None for any number.
+    `allow` are further hosts that tools may call. One task of an agent may send `remote_bytes`, None for no limit.
     """
 
     remotes: Mapping[str, Remote] = {}

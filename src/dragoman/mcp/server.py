@@ -1,4 +1,4 @@
-"""The MCP server: its tools, for hosts of every revision."""
+"""The MCP server: dispatches tool calls of hosts of every protocol revision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.mcp.session.resources import Resources
 from dragoman.mcp.session.tasks_extension import McpTasks
 from dragoman.mcp.tools.context import ToolContext
 from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
-from dragoman.mcp.tools.tool import ToolError, ToolRequest
+from dragoman.mcp.tools.tool import ToolError, ToolInvocation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +38,7 @@ Talk to remote A2A agents with these tools.
 
 
 class A2AServer:
-    """The server and all it remembers. Use it with `async with`."""
+    """The MCP server with its registry and connections. Use it with `async with`."""
 
     def __init__(self, options: McpOptions, *, clock: Clock | None = None, store: RegistryStore | None = None) -> None:
         self.context = ToolContext(options, clock or SystemClock(), store)
@@ -55,7 +55,7 @@ class A2AServer:
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
         )
-        # Not as `on_call_tool`, whose type does not know what extensions give.
+        # Not as `on_call_tool`, whose type excludes the results of extensions.
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self._mcp_tasks.add_to(self.server)
 
@@ -78,7 +78,7 @@ class A2AServer:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-        request = ToolRequest(ctx, params)
+        request = ToolInvocation(ctx, params)
         problems = tool.schema.problems(request.arguments)
         if problems:
             text = "; ".join(f"{each.path or 'the arguments'} {each.text}" for each in problems)

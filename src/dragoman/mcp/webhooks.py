@@ -1,4 +1,4 @@
-"""Webhooks: which of them an agent serves itself, and what is posted for the others."""
+"""Webhooks for agents' tasks: delegated to agents that support them, posted from here for the others."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 STATUS = "status_update"
 ARTIFACT = "artifact_update"
-# What an agent answers that does not take a webhook, whatever its card says. Ours says InvalidParams to an address
-# that it may not call.
+# The errors of agents that do not accept a webhook, whatever their card says. Ours answers InvalidParams to an
+# address that it may not call.
 REFUSALS = (PushNotificationNotSupported, UnsupportedOperation, InvalidParams)
-# On leaving, so long is waited for what is still on its way.
+# How many seconds `close` waits for pending deliveries.
 CLOSE_SECONDS = 2.0
 _RECONFIGURE_SECONDS = 20.0
 _MAX_CONCURRENT = 8
@@ -45,18 +45,18 @@ Update = StatusUpdate | ArtifactUpdate
 
 
 class _WatchedTask:
-    """One task: what of it has been told, and the webhooks its agent posts to."""
+    """What has been posted of one task, and the ids of the webhooks that its agent serves."""
 
     __slots__ = ("is_over", "posted", "served_ids")
 
     def __init__(self, served_ids: set[str]) -> None:
         self.served_ids = served_ids
-        # Folded, and not asked of the event: putting the task together each time would cost more, the longer it is.
+        # Folded here: reading the assembled task from each event would cost more, the longer the task is.
         self.posted: Folding | None = None
         self.is_over = False
 
     def new_updates(self, event: Event) -> list[Update]:
-        """What an event changes. Of a whole task that is what was not told posted; a remark changes nothing."""
+        """Return the updates in an event. Of a whole task, that is what was not posted before; a message has none."""
         raw = event.raw
         if isinstance(raw, Message):
             return []
@@ -73,10 +73,10 @@ class _WatchedTask:
 
 
 class Webhooks:
-    """Posts what is observed of tasks, where their agent does not.
+    """Posts the events of tasks to webhooks that their agent does not serve itself.
 
-    An agent serves a webhook if its card says that it can, the webhook wants all events, and no other webhook goes
-    along with the messages already. One on this machine is no use to an agent elsewhere.
+    An agent serves a webhook if its card declares push notifications, the webhook subscribes to all events, and no
+    other webhook is sent with the messages already. A webhook on this machine is useless to an agent elsewhere.
     """
 
     def __init__(self, registry: Registry, peers: Peers, clock: Clock) -> None:
@@ -90,7 +90,7 @@ class Webhooks:
         self._closed = False
 
     async def close(self) -> None:
-        """Finish, but not for long."""
+        """Wait briefly for pending deliveries, and close."""
         self._closed = True
         undelivered = sum(await asyncio.gather(*(each.close(CLOSE_SECONDS) for each in self._deliveries.values())))
         if undelivered:
@@ -100,17 +100,17 @@ class Webhooks:
     # -- agents that post themselves -----------------------------------------------------------------------------------
 
     def push_config(self, record: AgentRecord) -> TaskPushNotificationConfig | None:
-        """The webhook to send along with a message, for an agent that posts its events itself."""
+        """Return the webhook to send with a message, for an agent that posts its events itself."""
         hook = self._agent_webhook(record)
         return None if hook is None else TaskPushNotificationConfig(hook.webhook_url, hook.config_id)
 
     def is_served_by(self, agent: AgentRecord, hook: Webhook) -> bool:
-        """True when the agent posts the events of new tasks to that webhook."""
+        """True when the agent itself posts the events of new tasks to that webhook."""
         webhook = self._agent_webhook(agent)
         return webhook is not None and webhook.config_id == hook.config_id
 
     def note_refusal(self, agent_id: str) -> None:
-        """An agent does not take a webhook: from now on its events are posted here."""
+        """Record that an agent does not accept webhooks: from now on its events are posted from here."""
         if agent_id not in self._refusing_agents:
             logger.info("%s takes no webhook: its events are posted from here", agent_id)
             self._refusing_agents.add(agent_id)
@@ -126,14 +126,14 @@ class Webhooks:
         return None
 
     async def configure(self, agent: AgentRecord, webhook_url: str, events: list[str]) -> tuple[Webhook, str]:
-        """Create or change a webhook, also for the tasks that are under way; and what could not be done for those."""
+        """Create or change a webhook, also for running tasks. Returns it with a note about tasks where that failed."""
         active = [
             record
             for record in self._registry.tasks()
             if record.agent_id == agent.agent_id and (record.task is None or not record.task.state.final)
         ]
         for record in active:
-            self._watch(agent, record)  # who serves them was settled before this change
+            self._watch(agent, record)  # record who serves them before this change takes effect
         hook = self._registry.put_webhook(agent.agent_id, webhook_url, events)
         by_agent = self.is_served_by(agent, hook)
         affected = [
@@ -147,7 +147,7 @@ class Webhooks:
     async def _reconfigure(
         self, agent: AgentRecord, hook: Webhook, records: Sequence[TaskRecord], by_agent: bool
     ) -> str:
-        """Have the agent post, or post no more, the events of tasks that it works on. Gives what went wrong."""
+        """Make the agent start or stop posting the events of running tasks. Returns a note about failures."""
         client = self._peers.client(agent)
         problems: list[str] = []
         slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -176,7 +176,7 @@ class Webhooks:
     # -- posting -------------------------------------------------------------------------------------------------------
 
     def post(self, record: TaskRecord, event: Event) -> None:
-        """Post an event to the webhooks that want it. Does not wait, raises nothing."""
+        """Queue an event for the webhooks that subscribe to it. Does not wait and never raises."""
         try:
             self._post(record, event)
         except Exception:
@@ -234,5 +234,5 @@ async def _configure_task(client: Client, task_id: str, hook: Webhook, by_agent:
 
 def _body(update: Update, kind: str) -> bytes:
     is_last = isinstance(update, StatusUpdate) and (update.status.state.final or update.status.state.waiting)
-    # Not decoded to be encoded again: an artifact may be large.
+    # Spliced into the encoded event instead of encoding it twice: an artifact may be large.
     return b'{"event":"%s",%s' % (kind.encode(), encode(event_to_03(update, last=is_last))[1:])

@@ -7,27 +7,27 @@ import re
 
 from dragoman.model.error import InvalidParams
 
-LONGEST_ID = 256
+MAX_ID_LENGTH = 256
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _VARIANT = "89ab"
 
 
 _BLOCK = 128
-_unused: list[str] = []
+_pool: list[str] = []
 
 
 def new_id() -> str:
     """A UUID of version 4. Every task needs two, so they are made many at a time: one call of the system for all."""
     try:
-        return _unused.pop()
+        return _pool.pop()
     except IndexError:
-        made = _made()
-        one = made.pop()
-        _unused.extend(made)
+        ids = _generate_ids()
+        one = ids.pop()
+        _pool.extend(ids)
         return one
 
 
-def _made() -> list[str]:
+def _generate_ids() -> list[str]:
     block = os.urandom(16 * _BLOCK).hex()
     return [_uuid(block[start : start + 32]) for start in range(0, len(block), 32)]
 
@@ -38,7 +38,7 @@ def _uuid(digits: str) -> str:
 
 
 if hasattr(os, "register_at_fork"):  # what a forked process inherits would be given out twice
-    os.register_at_fork(after_in_child=_unused.clear)
+    os.register_at_fork(after_in_child=_pool.clear)
 
 
 def is_uuid(text: str) -> bool:
@@ -52,5 +52,5 @@ def check_id(value: str, field: str) -> None:
     Raises:
         InvalidParams: it has more than 256 characters, or one that is not printable.
     """
-    if len(value) > LONGEST_ID or not value.isprintable():
-        raise InvalidParams(f"{field} must be printable characters, {LONGEST_ID} of them at most", field=field)
+    if len(value) > MAX_ID_LENGTH or not value.isprintable():
+        raise InvalidParams(f"{field} must be printable characters, {MAX_ID_LENGTH} of them at most", field=field)

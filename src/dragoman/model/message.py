@@ -122,13 +122,13 @@ def depth_of(*metadata: Mapping[str, Any] | None) -> int:
     return max((_depth(each.get(DEPTH_KEY)) for each in metadata if each), default=0)
 
 
-def _depth(given: Any) -> int:
-    if isinstance(given, str):
-        return _digits(given.strip()) or 0
-    if not isinstance(given, (int, float)) or isinstance(given, bool) or not given > 0:
+def _depth(value: Any) -> int:
+    if isinstance(value, str):
+        return _digits(value.strip()) or 0
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
         return 0
     # Some callers' JSON has no whole numbers, only 4.0.
-    return math.ceil(min(given, _DEEPEST))
+    return math.ceil(min(value, _DEEPEST))
 
 
 def _digits(text: str) -> int | None:
@@ -145,8 +145,8 @@ def depth_from_environ(environ: Mapping[str, str]) -> int | None:
 
 def with_depth(metadata: Mapping[str, Any] | None, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """The metadata of a message; from a program that is an agent itself, with the depth it was told."""
-    said = dict(metadata) if metadata else {}
-    told = depth_from_environ(environ)
-    if told is not None and DEPTH_KEY not in said:
-        said[DEPTH_KEY] = told
-    return said or None
+    result = dict(metadata) if metadata else {}
+    depth = depth_from_environ(environ)
+    if depth is not None and DEPTH_KEY not in result:
+        result[DEPTH_KEY] = depth
+    return result or None

@@ -29,8 +29,8 @@ class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
     metadata: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        given = (self.text is not None) + (self.raw is not None) + (self.url is not None) + (self.data is not UNSET)
-        if given != 1:
+        count = (self.text is not None) + (self.raw is not None) + (self.url is not None) + (self.data is not UNSET)
+        if count != 1:
             raise ValueError("a part holds exactly one of text, raw, url and data")
 
     @property

@@ -73,7 +73,7 @@ class Record(Struct, weakref=False):
         return None
 
 
-class _Texts:
+class _TextRun:
     """Plain texts that follow each other, such as the chunks of a stream: one text and their lengths, and no parts."""
 
     __slots__ = ("_lengths", "_whole")
@@ -101,7 +101,7 @@ class _Texts:
 class Folding:
     """A task being assembled. Each event costs the same, however long the task is."""
 
-    __slots__ = ("_artifacts", "_grown", "context_id", "generation", "history", "id", "metadata", "status")
+    __slots__ = ("_appended", "_artifacts", "context_id", "generation", "history", "id", "metadata", "status")
 
     def __init__(self, task: Task, generation: int = 1) -> None:
         self.id = task.id
@@ -114,7 +114,7 @@ class Folding:
         for artifact in task.artifacts:
             self._artifacts[artifact.artifact_id] = artifact
         # The parts of those to which something was appended.
-        self._grown: dict[str, list[Part | _Texts]] = {}
+        self._appended: dict[str, list[Part | _TextRun]] = {}
 
     def apply(self, event: StatusUpdate | ArtifactUpdate) -> None:
         """Take the next event.
@@ -135,15 +135,15 @@ class Folding:
         else:
             artifact_id = event.artifact.artifact_id
             self._artifacts[artifact_id] = event.artifact
-            if self._grown:
-                self._grown.pop(artifact_id, None)
+            if self._appended:
+                self._appended.pop(artifact_id, None)
         self.generation += 1
 
     def _append(self, artifact: Artifact) -> None:
         key = artifact.artifact_id
-        parts = self._grown.get(key)
+        parts = self._appended.get(key)
         if parts is None:
-            parts = self._grown[key] = list(self._artifacts[key].parts)
+            parts = self._appended[key] = list(self._artifacts[key].parts)
         for part in artifact.parts:
             _append(parts, part)
 
@@ -164,18 +164,18 @@ class Folding:
         artifact = self._artifacts.get(artifact_id)
         if artifact is None:
             return None
-        parts = self._grown.get(artifact_id) or artifact.parts
+        parts = self._appended.get(artifact_id) or artifact.parts
         return "".join(part.text for part in parts if part.text is not None)
 
     def task(self) -> Task:
         """The task as it is now."""
         artifacts = self._artifacts
-        if self._grown:
-            grown = {
+        if self._appended:
+            appended = {
                 key: structs.replace(artifacts[key], parts=tuple(_all_parts(parts)))
-                for key, parts in self._grown.items()
+                for key, parts in self._appended.items()
             }
-            artifacts = {**artifacts, **grown}
+            artifacts = {**artifacts, **appended}
         return Task(
             self.id,
             self.context_id,
@@ -187,13 +187,13 @@ class Folding:
         )
 
 
-def _append(parts: list[Part | _Texts], part: Part) -> None:
+def _append(parts: list[Part | _TextRun], part: Part) -> None:
     last = parts[-1] if parts else None
     if last is None or not _is_plain(part) or (isinstance(last, Part) and not _is_plain(last)):
         parts.append(part)
         return
     if isinstance(last, Part):
-        parts[-1] = texts = _Texts()
+        parts[-1] = texts = _TextRun()
         texts.add(last)
     else:
         texts = last
@@ -204,7 +204,7 @@ def _is_plain(part: Part) -> bool:
     return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
 
 
-def _all_parts(parts: list[Part | _Texts]) -> Iterator[Part]:
+def _all_parts(parts: list[Part | _TextRun]) -> Iterator[Part]:
     for part in parts:
         if isinstance(part, Part):
             yield part

@@ -25,9 +25,9 @@ class OneLineFilter(logging.Filter):
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a template that does not fit its arguments is told of by the handler
             return True
-        spelled = one_line(message)
-        if spelled is not message:
-            record.msg, record.args = spelled, None
+        escaped = one_line(message)
+        if escaped is not message:
+            record.msg, record.args = escaped, None
         return True
 
 

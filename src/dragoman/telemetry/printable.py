@@ -26,7 +26,7 @@ def replace_controls(text: str) -> str:
 
 def one_line(text: str) -> str:
     r"""A text as one line: controls, line breaks and tabs are spelled out, as `\n`, `\x1b` or `\u202e`."""
-    return _IN_LINE.sub(_spelled, text) if _IN_LINE.search(text) else text
+    return _IN_LINE.sub(_escape, text) if _IN_LINE.search(text) else text
 
 
 def json_escaped(document: str) -> str:
@@ -34,14 +34,14 @@ def json_escaped(document: str) -> str:
 
     Between its strings a document has no other controls than line breaks, which stay.
     """
-    return _IN_TEXT.sub(_as_json, document) if _IN_TEXT.search(document) else document
+    return _IN_TEXT.sub(_escape_as_json, document) if _IN_TEXT.search(document) else document
 
 
-def _spelled(found: re.Match[str]) -> str:
-    mark = found[0]
-    code = ord(mark)
-    return _SHORT.get(mark) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-def _as_json(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape_as_json(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

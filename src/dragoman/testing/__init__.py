@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # Not lazy: `served`, `faults` and `store_contract` are also the names of their modules, and whoever imported such a
 # module first would find it here instead of what it holds. What is heavy (uvicorn) is imported when it is used.
-from dragoman.testing.clock import Clock
+from dragoman.testing.clock import ManualClock as Clock
 from dragoman.testing.faults import faults
 from dragoman.testing.served import served
 from dragoman.testing.store_contract import durable_store_contract, store_contract

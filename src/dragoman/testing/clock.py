@@ -27,7 +27,7 @@ class _Timer:
         self.callback = None
 
 
-class Clock:
+class ManualClock:
     """A clock moved by hand, which can be given wherever the engine takes a clock. Nothing really waits."""
 
     def __init__(self, start_ms: int = 1_800_000_000_000) -> None:
@@ -57,8 +57,8 @@ class Clock:
         Raises:
             ValueError: time does not go back.
         """
-        until = self._until(seconds)
-        while (callback := self._next(until)) is not None:
+        until = self._target_time(seconds)
+        while (callback := self._pop_due(until)) is not None:
             callback()
         self._now = until
 
@@ -68,20 +68,20 @@ class Clock:
         Raises:
             ValueError: time does not go back.
         """
-        until = self._until(seconds)
-        await _turns()
-        while (callback := self._next(until)) is not None:
+        until = self._target_time(seconds)
+        await _run_loop_turns()
+        while (callback := self._pop_due(until)) is not None:
             callback()
-            await _turns()
+            await _run_loop_turns()
         self._now = until
-        await _turns()
+        await _run_loop_turns()
 
-    def _until(self, seconds: float) -> int:
+    def _target_time(self, seconds: float) -> int:
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds} s")
         return self._now + _microseconds(seconds)
 
-    def _next(self, until: int) -> Callable[[], object] | None:
+    def _pop_due(self, until: int) -> Callable[[], object] | None:
         while self._timers and self._timers[0][0] <= until:
             due, _, timer = heapq.heappop(self._timers)
             if timer.callback is not None:
@@ -95,6 +95,6 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-async def _turns() -> None:
+async def _run_loop_turns() -> None:
     for _ in range(_TURNS):
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.testing.served import app_of
 
 if TYPE_CHECKING:
-    from dragoman.testing.served import ASGIApp, Message, Receive, Send, Servable
+    from dragoman.testing.served import AppSource, ASGIApp, Message, Receive, Send
 
 GARBAGE = b"\x00\xff<this is not JSON>"
 
@@ -18,7 +18,7 @@ _DATA_LINE = re.compile(rb"(?<![^\r\n])data(?=[:\r\n])")
 
 
 def faults(
-    target: Servable | ASGIApp,
+    target: AppSource | ASGIApp,
     *,
     cut_after: int | None = None,
     delay: float | None = None,
@@ -41,24 +41,24 @@ def faults(
             await app(scope, receive, send)
             return
         if delay is not None:
-            send = _late(send, delay)
+            send = _delayed_send(send, delay)
         if garbage and scope["method"] == "POST":
             await _answer_garbage(receive, send)
         elif cut_after is not None:
-            await _cut(app, scope, receive, send, cut_after)
+            await _cut_stream(app, scope, receive, send, cut_after)
         else:
             await app(scope, receive, send)
 
     return faulty
 
 
-def _late(send: Send, seconds: float) -> Send:
-    async def late(message: Message) -> None:
+def _delayed_send(send: Send, seconds: float) -> Send:
+    async def delayed(message: Message) -> None:
         if message["type"] == "http.response.start":
             await asyncio.sleep(seconds)
         await send(message)
 
-    return late
+    return delayed
 
 
 async def _answer_garbage(receive: Receive, send: Send) -> None:
@@ -70,7 +70,7 @@ async def _answer_garbage(receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": GARBAGE})
 
 
-async def _cut(app: ASGIApp, scope: Message, receive: Receive, send: Send, events: int) -> None:
+async def _cut_stream(app: ASGIApp, scope: Message, receive: Receive, send: Send, events: int) -> None:
     counter: _EventCounter | None = None
 
     async def cutting(message: Message) -> None:
@@ -80,20 +80,20 @@ async def _cut(app: ASGIApp, scope: Message, receive: Receive, send: Send, event
         if counter is None or message["type"] != "http.response.body":
             await send(message)
             return
-        if counter.left:
+        if counter.remaining:
             body = counter.take(message.get("body", b""))
             more = message.get("more_body", False)
-            await send({**message, "body": body, "more_body": more or not counter.left})
-        if not counter.left:
-            raise _broken()
+            await send({**message, "body": body, "more_body": more or not counter.remaining})
+        if not counter.remaining:
+            raise _cut_error()
 
     await app(scope, receive, cutting)
     # An app may have swallowed the error; the server must still see one, or it would end the response properly.
-    if counter is not None and not counter.left:
-        raise _broken()
+    if counter is not None and not counter.remaining:
+        raise _cut_error()
 
 
-def _broken() -> ConnectionResetError:
+def _cut_error() -> ConnectionResetError:
     return ConnectionResetError("the stream was cut on purpose")
 
 
@@ -106,7 +106,7 @@ class _EventCounter:
     """Counts the events of a stream however they are cut into chunks; comments, such as heartbeats, are none."""
 
     def __init__(self, events: int) -> None:
-        self.left = events
+        self.remaining = events
         self._open = b""
 
     def take(self, body: bytes) -> bytes:
@@ -115,9 +115,9 @@ class _EventCounter:
         start = 0
         for end in _EVENT_END.finditer(text):
             if _DATA_LINE.search(text, start, end.end()):
-                self.left -= 1
+                self.remaining -= 1
             start = end.end()
-            if not self.left:
+            if not self.remaining:
                 return text[len(self._open) : start]
         self._open = text[start:]
         return body

@@ -22,7 +22,7 @@ _TICK_SECONDS = 0.1
 _DEFAULTS = {"store": "memory:", "drain": 1}
 
 
-class Servable(Protocol):
+class AppSource(Protocol):
     """What has an ASGI app to give: an Agent, a Server."""
 
     def app(self, **settings: Any) -> ASGIApp:
@@ -30,22 +30,22 @@ class Servable(Protocol):
         ...
 
 
-def app_of(target: Servable | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
+def app_of(source: AppSource | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
     """The app of an agent or server, by default without a file and quick to stop; an ASGI app as it is.
 
     Raises:
         TypeError: an ASGI app was given settings, which it cannot take.
     """
     # Callable first: an ASGI middleware often has an `app` too, the one inside it.
-    if callable(target):
+    if callable(source):
         if settings:
             raise TypeError(f"an ASGI app takes no settings: {', '.join(settings)}")
-        return target
-    return target.app(**{**_DEFAULTS, **settings})
+        return source
+    return source.app(**{**_DEFAULTS, **settings})
 
 
 @contextmanager
-def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, None]:
+def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None, None]:
     """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and give its base URL.
 
     It runs in a thread with an event loop of its own, so it can be called from a test that has one, and from one
@@ -57,11 +57,11 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
     """
     import uvicorn
 
-    watched = _Watched(app_of(target, settings))
+    watcher = _LifespanWatcher(app_of(target, settings))
     ready = threading.Event()
     port = 0
 
-    class Server(uvicorn.Server):
+    class ThreadedServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             nonlocal port
             await super().startup(sockets)
@@ -84,9 +84,9 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
                 self.loop.call_soon_threadsafe(self.enough.set)
 
     # Without log_config uvicorn leaves the logging of the process that tests alone.
-    server = Server(
+    server = ThreadedServer(
         uvicorn.Config(
-            watched,
+            watcher,
             host="127.0.0.1",
             port=0,
             lifespan="auto",
@@ -102,7 +102,7 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
         try:
             server.run()
         except BaseException as error:  # noqa: BLE001 - uvicorn leaves with SystemExit; the test's thread raises it
-            watched.failure = watched.failure or error
+            watcher.failure = watcher.failure or error
         finally:
             ready.set()
 
@@ -111,24 +111,24 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
     try:
         if not ready.wait(_START_SECONDS):
             raise RuntimeError(f"the server did not start within {_START_SECONDS:g} s")
-        _raise_failure(watched)
+        _raise_failure(watcher)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.stop()
         thread.join(_STOP_SECONDS + float(settings.get("drain", 0)))
     if thread.is_alive():
         raise RuntimeError(f"the server did not stop within {_STOP_SECONDS:g} s")
-    _raise_failure(watched)
+    _raise_failure(watcher)
 
 
-def _raise_failure(watched: _Watched) -> None:
-    if isinstance(watched.failure, Exception):
-        raise watched.failure
-    if watched.failure is not None:
-        raise RuntimeError("the server could not run") from watched.failure
+def _raise_failure(watcher: _LifespanWatcher) -> None:
+    if isinstance(watcher.failure, Exception):
+        raise watcher.failure
+    if watcher.failure is not None:
+        raise RuntimeError("the server could not run") from watcher.failure
 
 
-class _Watched:
+class _LifespanWatcher:
     """An app whose refusal to start is kept: uvicorn would only log it and leave."""
 
     def __init__(self, app: ASGIApp) -> None:

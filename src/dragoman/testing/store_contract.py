@@ -29,7 +29,19 @@ from dragoman.engine.ports.store import Cursor, DedupeKey, Note, Scope, TaskQuer
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
+from dragoman.testing.store_writes import (
+    ALL,
+    NOW,
+    SCOPE,
+    Contract,
+    append,
+    body,
+    create,
+    outcome,
+    read_task,
+    row_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
@@ -45,7 +57,7 @@ async def a_created_task_is_found_with_its_row_and_origin(store: Store) -> None:
     """The row comes back as it was given, the origin with it."""
     row = row_of(store, "a", origin=V0_1, status_ms=NOW + 5)
     await create(store, row)
-    stored = await found(store, "a")
+    stored = await read_task(store, "a")
     assert stored.row == row, f"the row has changed: {stored.row}"
     assert stored.snapshot is None, "there is a snapshot that nobody wrote"
     assert stored.snapshot_generation == 0, "there is no snapshot, so it shows generation 0"
@@ -83,7 +95,7 @@ async def an_id_is_taken_once(store: Store) -> None:
     second = row_of(store, "a", context_id="other", scope=Scope("agent", "", "somebody else"))
     error = await outcome(store, second, create=True, records=(Record(1, b"{}"),))
     assert error is not None, "a second task with the same id was accepted"
-    assert (await found(store, "a")).row == first, "the first task has changed"
+    assert (await read_task(store, "a")).row == first, "the first task has changed"
     assert await store.records(second.number, 0, ALL) == [], "the refused task left a record"
 
 
@@ -100,15 +112,15 @@ async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> No
     assert await store.notes(a.number) == [], "its notes are still there"
     assert await store.duplicate_of(b"a", NOW) is None, "its mark is still there"
     page = await store.page(TaskQuery(SCOPE))
-    left = await store.unfinished("agent")
-    assert [stored.row for stored in page.tasks] == [stored.row for stored in left] == [b], "it is still listed"
+    unfinished = await store.unfinished("agent")
+    assert [stored.row for stored in page.tasks] == [stored.row for stored in unfinished] == [b], "it is still listed"
     assert page.total == 1, "it is still counted"
     assert await store.duplicate_of(b"b", NOW) == "b", "the mark of another task is gone"
     assert await store.notes(b.number) == list(request), "the notes of another task are gone"
     late = structs.replace(a, generation=3)
     assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
     again = await create(store, row_of(store, "a"))
-    assert await found(store, "a") == (again, None, 0), "the new task has something of the old one"
+    assert await read_task(store, "a") == (again, None, 0), "the new task has something of the old one"
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
@@ -123,8 +135,8 @@ async def records_come_back_byte_for_byte_and_in_order(store: Store) -> None:
             rows[name] = await append(store, rows[name], body(f"{name}{generation}"))
     for name, row in rows.items():
         records = await store.records(row.number, 0, ALL)
-        wanted = [(1, b"{}"), *((number, body(f"{name}{number}")) for number in range(2, 6))]
-        assert [(record.generation, record.body) for record in records] == wanted, "the records are not as written"
+        expected = [(1, b"{}"), *((number, body(f"{name}{number}")) for number in range(2, 6))]
+        assert [(record.generation, record.body) for record in records] == expected, "the records are not as written"
 
 
 @contract.check
@@ -148,12 +160,12 @@ async def notes_come_back_in_the_order_they_were_written(store: Store) -> None:
     """Also several of one generation, and those that came without a record."""
     request = Note(1, "request", body("request"))
     row = await create(store, row_of(store, "a"), notes=(request,))
-    told = [Note(1, "message", b"z"), Note(1, "message", b"a"), Note(1, "once", b"m")]
-    for note in told:
+    written = [Note(1, "message", b"z"), Note(1, "message", b"a"), Note(1, "once", b"m")]
+    for note in written:
         await write(store, row, notes=(note,))
-    answered = (Note(2, "answer", b"b"), Note(2, "message", b"a"))
-    await append(store, row, notes=answered)
-    assert await store.notes(row.number) == [request, *told, *answered], "the notes are not as written"
+    last_notes = (Note(2, "answer", b"b"), Note(2, "message", b"a"))
+    await append(store, row, notes=last_notes)
+    assert await store.notes(row.number) == [request, *written, *last_notes], "the notes are not as written"
     assert len(await store.records(row.number, 0, ALL)) == 2, "a note took a number"
 
 
@@ -164,11 +176,11 @@ async def a_snapshot_is_kept_with_the_generation_it_shows(store: Store) -> None:
     row = await append(store, row, snapshot=body("two"))
     row = await append(store, row)
     await write(store, row, notes=(Note(3, "message", b"m"),))
-    stored = await found(store, "a")
+    stored = await read_task(store, "a")
     assert (stored.snapshot, stored.snapshot_generation) == (body("two"), 2), "the snapshot is not as written"
     assert stored.row.generation == 3, "the row is not that of the last record"
     await append(store, row, snapshot=body("four"))
-    stored = await found(store, "a")
+    stored = await read_task(store, "a")
     assert (stored.snapshot, stored.snapshot_generation) == (body("four"), 4), "the newer snapshot is not there"
 
 
@@ -182,7 +194,7 @@ async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
     rows = [row_of(store, f"t{name}", status_ms=NOW + name * 7 % 4) for name in range(17)]
     for row in rows:
         await create(store, row)
-    wanted = sorted(rows, key=lambda row: (row.status_ms, row.number), reverse=True)
+    expected = sorted(rows, key=lambda row: (row.status_ms, row.number), reverse=True)
     for limit in (1, 4, 16, 17, 100):
         listed: list[TaskRow] = []
         cursor: Cursor | None = None
@@ -190,12 +202,14 @@ async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
         while more:
             tasks, more, total = await store.page(TaskQuery(SCOPE, limit=limit, after=cursor))
             assert total == 17, f"the total is {total} on a page of {limit}"
-            left = 17 - len(listed)
-            assert len(tasks) == min(limit, left), f"a page of {limit} has {len(tasks)} tasks with {left} left"
-            assert more is (left > limit), f"more is {more} with {left} left and a page of {limit}"
+            remaining = 17 - len(listed)
+            assert len(tasks) == min(limit, remaining), (
+                f"a page of {limit} has {len(tasks)} tasks with {remaining} left"
+            )
+            assert more is (remaining > limit), f"more is {more} with {remaining} left and a page of {limit}"
             listed += [stored.row for stored in tasks]
             cursor = Cursor(listed[-1].status_ms, listed[-1].number)
-        assert listed == wanted, f"pages of {limit} are not in order"
+        assert listed == expected, f"pages of {limit} are not in order"
 
 
 @contract.check
@@ -207,7 +221,7 @@ async def a_page_ends_at_its_bytes(store: Store) -> None:
         if size:
             ended = structs.replace(row, state=State.COMPLETED)
             await append(store, ended, snapshot=b"x" * size)
-    for budget, wanted in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
+    for budget, expected in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
         listed: list[str] = []
         cursor: Cursor | None = None
         more = True
@@ -217,7 +231,7 @@ async def a_page_ends_at_its_bytes(store: Store) -> None:
             assert all(len(one.snapshot or b"") == sizes[one.row.id] for one in tasks), "a task is not whole"
             listed.append("".join(stored.row.id for stored in tasks))
             cursor = Cursor(tasks[-1].row.status_ms, tasks[-1].row.number)
-        assert " ".join(listed) == wanted, f"pages of {budget} bytes are {listed}"
+        assert " ".join(listed) == expected, f"pages of {budget} bytes are {listed}"
     short = await store.page(TaskQuery(SCOPE, limit=1, budget=620))
     assert ([one.row.id for one in short.tasks], short.more) == (["a"], True), "the number counts no more"
 
@@ -230,7 +244,7 @@ async def a_list_follows_the_status_of_its_tasks(store: Store) -> None:
     await append(store, rows[1])
     first = await store.page(TaskQuery(SCOPE, limit=2))
     assert [stored.row.id for stored in first.tasks] == ["a", "c"], "the newest status does not come first"
-    assert first.tasks[0] == await found(store, "a"), "a listed task differs from the one that is found"
+    assert first.tasks[0] == await read_task(store, "a"), "a listed task differs from the one that is found"
     await create(store, row_of(store, "d", status_ms=NOW + 10))
     after = Cursor(first.tasks[-1].row.status_ms, first.tasks[-1].row.number)
     rest = await store.page(TaskQuery(SCOPE, limit=2, after=after))
@@ -250,10 +264,10 @@ async def each_filter_selects_and_counts(store: Store) -> None:
     async def ids(scope: Scope = SCOPE, **filters: Any) -> list[str]:
         page = await store.page(TaskQuery(scope, **filters))
         short = await store.page(TaskQuery(scope, limit=1, **filters))
-        found = [stored.row.id for stored in page.tasks]
-        assert (page.total, short.total) == (len(found), len(found)), f"the total is wrong for {filters}"
-        assert short.more is (len(found) > 1), f"more is wrong for {filters}"
-        return found
+        task_ids = [stored.row.id for stored in page.tasks]
+        assert (page.total, short.total) == (len(task_ids), len(task_ids)), f"the total is wrong for {filters}"
+        assert short.more is (len(task_ids) > 1), f"more is wrong for {filters}"
+        return task_ids
 
     assert await ids() == ["y", "x", "s0"], "without filters, all tasks of the scope"
     for place, scope in enumerate(scopes[1:], 1):
@@ -284,7 +298,7 @@ async def the_state_of_a_conversation_is_kept_per_scope(store: Store) -> None:
 
 
 @contract.check
-async def a_repeat_is_found_until_it_expires(store: Store) -> None:
+async def a_dedupe_key_is_found_until_it_expires(store: Store) -> None:
     """A mark left again leads to the newer task."""
     key = bytes(range(32))
     a = await create(store, row_of(store, "a"), dedupe_key=DedupeKey(key, NOW + 1000))
@@ -309,10 +323,10 @@ async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) ->
         await create(store, row_of(store, f"theirs-{state.name}", state=state, status_ms=at, scope=theirs))
     late = await create(store, row_of(store, "late", scope=Scope("agent", "", "somebody")))
     snapped = await append(store, late, snapshot=b"late")
-    left = await store.unfinished("agent")
-    names = [stored.row.id for stored in left]
+    unfinished = await store.unfinished("agent")
+    names = [stored.row.id for stored in unfinished]
     assert names == ["mine-SUBMITTED", "mine-WORKING", "late"], f"unfinished are {names}"
-    assert left[-1] == (snapped, b"late", 2), "an unfinished task differs from what was written"
+    assert unfinished[-1] == (snapped, b"late", 2), "an unfinished task differs from what was written"
     assert await store.unfinished("nobody") == [], "an agent without tasks has unfinished ones"
 
 

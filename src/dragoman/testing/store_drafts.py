@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import DedupeKey, Note, Push, StoredTask, TaskQuery
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, found, row_of, write
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, read_task, row_of, write
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
@@ -16,7 +16,7 @@ contract, durable = Contract(), Contract()
 KEY = DedupeKey(b"key", NOW + 1000)
 
 
-async def _plan(store: Store, row: TaskRow) -> None:
+async def _write_draft(store: Store, row: TaskRow) -> None:
     request = (Note(1, "request", b"r"),)
     await write(store, row, draft=True, snapshot=b"task " + row.id.encode(), notes=request, dedupe_key=KEY)
 
@@ -25,7 +25,7 @@ async def _plan(store: Store, row: TaskRow) -> None:
 async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
     """It is no task: it is neither found nor listed nor counted, and its mark leads to its id."""
     row = row_of(store, "a")
-    await _plan(store, row)
+    await _write_draft(store, row)
     assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
     assert await store.drafts("another") == [], "another agent has it"
     assert await store.task("a") is None, "the draft is found as a task"
@@ -40,12 +40,12 @@ async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
 async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
     """The task is created as any other, with what was noted before."""
     row = row_of(store, "a")
-    await _plan(store, row)
+    await _write_draft(store, row)
     await write(store, row, notes=(Note(1, "begun", b"pay"),))
     row = await create(store, row, opens_draft=True, dedupe_key=KEY)
     row = await append(store, row)
     assert await store.drafts("agent") == [], "it is still a draft"
-    assert (await found(store, "a")).row == row, "the task is not as it was written"
+    assert (await read_task(store, "a")).row == row, "the task is not as it was written"
     kinds = [note.kind for note in await store.notes(row.number)]
     assert kinds == ["request", "begun"], f"its notes are {kinds}"
     assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
@@ -56,7 +56,7 @@ async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
 async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) -> None:
     """The reply is kept for as long as the mark is; the draft is gone with its notes, and its number is used up."""
     row = row_of(store, "a")
-    await _plan(store, row)
+    await _write_draft(store, row)
     await write(store, row, draft=True, delete=True, dedupe_key=KEY, reply=b"hello")
     assert await store.drafts("agent") == [], "it is still a draft"
     assert await store.task("a") is None, "it became a task"
@@ -68,7 +68,7 @@ async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) ->
 
 
 @contract.check
-async def a_draft_without_a_mark_is_answered_too(store: Store) -> None:
+async def a_draft_without_a_dedupe_key_is_answered_too(store: Store) -> None:
     """Nobody can ask for it again."""
     row = row_of(store, "a")
     await write(store, row, draft=True, snapshot=b"task")
@@ -79,28 +79,30 @@ async def a_draft_without_a_mark_is_answered_too(store: Store) -> None:
 @contract.check
 async def a_webhook_waits_with_its_draft(store: Store) -> None:
     """It is owed nothing before there is a task; it is there with the task, and gone with the draft."""
-    opened, answered = row_of(store, "a"), row_of(store, "b")
-    for row in (opened, answered):
+    opened_row, answered_row = row_of(store, "a"), row_of(store, "b")
+    for row in (opened_row, answered_row):
         hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
         await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
     assert await store.undelivered_pushes() == [], "a draft owes something"
-    await write(store, answered, draft=True, delete=True)
-    row = await create(store, opened, opens_draft=True)
-    owed = [(push.id, owner.id) for push, owner in await store.undelivered_pushes()]
-    assert owed == [("hook", "a")], f"owed are {owed}"
+    await write(store, answered_row, draft=True, delete=True)
+    row = await create(store, opened_row, opens_draft=True)
+    undelivered = [(push.id, owner.id) for push, owner in await store.undelivered_pushes()]
+    assert undelivered == [("hook", "a")], f"owed are {undelivered}"
     assert [push.id for push in await store.pushes(row.number)] == ["hook"], "the task has lost its webhook"
-    assert await store.pushes(answered.number) == [], "the webhook of an answered draft is still there"
+    assert await store.pushes(answered_row.number) == [], "the webhook of an answered draft is still there"
 
 
-@durable.opening
+@durable.check_opening
 async def a_draft_survives(open_store: OpenStore) -> None:
     """What becomes of it is decided after the restart; a reply that was kept is still there."""
     async with open_store() as store:
-        open_row, answered = row_of(store, "a"), row_of(store, "b")
-        await _plan(store, open_row)
-        await write(store, answered, draft=True, snapshot=b"task")
-        await write(store, answered, draft=True, delete=True, dedupe_key=DedupeKey(b"b", NOW + 1000), reply=b"hello")
+        open_row, answered_row = row_of(store, "a"), row_of(store, "b")
+        await _write_draft(store, open_row)
+        await write(store, answered_row, draft=True, snapshot=b"task")
+        await write(
+            store, answered_row, draft=True, delete=True, dedupe_key=DedupeKey(b"b", NOW + 1000), reply=b"hello"
+        )
     async with open_store() as store:
         assert [stored.row for stored in await store.drafts("agent")] == [open_row], "the draft is lost"
         assert await store.reply(b"b", NOW) == b"hello", "the reply is lost"
-        assert store.next_number() > answered.number, "a number is given again"
+        assert store.next_number() > answered_row.number, "a number is given again"

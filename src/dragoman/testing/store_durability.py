@@ -12,7 +12,19 @@ from dragoman.dialects.table import V0_3
 from dragoman.engine.ports.store import Cursor, DedupeKey, Note, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
+from dragoman.testing.store_writes import (
+    ALL,
+    NOW,
+    SCOPE,
+    Contract,
+    append,
+    body,
+    create,
+    outcome,
+    read_task,
+    row_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
@@ -53,7 +65,7 @@ async def a_write_is_reported_only_when_reads_see_it(store: Store) -> None:
         store.write(Write(row, partial(_read, store, row, reading), records=(Record(row.generation, b"{}"),)))
         records = await (await reading)
         assert len(records) == row.generation, "a record was reported before it could be read"
-        assert (await found(store, "a")).row == row, "the row is older than what was reported"
+        assert (await read_task(store, "a")).row == row, "the row is older than what was reported"
 
 
 def _read(
@@ -62,7 +74,7 @@ def _read(
     reading.set_result(asyncio.ensure_future(store.records(row.number, 0, ALL)))
 
 
-@contract.opening
+@contract.check_opening
 async def closing_finishes_what_was_queued(open_store: OpenStore) -> None:
     """Nobody is left waiting."""
     reported: list[tuple[str, BaseException | None]] = []
@@ -103,7 +115,7 @@ async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
         dedupe_key=DedupeKey(b"theirs", NOW + 1000),
     )
     assert error is not None, "two records with the same number were accepted"
-    assert await found(store, "a") == StoredTask(row, b"mine", 2), "the refused write changed the task"
+    assert await read_task(store, "a") == StoredTask(row, b"mine", 2), "the refused write changed the task"
     bodies = [record.body for record in await store.records(row.number, 0, ALL)]
     assert bodies == [b"{}", body("mine")], "the refused write changed the journal"
     assert await store.notes(row.number) == [Note(2, "message", b"mine")], "the refused write left a note"
@@ -118,7 +130,7 @@ async def a_record_that_skips_a_number_is_refused(store: Store) -> None:
     a, b = await create(store, row_of(store, "a")), row_of(store, "b")
     error = await outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),))
     assert error is not None, "a journal with a gap was accepted"
-    assert (await found(store, "a")).row == a, "the refused write changed the task"
+    assert (await read_task(store, "a")).row == a, "the refused write changed the task"
     outcomes = await asyncio.gather(
         outcome(store, b, create=True, records=(Record(1, b"{}"),)),
         outcome(store, structs.replace(b, generation=3), records=(Record(3, b"{}"),)),
@@ -143,7 +155,7 @@ async def a_refused_write_harms_no_other(store: Store) -> None:
     assert refused == [False, True, False, False], f"these outcomes are wrong: {outcomes}"
     bodies = [record.body for record in await store.records(a.number, 0, ALL)]
     assert bodies == [b"{}"] * 3, f"the journal is {bodies}"
-    assert (await found(store, "b")).row == b, "the other task is not there"
+    assert (await read_task(store, "b")).row == b, "the other task is not there"
 
 
 @contract.check
@@ -157,7 +169,7 @@ async def a_refused_write_is_no_ill_health(store: Store) -> None:
 # -- many at once ----------------------------------------------------------------------------------------------------
 
 
-@contract.opening
+@contract.check_opening
 async def many_writers_and_readers_at_once_lose_nothing(open_store: OpenStore) -> None:
     """Every reader sees every record of its task once, in order, while all of them grow."""
     tasks, length = 50, 20
@@ -168,7 +180,7 @@ async def many_writers_and_readers_at_once_lose_nothing(open_store: OpenStore) -
                 group.create_task(_write_one_by_one(store, row, length) if place % 2 else _queue(store, row, length))
                 group.create_task(_follow(store, row, length))
         for row in rows:
-            stored = await found(store, row.id)
+            stored = await read_task(store, row.id)
             assert stored.row.generation == length, f"{row.id} is at {stored.row.generation}"
         page = await store.page(TaskQuery(SCOPE))
         assert page.total == tasks, f"{page.total} tasks are listed"
@@ -187,13 +199,13 @@ async def _queue(store: Store, row: TaskRow, length: int) -> None:
 
 
 async def _follow(store: Store, row: TaskRow, length: int) -> None:
-    seen = 0
-    while seen < length:
-        for record in await store.records(row.number, seen, 7):
-            assert record.generation == seen + 1, f"after {seen} of {row.id} came {record.generation}"
-            wanted = body(f"{row.id}/{record.generation}") if seen else b"{}"
-            assert record.body == wanted, f"record {record.generation} of {row.id} is {record.body!r}"
-            seen = record.generation
+    generation = 0
+    while generation < length:
+        for record in await store.records(row.number, generation, 7):
+            assert record.generation == generation + 1, f"after {generation} of {row.id} came {record.generation}"
+            expected = body(f"{row.id}/{record.generation}") if generation else b"{}"
+            assert record.body == expected, f"record {record.generation} of {row.id} is {record.body!r}"
+            generation = record.generation
         # A store without a disk answers at once, and would let nobody else run.
         await asyncio.sleep(0)
 
@@ -201,7 +213,7 @@ async def _follow(store: Store, row: TaskRow, length: int) -> None:
 # -- reopening -------------------------------------------------------------------------------------------------------
 
 
-@durable.opening
+@durable.check_opening
 async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
     """Tasks, journals, notes, snapshots, states, marks and lists."""
     async with open_store() as store:
@@ -210,7 +222,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
         row = await append(store, row, body("two"), snapshot=body("snapshot"), notes=(Note(2, "ask", b"q"),))
         other = await create(store, row_of(store, "b", state=State.COMPLETED, status_ms=NOW + 1))
     async with open_store() as store:
-        stored = await found(store, "a")
+        stored = await read_task(store, "a")
         assert stored == StoredTask(row, body("snapshot"), 2), f"the task is now {stored}"
         bodies = [record.body for record in await store.records(row.number, 0, ALL)]
         assert bodies == [b"{}", body("two")], f"the journal is now {bodies}"
@@ -222,7 +234,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
         assert (page.tasks, page.total) == ([stored], 2), f"the list is now {page}"
 
 
-@durable.opening
+@durable.check_opening
 async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
     """A number is never given twice."""
     async with open_store() as store:
@@ -232,7 +244,7 @@ async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
         assert number > max(row.number for row in rows), f"the number {number} is taken"
 
 
-@durable.opening
+@durable.check_opening
 async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore) -> None:
     """Not even after reopening: what was late for the old task must not reach a new one."""
     async with open_store() as store:
@@ -243,7 +255,7 @@ async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore)
         assert number > row.number, f"the number {row.number} was followed by {number}"
 
 
-@durable.opening
+@durable.check_opening
 async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
     """Conflicts are still found."""
     async with open_store() as store:
@@ -260,7 +272,7 @@ async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
         assert bodies == [b"{}", body("two")], f"the journal is now {bodies}"
 
 
-@durable.opening
+@durable.check_opening
 async def what_was_queued_before_closing_is_there_after_reopening(open_store: OpenStore) -> None:
     """Closing waits for the disk."""
     async with open_store() as store:

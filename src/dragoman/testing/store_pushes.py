@@ -55,9 +55,9 @@ async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
     further = structs.replace(push, cursor=2, tries=3, failing_ms=NOW, due_ms=NOW + 9, error="HTTP 500")
     await write(store, row, push_progress=(further,))
     assert await store.pushes(row.number) == [further]
-    found = await store.task("t1")
-    assert found is not None
-    assert found.row == moved
+    stored = await store.task("t1")
+    assert stored is not None
+    assert stored.row == moved
     await write(store, row, pushes=(push_of(row, "p1", created_ms=NOW + 1),))
     await write(store, row, push_progress=(structs.replace(further, cursor=9),))
     assert await store.pushes(row.number) == [push_of(row, "p1", created_ms=NOW + 1)]
@@ -67,16 +67,16 @@ async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
 
 
 @contract.check
-async def what_is_owed_are_open_and_dead_webhooks(store: Store) -> None:
+async def undelivered_are_open_and_dead_webhooks(store: Store) -> None:
     """Oldest first; those that have got everything are not among them."""
     rows = [await create(store, row_of(store, f"t{number}")) for number in range(3)]
     states = (PushState.OPEN, PushState.DONE, PushState.DEAD)
     for row, state in zip(rows, states, strict=True):
         await write(store, row, pushes=(structs.replace(push_of(row, "p"), state=state),))
-    owed = await store.undelivered_pushes()
-    assert [(push.state, row.id) for push, row in owed] == [(PushState.OPEN, "t0"), (PushState.DEAD, "t2")]
+    undelivered = await store.undelivered_pushes()
+    assert [(push.state, row.id) for push, row in undelivered] == [(PushState.OPEN, "t0"), (PushState.DEAD, "t2")]
     assert await store.undelivered_pushes(woken=True) == []
-    await write(store, rows[2], push_progress=(structs.replace(owed[1][0], state=PushState.OPEN, due_ms=WOKEN),))
+    await write(store, rows[2], push_progress=(structs.replace(undelivered[1][0], state=PushState.OPEN, due_ms=WOKEN),))
     assert [row.id for _, row in await store.undelivered_pushes(woken=True)] == ["t2"]
 
 

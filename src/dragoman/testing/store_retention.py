@@ -7,14 +7,14 @@ from msgspec import structs
 from dragoman.engine.ports.store import DedupeKey, Note, Store, Sweep, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, create, found, row_of, write
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, create, read_task, row_of, write
 
 contract = Contract()
 FINAL = [state for state in State if state.final]
 ACTIVE = [state for state in State if not state.final]
 
 
-async def _ended(store: Store, task_id: str, at_ms: int, state: State = State.COMPLETED) -> TaskRow:
+async def _create_ended(store: Store, task_id: str, at_ms: int, state: State = State.COMPLETED) -> TaskRow:
     """A task that ran and ended, with a note and a snapshot."""
     row = await create(store, row_of(store, task_id, context_id=f"talk-{task_id}"), notes=(Note(1, "request", b"{}"),))
     row = structs.replace(row, state=state, status_ms=at_ms, generation=2)
@@ -28,7 +28,7 @@ async def _ended(store: Store, task_id: str, at_ms: int, state: State = State.CO
     )
 
 
-async def _left(store: Store) -> list[str]:
+async def _remaining_ids(store: Store) -> list[str]:
     page = await store.page(TaskQuery(SCOPE, limit=ALL))
     assert page.total == len(page.tasks), f"{len(page.tasks)} tasks are listed and {page.total} counted"
     return sorted(stored.row.id for stored in page.tasks)
@@ -38,10 +38,10 @@ async def _left(store: Store) -> list[str]:
 async def old_tasks_go_by_the_time_they_ended(store: Store) -> None:
     """Age is counted from the end, and the moment named is kept."""
     for place, state in enumerate(FINAL):
-        await _ended(store, f"old-{place}", NOW - 1, state)
-    await _ended(store, "young", NOW)
+        await _create_ended(store, f"old-{place}", NOW - 1, state)
+    await _create_ended(store, "young", NOW)
     assert await store.sweep(Sweep(ended_before_ms=NOW)) == len(FINAL), "a sweep does not tell what it did"
-    assert await _left(store) == ["young"], "the wrong tasks went"
+    assert await _remaining_ids(store) == ["young"], "the wrong tasks went"
     assert await store.sweep(Sweep(ended_before_ms=NOW)) == 0, "there is no end to it"
 
 
@@ -49,10 +49,10 @@ async def old_tasks_go_by_the_time_they_ended(store: Store) -> None:
 async def the_oldest_go_when_there_are_too_many(store: Store) -> None:
     """Those that ended first go first, whatever their number."""
     for task_id, at_ms in (("b", NOW + 1), ("c", NOW + 2), ("d", NOW + 3)):
-        await _ended(store, task_id, at_ms)
-    await _ended(store, "e", NOW + 4)
+        await _create_ended(store, task_id, at_ms)
+    await _create_ended(store, "e", NOW + 4)
     assert await store.sweep(Sweep(keep_tasks=2)) == 2, "a sweep does not tell what it did"
-    assert await _left(store) == ["d", "e"], "not the oldest went"
+    assert await _remaining_ids(store) == ["d", "e"], "not the oldest went"
 
 
 @contract.check
@@ -63,7 +63,7 @@ async def an_active_task_is_never_touched(store: Store) -> None:
     swept = await store.sweep(Sweep(ended_before_ms=NOW, keep_tasks=1, compact_before_ms=NOW))
     assert swept == 0, "a sweep touched a task that has not ended"
     for state in ACTIVE:
-        stored = await found(store, state.name)
+        stored = await read_task(store, state.name)
         assert len(await store.records(stored.row.number, 0, ALL)) == 1, f"a record of {state.name} is gone"
         assert len(await store.notes(stored.row.number)) == 1, f"a note of {state.name} is gone"
 
@@ -71,14 +71,14 @@ async def an_active_task_is_never_touched(store: Store) -> None:
 @contract.check
 async def a_compacted_task_keeps_its_last_state(store: Store) -> None:
     """Its events and notes go; the task, its snapshot and its place in lists stay."""
-    old = await _ended(store, "old", NOW - 1)
-    young = await _ended(store, "young", NOW)
+    old = await _create_ended(store, "old", NOW - 1)
+    young = await _create_ended(store, "young", NOW)
     assert await store.sweep(Sweep(compact_before_ms=NOW)) == 1, "a sweep does not tell what it did"
     assert await store.records(old.number, 0, ALL) == [], "there are events of a compacted task"
     assert await store.notes(old.number) == [], "there are notes of a compacted task"
-    assert await found(store, "old") == (old, b"snapshot", 2), "a compacted task has changed"
+    assert await read_task(store, "old") == (old, b"snapshot", 2), "a compacted task has changed"
     assert len(await store.records(young.number, 0, ALL)) == 2, "a task was compacted too early"
-    assert await _left(store) == ["old", "young"], "a compacted task is not listed"
+    assert await _remaining_ids(store) == ["old", "young"], "a compacted task is not listed"
     assert await store.sweep(Sweep(compact_before_ms=NOW)) == 0, "a task is compacted twice"
     assert await store.sweep(Sweep(compact_before_ms=NOW + 1)) == 1, "the next one is not compacted in its time"
 
@@ -87,7 +87,7 @@ async def a_compacted_task_keeps_its_last_state(store: Store) -> None:
 async def a_sweep_is_bounded(store: Store) -> None:
     """It stops at its limit, so that others can write in between."""
     for place in range(5):
-        await _ended(store, f"task-{place}", NOW - 5 + place)
+        await _create_ended(store, f"task-{place}", NOW - 5 + place)
     rules = Sweep(ended_before_ms=NOW, compact_before_ms=NOW, limit=2)
     assert [await store.sweep(rules) for _ in range(4)] == [2, 2, 1, 0], "a sweep does not keep to its limit"
 
@@ -95,12 +95,12 @@ async def a_sweep_is_bounded(store: Store) -> None:
 @contract.check
 async def nothing_of_a_forgotten_task_is_left(store: Store) -> None:
     """Neither its conversation's state nor the mark by which its message was known."""
-    await _ended(store, "old", NOW - 1)
-    kept = await _ended(store, "kept", NOW)
-    old = await found(store, "old")
+    await _create_ended(store, "old", NOW - 1)
+    young = await _create_ended(store, "kept", NOW)
+    old = await read_task(store, "old")
     await write(store, old.row, notes=(Note(2, "message", b"m"),), dedupe_key=DedupeKey(b"key", NOW + 1000))
     await store.sweep(Sweep(ended_before_ms=NOW))
     assert await store.task("old") is None, "a forgotten task is found"
     assert await store.context_state(SCOPE, "talk-old") is None, "a forgotten conversation has a state"
-    assert await store.context_state(SCOPE, kept.context_id) == b"{}", "a conversation that goes on lost its state"
+    assert await store.context_state(SCOPE, young.context_id) == b"{}", "a conversation that goes on lost its state"
     assert await store.duplicate_of(b"key", NOW) is None, "a message leads to a forgotten task"

@@ -37,9 +37,9 @@ class Contract:
             async with open_store() as store:
                 await function(store)
 
-        return self.opening(check)
+        return self.check_opening(check)
 
-    def opening(self, check: Check) -> Check:
+    def check_opening(self, check: Check) -> Check:
         """Declare a check that opens the store itself, once or several times."""
         self.checks.append(check)
         return check
@@ -91,7 +91,7 @@ async def append(store: Store, row: TaskRow, content: bytes = b"{}", **parts: An
     return await write(store, row, records=(Record(row.generation, content),), **parts)
 
 
-async def found(store: Store, task_id: str) -> StoredTask:
+async def read_task(store: Store, task_id: str) -> StoredTask:
     """Read a task that must be there."""
     stored = await store.task(task_id)
     assert stored is not None, f"the task {task_id} is not there"

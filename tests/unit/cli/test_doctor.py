@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dragoman import __version__
-from dragoman.cli.doctor import open_files, sqlite_library
+from dragoman.cli.doctor import check_open_files, check_sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up
@@ -399,12 +399,12 @@ def test_too_little_room_is_told(free: int, level: str):
 def test_a_sqlite_with_the_wal_reset_bug_is_a_warning(level: str, versions: str):
     for version in versions.split():
         one, two, three = (int(number) for number in version.split("."))
-        assert sqlite_library((one, two, three)).level == level
+        assert check_sqlite_library((one, two, three)).level == level
 
 
 @pytest.mark.parametrize(("limit", "level"), [(1023, "warn"), (1024, "ok"), (-1, "ok")])
 def test_few_open_files_are_a_warning(limit: int, level: str):
-    assert open_files(limit).level == level
+    assert check_open_files(limit).level == level
 
 
 def test_the_limit_of_this_process_is_the_one_that_counts(tmp_path: Path):

@@ -14,7 +14,7 @@ import trustme
 import uvicorn
 
 from dragoman import Agent, User
-from dragoman.cli.wire import Wire
+from dragoman.cli.wire import WireLog
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
@@ -251,7 +251,7 @@ def test_what_cannot_be_reached_is_shown_too(run: Run):
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
-    assert Wire([TOKEN, "a/secret b", "abc"]).url(url) == shown
+    assert WireLog([TOKEN, "a/secret b", "abc"]).masked_url(url) == shown
 
 
 @pytest.mark.parametrize(
@@ -272,12 +272,14 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
     ],
 )
 def test_a_header_is_shown_without_its_secrets(name: str, value: str, shown: str):
-    assert Wire([TOKEN]).header(name, value) == shown
+    assert WireLog([TOKEN]).masked_header(name, value) == shown
 
 
 def test_a_body_is_shown_without_its_secrets():
     text = '{"token":"a\\"b","credentials" : "c","pageToken":"kept","text":"my s3cr3t-t0ken"}'
-    assert Wire([TOKEN]).text(text) == '{"token":"***","credentials" : "***","pageToken":"kept","text":"my ***"}'
+    assert (
+        WireLog([TOKEN]).masked_text(text) == '{"token":"***","credentials" : "***","pageToken":"kept","text":"my ***"}'
+    )
 
 
 class Chunked:
@@ -305,7 +307,7 @@ async def test_a_stream_is_shown_as_it_passes_and_a_secret_cut_in_two_is_masked(
     async def answer(_: HttpRequest) -> Any:
         return Chunked(b"data: one\r\n\r\ndata: s3cr3t-", "t0ken ü".encode(), b"\n\ndata: last")
 
-    response = await Wire([TOKEN])(HttpRequest("GET", "http://h/"), answer)
+    response = await WireLog([TOKEN])(HttpRequest("GET", "http://h/"), answer)
     capsys.readouterr()
     chunks = response.chunks()
     assert (await anext(chunks)).startswith(b"data: one")

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from dragoman import Agent, Client, Task
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import agent_of_framework_table, agents_of_frameworks, taken_framework_options
+from dragoman.cli.serve_options import agent_of_framework_table, agents_of_frameworks, pop_framework_options
 from dragoman.errors import ConfigError
 from dragoman.sync import Client as SyncClient
 
@@ -92,7 +92,7 @@ def agents_of(folder: Path, **flags: Any) -> list[Agent]:
     """What the flags serve."""
     none = {"adk": (), "langgraph": (), "pydantic_ai": (), "openai": (), "show_tools": False, "show_thoughts": False}
     given = {**none, **flags, "port": 0}
-    taken = taken_framework_options(given)
+    taken = pop_framework_options(given)
     assert given == {"port": 0}, "the other flags are left"
     return agents_of_frameworks(taken, folder)
 

@@ -145,16 +145,16 @@ def test_what_was_typed_wrong_is_repeated_without_controls(run: Callable[..., An
 
 
 def test_a_line_to_paste_quotes_the_id_of_an_agent() -> None:
-    from dragoman.cli.remote import Session, options_of
+    from dragoman.cli.remote import CommandSession, parse_options
 
     shared = {
         "headers": (),
         "token_env": None,
         **dict.fromkeys(("protocol", "transport", "timeout", "limits_remote_bytes")),
     }
-    options = options_of("http://127.0.0.1:1", {**shared, "as_json": False, "wire": False, "insecure": False})
-    with Session(options) as session:
-        assert session.line("watch", "x; rm -rf ~") == "dragoman watch http://127.0.0.1:1 'x; rm -rf ~'"
+    options = parse_options("http://127.0.0.1:1", {**shared, "as_json": False, "wire": False, "insecure": False})
+    with CommandSession(options) as session:
+        assert session.command_line("watch", "x; rm -rf ~") == "dragoman watch http://127.0.0.1:1 'x; rm -rf ~'"
 
 
 # -- no other way out ------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def is_ours(node: ast.Call) -> bool:
 def test_nothing_is_written_but_by_the_one_function_that_cleans() -> None:
     folder = Path(dragoman.cli.__file__).parent
     # `print` are methods of ours, a prompt of `chat` is one of two words.
-    allowed = {("chat.py", "self._reader.print"), ("conversation.py", "reader.print")}
+    allowed = {("chat.py", "self._printer.print"), ("conversation.py", "printer.print")}
     allowed |= {("chat.py", "input"), ("printing.py", "click.echo")}
     found = [
         (path.name, name)

@@ -21,7 +21,7 @@ from dragoman.compat.remote import (
     fetch_agent_card,
     invoke_remote_agent,
 )
-from dragoman.compat.remote.cards import MAX_CARD, CardCache
+from dragoman.compat.remote.cards import MAX_CARD, RemoteCardCache
 from dragoman.testing import Clock
 
 CARD: dict[str, Any] = {"name": "corvid", "version": "1", "skills": [{"id": "summarize", "name": "Summarize"}]}
@@ -81,7 +81,7 @@ async def test_a_card_is_not_kept_for_longer_by_a_clock_that_was_set_back(stub: 
 
 @pytest.mark.requirement("S3-32")
 async def test_stale_cards_are_forgotten_when_any_card_is_fetched(stub: Any) -> None:
-    cache, clock = CardCache(), Clock()
+    cache, clock = RemoteCardCache(), Clock()
     one, two, three = [await stub(lambda _: CARD) for _ in range(3)]
     await cache.fetch(one.url, clock)
     clock.move(3 * MINUTE)

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.execute.runner import LAST_WORDS
+from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
@@ -245,7 +245,7 @@ async def test_a_run_that_will_not_stop_is_not_waited_for_for_ever(
     sending = engine.sending()
     await turns()
     closing = asyncio.create_task(engine.service.close())
-    await clock.advance(LAST_WORDS)
+    await clock.advance(CANCEL_GRACE_SECONDS)
     await closing
     assert "1 runs go on although they were cancelled" in caplog.text
     stubborn.set()

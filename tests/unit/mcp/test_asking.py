@@ -255,7 +255,7 @@ async def test_what_a_host_brings_back_must_be_what_it_was_given(url: str) -> No
                 "send_message", arguments, input_responses=saying("Eve"), request_state=wrong
             )
             assert said.is_error
-            assert said.content[0].text.startswith("This question is too old to be answered so")
+            assert said.content[0].text.startswith("This question is too old to be answered this way")
         missing = await client.session.call_tool("send_message", arguments, input_responses={}, request_state=state)
         assert missing.content[0].text == "Invalid params: the answer is missing"
         done = await client.session.call_tool(

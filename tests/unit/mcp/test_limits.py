@@ -133,7 +133,7 @@ async def test_a_stream_that_tells_of_ever_other_tasks_is_left(agent: Streaming)
     agent.events = lambda _: [whole(f"t{number}") for number in range(50)]
     async with A2AServer(McpOptions()) as mine:
         follower = await streamed(mine, agent)
-        assert follower.problem == "Request failed: the agent tells of ever other tasks on one stream"
+        assert follower.problem == "Request failed: the agent keeps switching tasks on one stream"
         assert [each.remote_id for each in mine.context.registry.tasks()] == ["t1", "t0"]
 
 

@@ -7,13 +7,13 @@ import signal
 import threading
 from typing import Any
 
-from dragoman.engine.execute.runner import LAST_WORDS
+from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
 from dragoman.server.listen.serve import GRACE
 from dragoman.server.listen.shutdown import FINAL_SECONDS, Shutdown
 
 
 def test_runs_and_connections_leave_time_for_the_store() -> None:
-    assert LAST_WORDS + GRACE <= FINAL_SECONDS - 1
+    assert CANCEL_GRACE_SECONDS + GRACE <= FINAL_SECONDS - 1
 
 
 def test_the_first_signal_is_noted_a_second_sigterm_changes_nothing_and_handlers_come_back() -> None:

@@ -22,7 +22,7 @@ from dragoman.stores.sqlite import retention as sweeping
 from dragoman.stores.sqlite.retention import Sweeper
 from dragoman.stores.sqlite.schema import ALL_SCOPES
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import NOW, SCOPE, create, found, outcome, row_of, write
+from dragoman.testing.store_writes import NOW, SCOPE, create, outcome, read_task, row_of, write
 
 RULES = Sweep(ended_before_ms=NOW, expired_before_ms=NOW)
 EMPTIED = ("tasks", "events", "notes", "snapshots", "repeats", "leftovers", "contexts", "context_counts", "pushes")
@@ -168,7 +168,7 @@ async def test_a_large_task_is_compacted_in_slices_from_its_end(store: SqliteSto
     assert len(await store.notes(number)) == 1  # the events that are left need it
     assert max(await steps(store, rules, ticking(0.001))) <= 6 * sweeping.SLICE_ROWS
     assert (await store.records(number, 0, 1), await store.notes(number)) == ([], [])
-    assert (await found(store, "old")).snapshot == b"{}"
+    assert (await read_task(store, "old")).snapshot == b"{}"
 
 
 async def test_of_large_events_a_slice_has_few(store: SqliteStore) -> None:

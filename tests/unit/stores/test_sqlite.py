@@ -27,7 +27,7 @@ from dragoman.stores.sqlite import file as store_file
 from dragoman.stores.sqlite import schema
 from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import SCOPE, append, create, found, outcome, row_of
+from dragoman.testing.store_writes import SCOPE, append, create, outcome, read_task, row_of
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ async def test_without_a_lock_on_the_file_itself_a_removed_lock_file_ends_all_wr
     assert "another server may have it" in str(await outcome(store, row, notes=(Note(1, "message", b"m"),)))
     with pytest.raises(ServerError, match="another server may have it"):
         await store.check()
-    assert (await found(store, "a")).row == row
+    assert (await read_task(store, "a")).row == row
     await store.close()
 
 
@@ -259,7 +259,7 @@ async def test_after_closing_the_file_alone_holds_everything(path: Path, tmp_pat
     shutil.copy(path, copy)
     other = SqliteStore(copy)
     await other.open()
-    assert (await found(other, "a")).row == row
+    assert (await read_task(other, "a")).row == row
     await other.close()
 
 
@@ -329,7 +329,7 @@ async def test_a_task_is_written_once_per_commit_however_many_events_it_has(stor
     assert set(await asyncio.gather(*writing)) == {None}
     assert gate.count("BEGIN") == 1
     assert gate.count("UPDATE tasks") == 1
-    assert (await found(store, "a")).row.generation == 101
+    assert (await read_task(store, "a")).row.generation == 101
 
 
 async def test_one_bad_change_does_not_harm_its_batch(store: SqliteStore) -> None:
@@ -395,7 +395,7 @@ async def test_a_full_disk_is_told_to_whoever_wrote_and_is_no_end(store: SqliteS
     assert isinstance(error, sqlite3.OperationalError)
     assert "full" in str(error)
     assert "the store refused" in caplog.text
-    assert (await found(store, "a")).row == row
+    assert (await read_task(store, "a")).row == row
     await store._writer.run(limit(before + 10_000))
     await append(store, row, body)
     await store.check()

@@ -22,7 +22,7 @@ from dragoman.stores.sqlite import users as rows
 from dragoman.stores.sqlite.file import FileLock, short_write
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers
-from dragoman.testing.clock import Clock
+from dragoman.testing import Clock
 from dragoman.testing.store_writes import create, row_of
 
 SRC = Path(__file__).resolve().parents[3] / "src"

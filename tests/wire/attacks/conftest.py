@@ -16,6 +16,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
+from argon2 import PasswordHasher
 
 from dragoman import Agent, Context, Server
 from dragoman.auth.inbound.cookie import seal_cookie
@@ -28,6 +29,8 @@ from dragoman.testing import served
 SECRET = "a secret that seals cookies"
 PASSWORD = "ada's very own password"
 AUDIENCE, ISSUER = "the-agent", "https://issuer.example"
+# What is stored says how dear a comparison is: most tests are not about that.
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 # Nobody listens there. It is the one place that webhooks may go to.
 HOOK = "http://127.0.0.1:9/hook"
 HOOK_TOKEN, HOOK_CREDENTIALS = "the-token-of-ada-s-webhook", "the-credentials-of-ada-s-webhook"
@@ -100,6 +103,10 @@ class House:
         made = new_key()
         self.users.add_key(name, key_digest(made), made[-4:])
         return self.secret(made)
+
+    def quick_password(self, password: str) -> str:
+        """The hash of a password that takes no time to compare."""
+        return new_password(self.secret(password), QUICK)
 
     def token(self, headers: dict[str, Any] | None = None, **changed: Any) -> str:
         """A token of the issuer that is right, but for what is changed."""
@@ -175,7 +182,7 @@ def house(wire: Any, new_agent: Callable[..., Agent], tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("house")
     users, issuer = SqliteUsers(folder / "t.db"), KeyRing.random()
     users.prepare()
-    users.add("ada", new_password(PASSWORD))
+    users.add("ada", new_password(PASSWORD, QUICK))
     users.add("bob")
     users.add("vera", "", ("vault-key",))
     jwks = folder / "jwks.json"

@@ -15,7 +15,6 @@ import httpx2
 import pytest
 from pytest import param
 
-from dragoman.auth.inbound.passwords import new_password
 from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.testing import served
@@ -104,7 +103,7 @@ def key_of_a_revoked_user(house: Any) -> Headers:
 def wrong_password(house: Any) -> Headers:
     """Of a user of its own: after some of them the next must wait."""
     name = f"user-{uuid4().hex[:8]}"
-    house.users.add(name, new_password("correct horse battery"))
+    house.users.add(name, house.quick_password("correct horse battery"))
     return basic(f"{name}:wrong horse battery")
 
 
@@ -210,18 +209,16 @@ KEYS: dict[str, Attack] = {
     "line break": lambda _: basic("ada\r\nX-Evil: 1:password"),
     "no base64": lambda _: [("Authorization", "Basic ???")],
 }
-TABLE = [
-    param(attack, id=f"{kind}-{name.replace(' ', '-')}")
-    for kind, attacks in (("cookie", COOKIES), ("token", TOKENS), ("key", KEYS))
-    for name, attack in attacks.items()
-]
+TABLES = [param(COOKIES, id="cookies"), param(TOKENS, id="tokens"), param(KEYS, id="keys")]
+# Compared with a hash that is as slow as those of real users: two of the ways in are enough.
+SLOW = ("no password", "unknown user")
 SEND = {
     "0.1": ("/a2a", {"method": "tasks/send", "params": {"message": {"role": "user", "parts": [{"type": "text"}]}}}),
     "1.0": ("/", {"method": "SendMessage", "params": {"message": {"messageId": "m", "role": "ROLE_USER"}}}),
 }
 
 
-def requests(headers: Headers) -> list[tuple[str, str, Any]]:
+def requests() -> list[tuple[str, str, Any]]:
     """The same in a few words of every kind."""
     said = [(path, {"jsonrpc": "2.0", "id": 1, **body}) for path, body in SEND.values()]
     posts: list[tuple[str, str, Any]] = [("POST", path, body) for path, body in said]
@@ -230,28 +227,35 @@ def requests(headers: Headers) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.requirement("S0-5", "S2-32")
-@pytest.mark.parametrize("attack", TABLE)
-def test_no_false_credential_gets_in(house: Any, attack: Attack) -> None:
-    headers, before = attack(house), house.rows()
-    presented = [value for _, value in headers if len(value) > 12]
-    for method, path, body in requests(headers):
-        content = {} if body is None else {"content": json.dumps(body).encode()}
+@pytest.mark.parametrize("attacks", TABLES)
+def test_no_false_credential_gets_in(house: Any, rows: Any, attacks: dict[str, Attack]) -> None:
+    for name, attack in attacks.items():
+        headers, before = attack(house), house.rows()
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-        answer = house.wire.request(method, path, headers=[*raw, (b"content-type", b"application/json")], **content)
-        assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED"), path
-        assert answer.headers.get_list("www-authenticate")
-        assert [value for value in presented if value in answer.text] == []
-        assert "set-cookie" not in answer.headers
-    assert house.rows() == before
+        presented = [value for _, value in headers if len(value) > 12]
+        for method, path, body in requests()[2:4] if name in SLOW else requests():
+            with rows(name, method, path):
+                content = {} if body is None else {"content": json.dumps(body).encode()}
+                sent = [*raw, (b"content-type", b"application/json")]
+                answer = house.wire.request(method, path, headers=sent, **content)
+                assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
+                assert answer.headers.get_list("www-authenticate")
+                assert [value for value in presented if value in answer.text] == []
+                assert "set-cookie" not in answer.headers
+                assert house.rows() == before
 
 
-@pytest.mark.parametrize("attack", TABLE)
-def test_who_shows_something_false_sees_the_card_that_everybody_sees(house: Any, attack: Attack) -> None:
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in attack(house)]
+@pytest.mark.parametrize("attacks", TABLES)
+def test_who_shows_something_false_sees_the_card_that_everybody_sees(
+    house: Any, rows: Any, attacks: dict[str, Attack]
+) -> None:
     public = house.wire.request("GET", "/.well-known/agent-card.json")
-    shown = house.wire.request("GET", "/.well-known/agent-card.json", headers=raw)
-    assert (shown.status, shown.text) == (200, public.text)
-    assert "vault" not in shown.text
+    assert "vault" not in public.text
+    for name, attack in attacks.items():
+        with rows(name):
+            raw = [(name.encode(), value.encode("latin-1")) for name, value in attack(house)]
+            shown = house.wire.request("GET", "/.well-known/agent-card.json", headers=raw)
+            assert (shown.status, shown.text) == (200, public.text)
 
 
 @pytest.mark.requirement("S0-5")
@@ -274,7 +278,7 @@ RIGHT: dict[str, tuple[Attack, str]] = {
 @pytest.mark.parametrize(("headers", "user"), RIGHT.values(), ids=RIGHT)
 def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) -> None:
     # From where nobody has guessed.
-    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.3"), timeout=60) as client:
+    with httpx2.Client(transport=httpx2.HTTPTransport(verify=False, local_address="127.0.0.3"), timeout=60) as client:
         speaker = type(house.wire)(client, house.url).speaker("1.0-rpc")
         answer = speaker.send(tool="who", headers=dict(headers(house)))
         assert speaker.texts(answer) == [f"user={user} tenant= extensions="]

@@ -184,12 +184,11 @@ ATTACKS: dict[Attack, tuple[str, ...]] = {
     by_guessing: EVERY,
 }
 SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
-TABLE = [
-    pytest.param(name, attack, id=f"{name}-{attack.__name__}")
-    for attack, versions in ATTACKS.items()
-    for name in SPEAKERS
-    if name.partition("-")[0] in versions
-]
+
+
+def attacks_in(speaker: str) -> list[Attack]:
+    """What can be tried in the words of a speaker."""
+    return [attack for attack, versions in ATTACKS.items() if speaker.partition("-")[0] in versions]
 
 
 class Nothing:
@@ -212,35 +211,36 @@ def told(answer: Any, it: Any) -> tuple[int, str, list[str]]:
 
 
 @pytest.mark.requirement("S2-32")
-@pytest.mark.parametrize(("name", "attack"), TABLE)
-def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(house: Any, name: str, attack: Attack) -> None:
+@pytest.mark.parametrize("name", SPEAKERS)
+def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(house: Any, rows: Any, name: str) -> None:
     speaker = house.wire.speaker(name)
-    ada, nothing, bob = house.victim(speaker), Nothing(), house.as_("bob")
-    before = house.rows()
-    found, missed = attack(house, speaker, ada, bob), attack(house, speaker, nothing, bob)
-    assert [told(answer, ada) for answer in found] == [told(answer, nothing) for answer in missed]
-    for answer in found:
-        assert (answer.code, answer.reason) == (NOT_FOUND[speaker.binding], "TASK_NOT_FOUND"), answer.text
-    assert house.rows() == before
-    assert speaker.state(speaker.get(ada.task, **house.as_("ada"))) == "input-required"
-    hook = house.push(speaker, "get", ada.task, ada.push, **house.as_("ada"))
-    assert "127.0.0.1:9/hook" in hook.text
+    ada, nothing = house.victim(speaker), Nothing()
+    before, as_bob, as_ada = house.rows(), house.as_("bob"), house.as_("ada")
+    for attack in attacks_in(name):
+        with rows(attack.__name__):
+            found, missed = attack(house, speaker, ada, as_bob), attack(house, speaker, nothing, as_bob)
+            assert [told(answer, ada) for answer in found] == [told(answer, nothing) for answer in missed]
+            for answer in found:
+                assert (answer.code, answer.reason) == (NOT_FOUND[speaker.binding], "TASK_NOT_FOUND"), answer.text
+            assert house.rows() == before
+            assert speaker.state(speaker.get(ada.task, **as_ada)) == "input-required"
+            assert "127.0.0.1:9/hook" in house.push(speaker, "get", ada.task, ada.push, **as_ada).text
 
 
 @pytest.mark.requirement("S0-5", "S2-32")
-@pytest.mark.parametrize(("name", "attack"), TABLE)
-def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, name: str, attack: Attack) -> None:
+@pytest.mark.parametrize("name", SPEAKERS)
+def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, rows: Any, name: str) -> None:
     speaker = house.wire.speaker(name)
-    ada, nobody = house.victim(speaker), house.as_("")
-    before = house.rows()
-    answers = attack(house, speaker, ada, nobody)
-    for answer in answers:
-        assert answer.status == 401
-        assert (answer.code, answer.reason) == (UNAUTHENTICATED[speaker.binding], "UNAUTHENTICATED")
-        assert ada.task not in answer.text
-        challenges = answer.headers.get_list("www-authenticate")
-        assert [each.partition(" ")[0] for each in challenges] == ["Cookie", "Bearer", "ApiKey", "Basic"]
-    assert house.rows() == before
+    ada, before = house.victim(speaker), house.rows()
+    for attack in attacks_in(name):
+        with rows(attack.__name__):
+            for answer in attack(house, speaker, ada, house.as_("")):
+                assert answer.status == 401
+                assert (answer.code, answer.reason) == (UNAUTHENTICATED[speaker.binding], "UNAUTHENTICATED")
+                assert ada.task not in answer.text
+                challenges = answer.headers.get_list("www-authenticate")
+                assert [each.partition(" ")[0] for each in challenges] == ["Cookie", "Bearer", "ApiKey", "Basic"]
+            assert house.rows() == before
     assert speaker.state(speaker.get(ada.task, **house.as_("ada"))) == "input-required"
 
 
@@ -248,11 +248,14 @@ def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, name: str, at
 MISDIRECTED = (by_another_agent, as_a_tenant, by_a_spelling_of_its_id, by_guessing, continue_in_another_context)
 
 
-@pytest.mark.parametrize(("name", "attack"), [row for row in TABLE if row.values[1] not in MISDIRECTED])
-def test_what_bob_tries_works_for_ada(house: Any, name: str, attack: Attack) -> None:
+@pytest.mark.parametrize("name", SPEAKERS)
+def test_what_bob_tries_works_for_ada(house: Any, rows: Any, name: str) -> None:
     speaker = house.wire.speaker(name)
-    answer = attack(house, speaker, house.victim(speaker), house.as_("ada"))[0]
-    assert (answer.status, '"error"' in getattr(answer, "text", "")) == (200, False)
+    for attack in attacks_in(name):
+        if attack not in MISDIRECTED:
+            with rows(attack.__name__):
+                answer = attack(house, speaker, house.victim(speaker), house.as_("ada"))[0]
+                assert (answer.status, '"error"' in getattr(answer, "text", "")) == (200, False)
 
 
 # -- what looks the same from outside, and must be Bob's own -------------------------------------------------------

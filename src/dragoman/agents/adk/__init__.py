@@ -1,1 +1,1 @@
-"""Google ADK: its agents as agents of ours, and the other way round."""
+"""Google ADK: its agents as agents of Dragoman, and remote A2A agents as agents of ADK."""

@@ -1,4 +1,4 @@
-"""Calls of tools that wait for the caller."""
+"""Long-running tool calls of an ADK agent that wait for the caller."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 CONFIRMATION = "adk_request_confirmation"
 CREDENTIAL = "adk_request_credential"
 INPUT = "adk_request_input"
-# How ADK words a confirmation that nobody has worded. It is addressed to programs.
+# Start of ADK's default confirmation hint, which is addressed to programs, not to people.
 _DEFAULT_HINT = "Please approve or reject the tool call"
-# Where the calls that stand for a remote agent's question have its words.
+# The argument that holds the text of a remote agent's question, by the name of the call that represents it.
 _QUESTION_ARGUMENTS = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
 _LONGEST = 200
 
@@ -39,9 +39,10 @@ Kind = Literal["confirmation", "credential", "input", "question", "tool"]
 
 
 class PendingCall(Struct, frozen=True, omit_defaults=True):
-    """A call that waits. `args` are what callers may see of its arguments, `response` is what the tool said so far.
+    """A tool call that waits for the caller.
 
-    `asked` is the question that came with it, where a remote agent makes the call.
+    `args` are the arguments that callers may see, `response` is the tool's preliminary response. `remote_question` is
+    the question that came with the call, if a remote agent makes it.
     """
 
     id: str
@@ -52,7 +53,7 @@ class PendingCall(Struct, frozen=True, omit_defaults=True):
 
     @property
     def kind(self) -> Kind:
-        """What it waits for."""
+        """What the call waits for."""
         if self.name == CREDENTIAL:
             return "credential"
         if self.name in _QUESTION_ARGUMENTS:
@@ -63,19 +64,19 @@ class PendingCall(Struct, frozen=True, omit_defaults=True):
 
     @property
     def auth(self) -> bool:
-        """True when somebody has to say who he is."""
+        """True if the call waits for credentials."""
         return self.name in (CREDENTIAL, ASKS_AUTH)
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What the answer to a question must be, as far as the agent says."""
+        """The JSON Schema of the answer, if the agent gives one."""
         if self.name != INPUT:
             return {}
         return _object(self.args.get("response_schema") or self.args.get("responseSchema"))
 
     @property
     def question(self) -> str:
-        """What to ask the caller."""
+        """The question for the caller."""
         if self.kind == "credential":
             return credential.question(self.args)
         if self.name == CONFIRMATION:
@@ -95,7 +96,7 @@ class PendingCall(Struct, frozen=True, omit_defaults=True):
         return allow
 
     def details(self) -> tuple[Part, ...]:
-        """The call as ADK's clients know it, and what the tool said so far."""
+        """Return the call in ADK's own format, and the tool's preliminary response."""
         body: dict[str, Any] = {"id": self.id, "name": self.name, "args": self.args}
         parts = [Part(data=body, metadata={TYPE: "function_call", IS_LONG_RUNNING: True})]
         if self.response is not None:
@@ -105,7 +106,7 @@ class PendingCall(Struct, frozen=True, omit_defaults=True):
 
 
 class PendingCalls(Struct, frozen=True, omit_defaults=True):
-    """What a task that waits remembers: its calls, the answers that came while others were missing, its session."""
+    """The stored state of a waiting task: its calls, the answers so far, its session."""
 
     calls: tuple[PendingCall, ...]
     answers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict[str, dict[str, Any]], name="given")
@@ -114,19 +115,19 @@ class PendingCalls(Struct, frozen=True, omit_defaults=True):
 
     @property
     def missing(self) -> tuple[PendingCall, ...]:
-        """The calls that nobody has answered."""
+        """The calls without an answer."""
         return tuple(call for call in self.calls if call.id not in self.answers)
 
 
 def details_of(calls: Sequence[PendingCall]) -> tuple[Part, ...]:
-    """What to show beside the question. A question in plain words, if it is the only one, needs nothing."""
+    """Return the parts sent next to the question; none for a single question in plain text."""
     if len(calls) == 1 and calls[0].kind == "question":
         return ()
     return tuple(part for call in calls for part in call.details())
 
 
 def question_of(calls: Sequence[PendingCall]) -> str:
-    """One question for all of them."""
+    """Return one question for all calls."""
     questions = [call.question for call in calls]
     if all(call.kind == "confirmation" for call in calls):
         return " ".join((*questions, "Answer yes or no."))
@@ -148,25 +149,25 @@ def _call_text(name: str, args: Any) -> str:
 
 logger = logging.getLogger("dragoman.adk")
 
-# Where a conversation keeps which tools have said nothing, by the task that waits.
+# Key in the conversation's state of the tools without any response, by the waiting task.
 _STATE = "dragoman.adk.open"
 _CANCELED, _PENDING = "canceled", "pending"
 _USER = "user"
 
 
 class SessionKey(NamedTuple):
-    """A session, and whose it is."""
+    """The user and the id of an ADK session."""
 
     user: str
     session: str
 
 
 class UnansweredCalls:
-    """Keeps sessions such that models can go on with them.
+    """Writes responses for unanswered calls, so that models can continue a session.
 
-    Models do not take a call of theirs without a response. When a task ends, what it waited for is canceled. When
-    something else is said in a conversation of which a task still waits, that task stays as it is: a tool of it that
-    has said nothing is pending. Both are responses in the session, as ADK has them of tools.
+    Models reject a history in which a call has no response. When a task ends, the calls it waited for get the response
+    "canceled". When another message arrives in the conversation of a waiting task, that task keeps waiting, and its
+    tools without a response get "pending". Both are written to the session as ADK's tool responses.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -176,7 +177,7 @@ class UnansweredCalls:
 
     @asynccontextmanager
     async def running(self, key: SessionKey) -> AsyncGenerator[None, None]:
-        """While something runs in a session nothing is written beside it, or some services refuse the rest."""
+        """Postpone writes to a session while a run uses it: some session services reject concurrent writes."""
         self._running[key] += 1
         try:
             yield
@@ -185,25 +186,25 @@ class UnansweredCalls:
             await self._respond_to_canceled(key)
 
     async def cancel(self, key: SessionKey, calls: Iterable[PendingCall]) -> None:
-        """A task has ended: nobody will answer these. It is written now, or when nothing runs in the session."""
+        """Write "canceled" for the calls of an ended task, now or when no run uses the session."""
         self._canceled.setdefault(key, []).extend(calls)
         await self._respond_to_canceled(key)
 
     def note_waiting(self, ctx: Context, calls: Iterable[PendingCall]) -> None:
-        """A task waits for these. As long as nothing else is said in its conversation, that is for ADK to remember."""
+        """Remember the calls that a task waits for, in case another message arrives in its conversation."""
         silent = [(call.id, call.name) for call in calls if call.kind == "tool" and call.response is None]
         if silent and self._accepts_pending():
             ctx.state[_STATE] = {**ctx.state.get(_STATE, {}), ctx.task_id: silent}
 
     async def answer_waiting(self, ctx: Context, key: SessionKey) -> None:
-        """Something is said in a conversation: to a task that waits, or beside those that do."""
+        """Write "pending" for the calls of other tasks that wait in the conversation of this message."""
         waiting: dict[str, list[tuple[str, str]]] = ctx.state.pop(_STATE, {})
         waiting.pop(ctx.task_id, None)
         if waiting:
             await self._respond(key, [PendingCall(*call) for calls in waiting.values() for call in calls], _PENDING)
 
     def _accepts_pending(self) -> bool:
-        """True where a response does not mean that ADK goes on: workflows, and apps that resume, look for any."""
+        """Return True if a response does not resume the agent: workflows and resumable apps resume on any response."""
         config: Any = getattr(self._runner, "resumability_config", None)
         return hasattr(self._runner.agent, "sub_agents") and not (config is not None and config.is_resumable)
 
@@ -225,12 +226,12 @@ class UnansweredCalls:
                 return
             for event in _responses(session, {call.id: call for call in calls}, status):
                 await service.append_event(session=session, event=event)
-        except Exception:  # whatever a service may raise: the task has ended or waits all the same
+        except Exception:  # third-party code: the task has ended or waits anyway
             logger.warning("calls of session %s were left without a response", key.session, exc_info=True)
 
 
 def _responses(session: Session, calls: dict[str, PendingCall], status: str) -> list[Event]:
-    """What to write for those of the calls that are still open."""
+    """Return the events to append for those of the calls that are still open."""
     answered_ids = {
         response.id
         for event in session.events
@@ -246,7 +247,7 @@ def _responses(session: Session, calls: dict[str, PendingCall], status: str) -> 
             if status == _CANCELED:
                 new_events.append(_canceled_question(event))
             continue
-        # Models do not see ADK's own requests, and ADK reads more into the answers to them.
+        # ADK's own requests are not part of a model's history, and a response to them would have side effects.
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(id=call.id, name=call.name, response={"status": status})
@@ -258,13 +259,13 @@ def _responses(session: Session, calls: dict[str, PendingCall], status: str) -> 
             author = _USER if status == _CANCELED else event.author
             new_events.append(_event_beside(event, author, types.Content(role="user", parts=parts)))
     if new_events:
-        # ADK takes a response at the end of a session for the beginning of what is said next.
+        # ADK merges a response at the end of a session with the next message, so an empty event follows.
         new_events.append(_event_beside(new_events[-1], _USER, None))
     return new_events
 
 
 def _canceled_question(question_event: Event) -> Event:
-    """The end of a remote agent's question: it goes on in its conversation, and what is said next is no answer."""
+    """Return the event that ends a remote agent's question: the conversation continues, but nothing is answered."""
     metadata: dict[str, Any] = question_event.custom_metadata or {}
     context = {CONTEXT_ID: metadata[CONTEXT_ID]} if CONTEXT_ID in metadata else {}
     event = _event_beside(question_event, question_event.author, None)

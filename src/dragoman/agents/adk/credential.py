@@ -1,4 +1,4 @@
-"""What a tool asks for when it needs somebody's credentials."""
+"""Credential requests of ADK tools: what callers may see of them, and how their answers are read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pydantic import BaseModel, ValidationError
 
 from dragoman.schema.conversion import TypeMismatch
 
-# What callers need to know of a client to sign in. Its secret is not among it.
+# OAuth fields that callers need to sign in; the client secret is not among them.
 _PUBLIC = {"client_id", "auth_uri", "state", "redirect_uri", "audience", "prompt", "nonce"}
-# Who the client is stays what the request said, whatever an answer says.
+# Client fields that an answer cannot change.
 _ISSUED = ("client_id", "client_secret", "redirect_uri", "code_verifier", "code_challenge_method")
 _NEEDED = "a credential"
 
 
 def public_args(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a request as callers may see them: where to sign in, and no secret."""
+    """Return the arguments of a credential request without secrets."""
     request = _parse(args)
     if request is None:
         return {}
@@ -49,7 +49,7 @@ def public_args(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def question(args: dict[str, Any]) -> str:
-    """What to tell the caller: where to sign in, or what kind of credential is missing."""
+    """Return the question for the caller: where to sign in, or which kind of credential is missing."""
     request = _parse(args)
     if request is None:
         return "Credentials are needed."
@@ -69,13 +69,13 @@ def _kind(config: AuthConfig) -> str:
 
 
 def fill_in(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
-    """The answer as ADK wants it: the request it made, with the credential in it.
+    """Return ADK's response to the request: the request's own config with the credential in it.
 
-    Callers answer with ADK's AuthConfig, its AuthCredential, or a text: an API key, a token, or the address that
-    signing in has led to.
+    Callers answer with ADK's AuthConfig, its AuthCredential, or text: an API key, a token, or the redirect address
+    after signing in.
 
     Raises:
-        Unfit: there is no credential in what they said.
+        TypeMismatch: the answer contains no credential.
     """
     request = _parse(args)
     if request is None:

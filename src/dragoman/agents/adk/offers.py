@@ -1,4 +1,4 @@
-"""What the card says an ADK agent can do."""
+"""Builds the skills of an ADK agent for its card."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _START = "__START__"
 
 
 def offers_of(root: Any) -> tuple[NamedSkill, ...]:
-    """One skill for the agent, one for each of its tools, and the same for its sub-agents or steps, with their names.
+    """Return one skill for the agent and each of its tools, and the same for its sub-agents or steps, with their names.
 
-    Instructions are never told. Toolsets are not asked for their tools, which could mean to start a server.
+    Instructions are never published. Toolsets are not listed, because that might start a server.
     """
     skills: dict[str, NamedSkill] = {}
     for skill in _offers(root, is_root=True):
@@ -24,7 +24,7 @@ def offers_of(root: Any) -> tuple[NamedSkill, ...]:
 
 
 def description_of(agent: Any) -> str:
-    """What an agent says of itself, within bounds."""
+    """Return the description of an agent, shortened."""
     return _bounded(getattr(agent, "description", None) or "")
 
 
@@ -62,12 +62,12 @@ def _abilities(agent: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _is_example(tool: object) -> bool:
-    # It does nothing: it adds examples to what the model is told.
+    # It is no tool to call: it adds examples to the prompt.
     return type(tool).__name__ == "ExampleTool"
 
 
 def children_of(agent: Any) -> Iterable[Any]:
-    """The sub-agents of an agent, or the steps of a workflow."""
+    """Return the sub-agents of an agent, or the steps of a workflow."""
     yield from getattr(agent, "sub_agents", None) or ()
     graph = getattr(agent, "graph", None)
     for node in getattr(graph, "nodes", None) or ():

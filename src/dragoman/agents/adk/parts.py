@@ -1,7 +1,7 @@
-"""Parts of messages, as the protocol and as Google's ADK write them.
+"""Converts message parts between A2A and Google ADK.
 
-Google's own bridges in Python and Go read and write the same keys of metadata, so a part that goes through any of them
-comes out as it was. Numbers stay what they are: a whole one never becomes a fraction.
+Google's own bridges in Python and Go use the same metadata keys, so a part passes through any of them unchanged.
+Integers stay integers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPE = "adk_type"
 THOUGHT = "adk_thought"
 IS_LONG_RUNNING = "adk_is_long_running"
 SIGNATURE = "adk_thought_signature"
-# What a part may be beside text and files. The names are those of the fields, and what `adk_type` says.
+# Kinds of parts besides text and files: field names of a part, and values of `adk_type`.
 TYPES = (
     "function_call",
     "function_response",
@@ -37,7 +37,7 @@ TYPES = (
     "tool_call",
     "tool_response",
 )
-# A part of which only newer peers know what it is: all of it, as data.
+# `adk_type` of a part of a kind unknown here: the whole part as data.
 _WHOLE = "part"
 _MEDIA = {"video_metadata": "adk_video_metadata", "media_resolution": "adk_media_resolution"}
 _BEGIN, _END = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
@@ -46,11 +46,11 @@ _FILE_TYPE = "application/octet-stream"
 
 
 def to_genai(part: Part) -> types.Part:
-    """A part for a model. Data that is nothing of ADK's own goes in the wrapping by which ADK knows it again."""
+    """Convert a part for a model. Plain data is wrapped in the tags by which ADK recognizes it."""
     metadata = dict(part.metadata or {})
     genai_part = _typed(part, metadata) or _plain(part, metadata)
     _put_signature(genai_part, metadata)
-    # Vertex refuses parts with metadata, and older versions have no place for it.
+    # Vertex rejects parts with metadata, and older versions have no field for it.
     if metadata and "part_metadata" in types.Part.model_fields and not _on_vertex():
         genai_part.part_metadata = metadata
     return genai_part
@@ -63,7 +63,7 @@ def _typed(part: Part, metadata: dict[str, Any]) -> types.Part | None:
     try:
         genai_part = types.Part.model_validate(part.data if kind == _WHOLE else {kind: part.data})
     except ValidationError:
-        return None  # it only says so: it is data like any other
+        return None  # mislabeled: treated as plain data
     del metadata[TYPE]
     return genai_part
 
@@ -90,7 +90,7 @@ def _plain(part: Part, metadata: dict[str, Any]) -> types.Part:
 
 
 def _field(name: str, value: Any) -> Any:
-    """A part's field as its own type, or None when it cannot be one, or this version does not know it."""
+    """Convert a value to the type of a part's field; None if it is invalid or this version lacks the field."""
     if value is None or name not in types.Part.model_fields:
         return None
     try:
@@ -118,7 +118,7 @@ def _guess_media_type(name: str | None) -> str | None:
 
 
 def _wrap(data: Any) -> Any:
-    # What looks like a part of protocol 0.3 is wrapped in one, or it would be taken for it on the way back.
+    # Data that looks like a data part of protocol 0.3 is wrapped in one, or it would be unwrapped on the way back.
     return {"kind": "data", "data": data} if _is_old_part(data) else data
 
 
@@ -130,7 +130,7 @@ def _is_old_part(data: Any) -> bool:
 
 
 def from_genai(part: types.Part) -> Part | None:
-    """A part of ADK's, or None when there is nothing in it."""
+    """Convert a part of ADK; return None if it is empty."""
     metadata: dict[str, Any] = {}
     beside: dict[str, Any] = getattr(part, "part_metadata", None) or {}
     if part.thought_signature is not None:
@@ -202,12 +202,12 @@ def _json(value: Any) -> Any:
 
 
 def content_of(message: Message) -> types.Content:
-    """A message as ADK's content: users stay users, agents are models there."""
+    """Convert a message to ADK content: the role of agents is "model" there."""
     role = "user" if message.role is Role.USER else "model"
     return types.Content(role=role, parts=[to_genai(part) for part in message.parts])
 
 
 def parts_of_content(content: types.Content | None) -> tuple[Part, ...]:
-    """What there is in ADK's content. Its role is that of the message the parts go into."""
+    """Convert ADK content to parts. The role belongs to the message that the parts go into."""
     converted: Iterable[Part | None] = map(from_genai, (content.parts if content is not None else None) or ())
     return tuple(part for part in converted if part is not None)

@@ -1,4 +1,4 @@
-"""Answers to calls that wait: ADK's own, plain text, or data."""
+"""Reads answers to pending calls: ADK's function responses, plain text, or data."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ _NO = {"reject", "rejected", "deny", "denied", "decline", "declined", "refuse", 
 _TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "array": list, "object": dict}
 _YES_OR_NO = "yes or no"
 
-# The arguments of calls as the agent made them, with what callers do not see, by the calls' ids.
+# The complete arguments of calls by id, including those that callers do not see.
 CallArguments = Mapping[str, dict[str, Any]]
 
 
 def read_answers(pending: PendingCalls, message: Message, arguments: CallArguments) -> tuple[PendingCalls, str]:
-    """Read what a message answers. The second is what is wrong with it, or empty.
+    """Read the answers of a message. Return the updated calls, and what is wrong with the message, or "".
 
-    Every call needs an answer. A text, or data, is the answer to the only call that has none yet, or yes or no to all
-    where nothing but permission is asked for; otherwise answers are function responses, or an object whose keys are
-    the calls' ids or names.
+    Every call needs an answer. Text or data answers the only open call, or all of them if they only ask for
+    confirmation. Otherwise answers are function responses, or an object whose keys are the ids or names of the calls.
     """
     answers = dict(pending.answers)
     why = ""
@@ -46,7 +45,7 @@ def read_answers(pending: PendingCalls, message: Message, arguments: CallArgumen
 
 
 def _match_answers(pending: PendingCalls, message: Message) -> Iterable[tuple[PendingCall, str, Any]]:
-    """Which call is answered by which text or data."""
+    """Pair each call with the text or data that answers it."""
     missing = pending.missing
     own = _function_responses(pending, message)
     if own:
@@ -101,7 +100,7 @@ def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments)
             return {"result": read_answer(text, _unwrap(data), expected_type, None)}
     if call.kind == "question":
         body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-        # In a wrapping of its own, or an object with one key would be taken for it further on.
+        # Always wrapped, or an object with a single key would be unwrapped later.
         return {"result": text if data is None else body["result"] if body.keys() == {"result"} else data}
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
@@ -124,7 +123,7 @@ def _confirmation(text: str, data: Any) -> dict[str, Any]:
 
 
 def _unwrap(data: Any) -> Any:
-    """What is in the wrappings that ADK's clients use."""
+    """Remove the wrappers that ADK's clients use."""
     if not isinstance(data, dict):
         return data
     body = cast("dict[str, Any]", data)

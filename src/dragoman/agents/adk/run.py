@@ -1,4 +1,4 @@
-"""ADK's agents as the `run` of an agent of ours."""
+"""Runs ADK agents as agents of Dragoman."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from dragoman.agents.offers import NamedSkill
     from dragoman.engine.execute.context import Context
 
-# Where the name of a session is kept whose service has chosen another than ours.
+# Key in the conversation's state of a session id that was chosen by the session service.
 STATE = "dragoman.adk"
-# What every service takes for a name. Callers choose those of their contexts, and some services make paths of them.
+# Session ids that are safe everywhere: callers choose context ids, and some services use them in paths.
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 async def session_of(runner: Runner, ctx: Context) -> Session:
-    """Find the session of a conversation, or create it.
+    """Return the session of a conversation, creating it if needed.
 
-    It has the conversation's id and belongs to the authenticated caller. Where nobody is authenticated, the
-    conversation stands for its caller: `A2A_USER_<context>`. Where a context is not named in plain letters, or there
-    are tenants that may use the same names, the session's id is a UUID that stands for the context.
+    Its id is the context id, and it belongs to the authenticated caller. Without authentication the user id is
+    `A2A_USER_<context>`. If the context id has other characters than letters, digits, `_` and `-`, or there are tenants
+    that may use equal ids, the session id is a UUID derived from the context.
     """
     name = ctx.context_id if _PLAIN.fullmatch(ctx.context_id) and not ctx.tenant else ctx.session_id
     user = ctx.user.id if ctx.user is not None else f"A2A_USER_{name}"
     session_id: str = ctx.state.get(STATE, name)
     service, app = runner.session_service, runner.app_name
-    # What was said is read by the runner. Here it is only of interest whether something was asked.
+    # The runner reads the history itself. The events are needed here only to resume after a question.
     config = GetSessionConfig(num_recent_events=1) if ctx.resume is None else None
     existing = await service.get_session(app_name=app, user_id=user, session_id=session_id, config=config)
     if existing is not None:
@@ -67,10 +67,10 @@ async def session_of(runner: Runner, ctx: Context) -> Session:
 
 
 def runner_of(agent: object, app_name: str | None = None) -> Runner:
-    """The runner itself, or one that keeps sessions, artifacts and memories in memory.
+    """Return the runner itself, or a new one that keeps sessions, artifacts and memories in memory.
 
     Raises:
-        ConfigError: it is nothing that ADK runs, or a runner of another name.
+        ConfigError: the object is nothing that ADK runs, or a runner with another app name.
     """
     if isinstance(agent, Runner):
         if app_name not in (None, agent.app_name):
@@ -94,7 +94,7 @@ def _new_runner(agent: object, app_name: str | None) -> Runner:
 
 
 def _node_types() -> tuple[type, ...]:
-    """What a workflow is made of, itself included: 1.x has none."""
+    """Return the base class of workflow nodes; ADK 1.x has none."""
     try:
         return (import_module("google.adk.workflow").BaseNode,)
     except (ImportError, AttributeError):
@@ -103,26 +103,26 @@ def _node_types() -> tuple[type, ...]:
 
 _ESCALATED = "The agent has given up and needs somebody's help."
 _MOST_METADATA = 4096
-# By this ADK's clients know that an answer is in the artifacts, and that what is said on the way is no part of it.
+# Tells ADK's clients that the answer is in the artifacts, and that progress messages are not part of it.
 _EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
 
 class AdkRuns:
-    """Runs every message in the session of its conversation. See `Bridge`.
+    """Runs each message in the ADK session of its conversation. Implements `Bridge`.
 
-    It takes an agent, a workflow or an App, for which sessions, artifacts and memories are kept in memory, or a
-    Runner. Text is streamed as the model writes it. Long-running tools, confirmations and requests for credentials
-    pause the task. Tool calls and the code a model runs are told with `show_tools`, as artifacts named "tool"; thoughts
-    with `show_thoughts`, as progress.
+    It takes an agent, a workflow or an App, for which sessions, artifacts and memories are kept in memory, or a Runner.
+    Text is streamed as the model writes it. Long-running tools, confirmations and credential requests pause the task.
+    With `show_tools`, tool calls and executed code are sent as artifacts named "tool"; with `show_thoughts`, thoughts
+    are sent as progress.
 
-    A task that waits goes on waiting when something else is said in its conversation: that is another task, to whose
-    model a tool of the first is pending. What a task waited for that has ended is canceled.
+    A waiting task keeps waiting when another message arrives in its conversation: that message is a new task, whose
+    model sees the waiting tool as pending. Calls of a task that has ended are canceled.
 
-    An agent that escalates has ended its work and the task is completed: that is how loops are left. With
-    `escalate="input"` it waits for the caller's help instead.
+    An agent that escalates has finished, and the task is completed: that is how loops end. With `escalate="input"` the
+    task waits for the caller's help instead.
 
     Raises:
-        ConfigError: it is nothing that ADK runs, or `escalate` is something else.
+        ConfigError: the object is nothing that ADK runs, or `escalate` is invalid.
     """
 
     def __init__(
@@ -152,29 +152,26 @@ class AdkRuns:
 
     @property
     def name(self) -> str:
-        """See `Bridge.name`."""
         return str(self._root.name)
 
     @property
     def description(self) -> str:
-        """See `Bridge.description`."""
         return description_of(self._root)
 
     def offers(self) -> tuple[NamedSkill, ...]:
-        """See `Bridge.offers`."""
         return offers_of(self._root)
 
     async def close(self) -> None:
-        """Let go of toolsets and plugins. A runner that was given is its owner's to close."""
+        """Close toolsets and plugins. A runner that was passed in is left to its owner."""
         if self._owns_runner:
             await self.runner.close()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Give a message to the agent, or the answers that it waits for, and pass on what it says.
+        """Run the agent on the message, or resume it with the answers in it, and yield its outputs.
 
         Raises:
-            Failed: the agent says what went wrong, or has forgotten what it asked.
-            Rejected: there is nothing in the message.
+            Failed: the agent reports an error, or its session has been lost.
+            Rejected: the message is empty.
         """
         session = await session_of(self.runner, ctx)
         key = SessionKey(session.user_id, session.id)
@@ -203,7 +200,7 @@ class AdkRuns:
                 if turn.error is not None:
                     raise Failed(turn.error)
             except BaseException:
-                # Failed, canceled, or closed: what it waits for now, or did before, is nobody's to answer any more.
+                # Failed, canceled or closed: its pending calls will not be answered.
                 await self._unanswered.cancel(key, (*(pending.calls if pending else ()), *turn.calls.values()))
                 raise
         if turn.calls:
@@ -214,7 +211,7 @@ class AdkRuns:
             yield Ask(_ESCALATED)
 
     async def canceled(self, ref: Any) -> None:
-        """A task was canceled while it waited: tell the session, so that the conversation can go on."""
+        """Cancel the pending calls of a canceled task, so that its conversation can continue."""
         pending = msgspec.convert(ref, PendingCalls) if ref is not None else None
         if pending is not None and pending.session:
             await self._unanswered.cancel(SessionKey(pending.user, pending.session), pending.calls)
@@ -230,7 +227,7 @@ class AdkRuns:
                         yield output
                     await turn.publish(event)
             except BaseException:
-                # Canceled, or closed: nothing that it has begun is to go on.
+                # Canceled or closed: nothing that the agent has started may continue.
                 abort.set()
                 raise
 
@@ -250,23 +247,23 @@ class AdkRuns:
         )
 
     def _answers(self, pending: PendingCalls, ctx: Context, session: Session) -> Iterator[types.Content]:
-        """The answers as messages: ADK goes on with one agent after a message, in one of its invocations."""
+        """Yield the answers as messages: ADK resumes one agent per message, in one of its invocations."""
         calls_by_id = _calls_by_id(session)
         groups: dict[Any, list[types.Part]] = {}
         for call in pending.calls:
             event, _ = calls_by_id[call.id]
-            # A workflow takes them all at once, and finds out what each of them is for.
+            # A workflow takes all answers at once and assigns them itself.
             key = (event.author, event.invocation_id) if isinstance(self._root, BaseAgent) else None
             response = types.FunctionResponse(id=call.id, name=call.name, response=pending.answers[call.id])
             groups.setdefault(key, []).append(types.Part(function_response=response))
-        # Files may stand beside answers; ADK does not take texts there.
+        # ADK accepts files next to function responses, but no text.
         files = [to_genai(part) for part in ctx.message.files]
         for parts in groups.values():
             yield types.Content(role="user", parts=[*parts, *files])
 
 
 def _message(ctx: Context) -> types.Content:
-    # Models do not take parts with nothing in them.
+    # Models reject empty parts.
     parts = [to_genai(_without_adk_type(part)) for part in ctx.message.parts if part.text != ""]
     if not parts:
         raise Rejected("there is nothing in the message")
@@ -274,7 +271,7 @@ def _message(ctx: Context) -> types.Content:
 
 
 def _pending_calls(ctx: Context, session: Session) -> PendingCalls | None:
-    """What the task has waited for, unless this is its beginning or it has only asked for help."""
+    """Return the calls that the task has waited for; None in a first run, or if it has only asked for help."""
     ref: Any = ctx.resume.ref if ctx.resume is not None else None
     if ref is None:
         return None
@@ -285,7 +282,7 @@ def _pending_calls(ctx: Context, session: Session) -> PendingCalls | None:
 
 
 def _custom_metadata(ctx: Context) -> dict[str, Any]:
-    """What a request says beside its message. ADK keeps it with every event, so it is little or nothing."""
+    """Return the request's metadata for ADK, which stores it with every event; empty if it is too large."""
     size = len(msgspec.json.encode(ctx.metadata, enc_hook=str))
     if size > _MOST_METADATA:
         ctx.log.warning("the request's metadata is not passed on: %d bytes are too many for every event", size)
@@ -294,7 +291,7 @@ def _custom_metadata(ctx: Context) -> dict[str, Any]:
 
 
 def _without_adk_type(part: Part) -> Part:
-    """What a caller says as data. It is not the caller who calls tools, and nobody has asked for a result."""
+    """Return a caller's part as plain data: callers must not forge tool calls or unrequested responses."""
     metadata = part.metadata or {}
     if TYPE not in metadata:
         return part
@@ -303,7 +300,7 @@ def _without_adk_type(part: Part) -> Part:
 
 
 def _calls_by_id(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
-    """The calls of a session by their ids: the event that makes each, and all of its arguments."""
+    """Return the calls of a session by id: the event of each call, and all of its arguments."""
     return {
         call.id: (event, dict(call.args or {}))
         for event in session.events

@@ -1,4 +1,4 @@
-"""What an ADK agent says in one run, told once."""
+"""Merges the partial and final texts of an ADK run into one stream."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _BREAK = "\n\n"
 
 
 class Speaker(NamedTuple):
-    """Who speaks, and in which of the branches that run side by side."""
+    """The author of an event, and the parallel branch it runs in."""
 
     author: str
     branch: str = ""
 
     def takes_turns_with(self, other: Speaker) -> bool:
-        """True when the two never speak at once, so that one has finished when the other begins."""
+        """Return True if the two never run in parallel, so that one has finished when the other begins."""
         short, long = sorted((self.branch, other.branch), key=len)
         return not short or short == long or long.startswith(f"{short}.")
 
 
 class _QueuedBranch:
-    """A branch that is heard later: turns that are over, and the pieces of one that is not."""
+    """A branch that is sent later: its finished turns, and the chunks of the current one."""
 
     def __init__(self, speaker: Speaker) -> None:
         self.speaker = speaker
@@ -39,13 +39,13 @@ class _QueuedBranch:
 
 
 class AdkTextStream:
-    """Turns pieces and whole events into one text.
+    """Turns partial and whole events into one text.
 
-    ADK tells a text in pieces and then once more whole. What was told in pieces is not repeated; where the whole says
-    something else (a callback has changed it), it takes the place of the pieces. Files and data between the two are
-    told at once and end nothing. Texts of different turns are paragraphs. When several speak at once, one is heard in
-    pieces and the others are told when it has finished; who is still speaking then is heard in pieces from there on.
-    `before` is what the caller was told before a pause.
+    ADK sends a text in chunks, then once more as a whole. Chunks are not repeated; if the whole text differs, because a
+    callback has changed it, it replaces them. Files and data in between are sent at once and end no turn. Texts of
+    different turns are separated as paragraphs. Of several agents in parallel, one is streamed and the others are
+    queued until it has finished; one that is still writing then is streamed from there on. `before` is the text sent
+    before a pause.
     """
 
     def __init__(self, before: str = "") -> None:
@@ -57,7 +57,7 @@ class AdkTextStream:
         self._starts_paragraph = True
 
     def add_chunk(self, speaker: Speaker, text: str) -> Iterator[Output]:
-        """The next piece of what somebody says."""
+        """Add the next chunk of a speaker's text."""
         if not text:
             return
         yield from self._end_finished_turns(speaker)
@@ -70,9 +70,9 @@ class AdkTextStream:
         yield self._append(text)
 
     def add_message(self, speaker: Speaker, values: Sequence[str | Part], *, ends: bool = False) -> Iterator[Output]:
-        """All of what somebody says, in pieces or not: text and other parts, in their order.
+        """Add a whole message, whether or not it was sent in chunks: text and other parts, in order.
 
-        Without any text it is no turn of its own, unless it `ends` the turn: then the pieces are all there is.
+        Without any text it is no turn of its own, unless it `ends` the turn: then the chunks are the whole text.
         """
         yield from self._end_finished_turns(speaker)
         text = "".join(value for value in values if isinstance(value, str))
@@ -88,7 +88,7 @@ class AdkTextStream:
                 yield from self._end_turn()
 
     def retract(self, speaker: Speaker) -> Iterator[Output]:
-        """What somebody has said in pieces comes to nothing: it was taken back."""
+        """Remove the chunks of a speaker's current turn."""
         if self._speaker == speaker:
             yield from self._correct("")
             yield from self._end_turn()
@@ -96,17 +96,17 @@ class AdkTextStream:
             self._queue_of(speaker).chunks = []
 
     def finish(self) -> Iterator[Output]:
-        """The run is over: tell what is left."""
+        """Send what is still queued at the end of the run."""
         for queued in self._queued.values():
             queued.end_turn()
         yield from self._end_turn()
 
     def ends_with(self, text: str) -> bool:
-        """True when this was the last thing that was said."""
+        """Return True if the text so far ends with this one."""
         return bool(self._texts) and "".join(self._texts).endswith(text)
 
     def _end_finished_turns(self, speaker: Speaker) -> Iterator[Output]:
-        """End the turns of those who cannot be speaking any more."""
+        """End the turns of all speakers that must have finished when this one begins."""
         for queued in self._queued.values():
             if queued.speaker != speaker and queued.speaker.takes_turns_with(speaker):
                 queued.end_turn()
@@ -128,7 +128,7 @@ class AdkTextStream:
             queued.turns.append(values)
 
     def _correct(self, text: str) -> Iterator[Output]:
-        """Make what was said in pieces what it was meant to be."""
+        """Replace the chunks of the current turn with its whole text."""
         streamed = "".join(self._chunks)
         if text and text.startswith(streamed):
             if text != streamed:

@@ -1,4 +1,4 @@
-"""One run of an ADK agent: from its events to what callers get."""
+"""One run of an ADK agent: converts its events to outputs."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 
-# Why a model ends. Whatever is said after such an error, it is one.
+# Finish reasons of models: such an error is final, even if other events follow.
 _MODEL_REASONS = {str(reason.value) for kind in (types.FinishReason, types.BlockedReason) for reason in kind}
 
 
 class _Error:
-    """An error that an event tells of. What is raised on is not told by it."""
+    """The error of an event. Exceptions that ADK raises are handled elsewhere."""
 
     def __init__(self, event: Event, path: str) -> None:
         code: Any = event.error_code
         reason = str(getattr(code, "value", code) or "")
         self.is_final = reason in _MODEL_REASONS
-        # ADK 2 tells the text of an exception in a step of a workflow, before somebody there catches it or nobody does.
-        # It is not for callers, and cannot be told from an error that a step yields.
+        # ADK 2 reports the text of an exception in a workflow step before it is caught or not. It is not meant for
+        # callers, and cannot be distinguished from an error that a step yields.
         is_exception = "/" in path and reason.endswith(("Error", "Exception"))
         self.text = reason if is_exception else event.error_message or reason
 
 
 class AdkTurn:
-    """Hears the events of one run. Afterwards it knows what waits, what went wrong and whether somebody gave up.
+    """Converts the events of one run, and collects its pending calls, its error, and whether it escalated.
 
-    `details` are what stands beside the questions of agents elsewhere, and `count` is how much there was to hear.
+    `details` are the parts next to the questions of remote agents, and `event_count` is the number of events.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AdkTurn:
         self._text_stream = AdkTextStream(_text_before_pause(ctx))
         self._errors: dict[Hashable, _Error] = {}
         self._sent: set[str] = set()
-        # Who has no model, such as a remote agent, does not repeat its thoughts.
+        # Agents without a model, such as remote agents, send their thoughts only as partial events.
         self._without_model = frozenset(_names_without_model(runner.agent)) if show_thoughts else frozenset[str]()
         self._thoughts: dict[Speaker, str] = {}
         self.calls: dict[str, PendingCall] = {}
@@ -69,11 +69,11 @@ class AdkTurn:
 
     @property
     def error(self) -> str | None:
-        """The first error that its agent has not got over."""
+        """The first error that the agent has not recovered from."""
         return next((error.text for error in self._errors.values()), None)
 
     async def outputs_of(self, event: Event) -> list[Output]:
-        """What of an event is part of the answer."""
+        """Return the outputs of an event that belong to the answer."""
         speaker = Speaker(event.author, event.branch or "")
         parts = _parts(event)
         self.event_count += 1
@@ -96,7 +96,7 @@ class AdkTurn:
         return [*outputs, *self._result(event, speaker)]
 
     async def publish(self, event: Event) -> None:
-        """Send what there is beside the answer."""
+        """Send the tool calls and artifacts of an event."""
         if event.partial:
             return
         if self._show_tools:
@@ -104,7 +104,7 @@ class AdkTurn:
         await self._publish_artifacts(event)
 
     def finish(self) -> list[Output]:
-        """What is left when there are no more events."""
+        """Return the outputs that are left when there are no more events."""
         return list(self._text_stream.finish())
 
     async def _value(self, event: Event, speaker: Speaker, part: types.Part) -> str | Part | None:
@@ -119,7 +119,7 @@ class AdkTurn:
                 pending.id, pending.name, pending.args, json_of(response.response or {}), pending.remote_question
             )
         elif _is_tool(part):
-            pass  # told apart, if at all
+            pass  # sent by `_publish_tools`
         elif part.thought:
             await self._report_thought(speaker, part)
         elif part.text is not None:
@@ -138,10 +138,10 @@ class AdkTurn:
         await self._ctx.progress(part.text)
 
     def _without_question(self, event: Event, values: Sequence[str | Part]) -> list[str | Part]:
-        """The answer without what an agent elsewhere asks: that is for the question of the task."""
+        """Remove a remote agent's question from the answer: it becomes the question of the task."""
         calls = [self.calls[key] for key in event.long_running_tool_ids or () if key in self.calls]
         if _is_waiting(event):
-            # All of it is the remote agent's question.
+            # The whole event is the remote agent's question.
             words = "".join(value for value in values if isinstance(value, str))
             self.details.extend(value for value in values if isinstance(value, Part))
             if len(calls) == 1:
@@ -158,13 +158,13 @@ class AdkTurn:
         if event.error_code or event.error_message:
             self._errors.setdefault(where, _Error(event, path))
         elif has_parts or getattr(event, "output", None) is not None:
-            # It was tried again and worked, or who had it tried has caught the error.
+            # A retry has succeeded, or an enclosing step has caught the error.
             over = [each for each, error in self._errors.items() if not error.is_final and _is_within(each, where)]
             for each in over:
                 del self._errors[each]
 
     def _result(self, event: Event, speaker: Speaker) -> list[Output]:
-        """What a workflow has come to. What its steps give to one another is nobody's business."""
+        """Return the output of a workflow; the outputs of its inner steps are not public."""
         result = getattr(event, "output", None)
         node: Any = getattr(event, "node_info", None)
         if result is None or node is None or node.message_as_output:
@@ -179,7 +179,7 @@ class AdkTurn:
         for part in _tool_parts(event):
             call = part.function_call or part.function_response
             if call is not None and call.id in self.calls:
-                continue  # told when the task pauses
+                continue  # sent when the task pauses
             tool_part = from_genai(part)
             if tool_part is not None:
                 await self._ctx.artifact(tool_part, name="tool", metadata={"adk_author": event.author})
@@ -200,7 +200,7 @@ class AdkTurn:
                 version=version,
             )
             part = None if loaded is None else from_genai(loaded)
-            # A file may stand in the event itself too.
+            # The event itself may contain the file, too.
             if part is not None and (part.raw is None or part.raw not in inline_blobs):
                 await self._ctx.artifact(_named(part, name), name=name, id=key)
 
@@ -222,14 +222,14 @@ def _is_tool(part: types.Part) -> bool:
 
 
 def _is_blank(event: Event) -> bool:
-    """True when there would be a text and it is empty: a callback has taken it away."""
+    """Return True if the event has only empty text: a callback has removed it."""
     return event.content is not None and all(
         part.text == "" and part.thought_signature is None and not part.thought for part in _parts(event)
     )
 
 
 def _is_waiting(event: Event) -> bool:
-    """True for the question of a remote agent."""
+    """Return True for the question of a remote agent."""
     return (event.custom_metadata or {}).get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
 
 
@@ -247,12 +247,12 @@ def _named(part: Part, name: str) -> Part:
 
 
 def _text_before_pause(ctx: Context) -> str:
-    """The text that goes on after a pause."""
+    """Return the text of the answer before the pause, which this run continues."""
     if ctx.resume is None:
         return ""
     for artifact in ctx.artifacts:
         name, is_text = artifact.name or "", all(part.kind == "text" and not part.media_type for part in artifact.parts)
-        # Files may be called the same, but their ids have a version.
+        # A file may have the same name, but its artifact id has a version.
         is_answer = artifact.artifact_id == name or artifact.artifact_id.startswith(f"{name}-")
         if is_text and is_answer and name.endswith("-result"):
             return artifact.text

@@ -1,1 +1,1 @@
-"""LangGraph graphs as agents."""
+"""LangGraph graphs as agents of Dragoman."""

@@ -1,4 +1,4 @@
-"""The messages of a graph, in all the forms that authors write them."""
+"""Messages of a graph: parsing, serialization, and which of them are the answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON, whatever it is: also models, and texts that are more than texts.
+    """Convert any value to JSON values.
 
-    What has no JSON form is shown as Python shows it: it may be one field of many in a graph's state.
+    Values without a JSON form become their `str`, since they may be one field of many in a graph's state.
     """
     from pydantic_core import to_json
 
@@ -28,10 +28,10 @@ MESSAGES = "messages"
 
 
 def messages_of(value: Any) -> list[BaseMessage]:
-    """One message or several, each an object, a dict, a pair of role and text, or a text.
+    """Parse one message or several, each an object, a dict, a pair of role and text, or text.
 
     Raises:
-        ValueError: one is in no such form.
+        ValueError: a message has another form.
     """
     from langchain_core.messages import BaseMessage, convert_to_messages
 
@@ -44,7 +44,7 @@ def messages_of(value: Any) -> list[BaseMessage]:
 
 
 def messages_in(state: Any) -> list[BaseMessage]:
-    """The messages in the state of a graph; none when what has that name is something else."""
+    """Return the messages in the state of a graph; none if that key holds something else."""
     messages = cast("dict[str, Any]", state).get(MESSAGES) if isinstance(state, dict) else None
     try:
         return [] if messages is None else messages_of(messages)
@@ -53,7 +53,7 @@ def messages_in(state: Any) -> list[BaseMessage]:
 
 
 def canceled_calls(messages: Iterable[BaseMessage]) -> list[ToolMessage]:
-    """Answers for the calls that have none. Models do not go on with a conversation in which a call is open."""
+    """Return a tool message for each call without a response: models reject a history with an open call."""
     from langchain_core.messages import AIMessage, ToolMessage
 
     messages = list(messages)
@@ -67,7 +67,7 @@ def canceled_calls(messages: Iterable[BaseMessage]) -> list[ToolMessage]:
 
 
 def turns_of(messages: Iterable[BaseMessage]) -> list[list[Any]]:
-    """The messages as JSON, by turns: each begins with what the caller said."""
+    """Return the messages as JSON by turns; each turn begins with a message of the caller."""
     from langchain_core.messages import messages_to_dict
 
     turns: list[list[Any]] = []
@@ -75,21 +75,21 @@ def turns_of(messages: Iterable[BaseMessage]) -> list[list[Any]]:
         if message.type == "human" or not turns:
             turns.append([])
         message_json = plain(messages_to_dict([message])[0])
-        # What a tool keeps beside its answer may be any object, and no model sees it.
+        # A tool's artifact may be any object, and is not sent to models.
         message_json["data"].pop("artifact", None)
         turns[-1].append(message_json)
     return turns
 
 
-# How many of the messages before are known by their ids: graphs that shorten a conversation keep its end.
+# Number of earlier message ids that are stored: graphs that trim a conversation keep its end.
 _TRACKED_IDS = 20
 
 
 class GraphAnswer(Struct):
-    """Knows what was said before the task, and so what is its answer. It is JSON, and outlasts a pause.
+    """Determines which messages of a graph's state answer the task. It is stored as JSON and survives a pause.
 
-    A graph may take back what its models have said, say it in other words, or never put it into its state. Then it is
-    no part of the answer, although it was streamed.
+    A graph may remove what its models have written, rephrase it, or never put it into its state. Such text is not part
+    of the answer, although it was streamed.
     """
 
     has_started: bool = field(default=False, name="begun")
@@ -98,7 +98,7 @@ class GraphAnswer(Struct):
     has_text: bool = field(default=False, name="spoke")
 
     def observe(self, state: Any) -> None:
-        """Take a state of the graph: the first is what it begins with."""
+        """Process a state of the graph; the first one is the input."""
         messages = messages_in(state)
         if self.has_started:
             self.has_text = self.has_text or bool(_texts(self._new_messages(messages)))
@@ -107,7 +107,7 @@ class GraphAnswer(Struct):
         self.earlier_ids = [message.id for message in messages[-_TRACKED_IDS:] if message.id]
 
     def text(self, state: Any) -> str | None:
-        """The answer in the last state; None when the graph has never said anything there."""
+        """Return the answer in the final state; None if the graph never had a text there."""
         texts = _texts(self._new_messages(messages_in(state)))
         return PARAGRAPH_BREAK.join(texts) if texts or self.has_text else None
 

@@ -1,4 +1,4 @@
-"""The interrupts of a graph as questions, and the answers as what a graph goes on with."""
+"""Converts interrupts of a graph to questions, and answers to resume values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUESTIONS = ("question", "message", "prompt", "description")
 
 
 def pause_for(interrupts: Sequence[Any], state: Any, remark: str = "") -> Pause:
-    """What a graph waits for; without any interrupt it has stopped where its author said."""
+    """Return the pause for the interrupts of a graph; without any, it has stopped at a breakpoint."""
     if not interrupts:
         stopped = Pending(BREAKPOINT, "The graph has stopped at a breakpoint. Shall it go on?", approval=True)
         return Pause((stopped,), state)
@@ -51,16 +51,16 @@ def _text(value: Any) -> str:
 
 
 def _calls(value: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls that LangChain's own middleware asks about."""
+    """Return the tool calls that LangChain's human-in-the-loop middleware asks about."""
     calls = value.get("action_requests")
     return cast("list[dict[str, Any]]", calls) if isinstance(calls, list) else []
 
 
 def answers_of(pause: Pause) -> dict[str, Any] | Pause:
-    """What the graph goes on with, by the ids of its interrupts; or the pause that asks again.
+    """Return the resume values by interrupt id; or the pause that asks again.
 
     Raises:
-        Rejected: it is not to go on.
+        Rejected: the caller refuses to continue from a breakpoint.
     """
     answers: dict[str, Any] = {}
     for one in pause.pending:
@@ -90,7 +90,7 @@ def _decisions(answer: Any, number: int) -> Any:
 
 
 def _convert(answer: Any, schema: Any) -> Any:
-    """A text as what the graph says that it wants; as it is, where the graph says nothing."""
+    """Convert a text answer to the type that the interrupt declares; without a declaration it is returned unchanged."""
     expected_type = cast("dict[str, Any]", schema).get("type", "object") if isinstance(schema, dict) else "string"
     if not isinstance(answer, str) or expected_type == "string":
         return answer

@@ -1,4 +1,4 @@
-"""A LangGraph graph as an agent of ours."""
+"""Runs LangGraph graphs as agents of Dragoman."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ KEY = "dragoman/langgraph"
 
 
 class _GraphState(msgspec.Struct):
-    """What a task needs to go on after a question."""
+    """The stored state of a task that waits for an answer."""
 
     thread: str
     answer: GraphAnswer
 
 
 class LangGraphRuns(PausingBridge):
-    """Runs a compiled graph, or an entrypoint: what its models say is streamed, interrupts pause the task.
+    """Runs a compiled graph or an entrypoint: text of its models is streamed, interrupts pause the task.
 
-    Memory is the graph's checkpointer; every conversation is a thread. A graph that was compiled without one keeps
-    its `messages` in the conversation's state, at most `memory` bytes of them, and what it waits for only in this
-    process. The answer of a graph with `messages` is what the task has added to them, or its `structured_response`; the
-    answer of every other graph is its last state, as data. `to_input` makes the graph's input from the run's context;
-    by default that is a human message, or the message's data. `context` is what the graph's `context_schema` wants, or
-    a function that makes it from the run's context.
+    The graph's checkpointer is its memory; each conversation is a thread. A graph compiled without one keeps its
+    `messages` in the conversation's state, at most `memory` bytes, and its open interrupts in this process only. The
+    answer of a graph with `messages` is what the task has added to them, or its `structured_response`; the answer of
+    any other graph is its final state, as data. `to_input` builds the graph's input from the run's context; the default
+    is a human message, or the message's data. `context` is the value for the graph's `context_schema`, or a function
+    that builds it from the run's context.
     """
 
     def __init__(
@@ -71,27 +71,27 @@ class LangGraphRuns(PausingBridge):
         self._memory = memory
         self._tool_paths = tool_paths(graph)
         builder = getattr(graph, "builder", None)
-        # What an entrypoint takes is one value, without names.
+        # An entrypoint takes a single value instead of named fields.
         self._fields: list[str] = [] if builder is None else list(builder.schemas[builder.input_schema])
         name: str = graph.name or ""
         super().__init__("graph" if name in ("", "LangGraph") else name)
 
     def tools(self) -> Iterable[tuple[str, str]]:
-        """The tools of its tool nodes."""
+        """Return the tools of the graph's tool nodes."""
         return [(name, str(tool.description or "")) for name, tool in tools_of(self._graph).items()]
 
     async def canceled(self, ref: Any) -> None:
-        """Nobody will answer: forget what a graph without a checkpointer waited for."""
+        """Delete the thread of a graph without a checkpointer, whose question will not be answered."""
         state: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
         if self._keeps_messages and isinstance(state, dict):
             await self._graph.checkpointer.adelete_thread(cast("dict[str, Any]", state)["thread"])
 
     async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
-        """See `PausingBridge.turn`.
+        """Run the graph on the message, or resume it from its interrupts.
 
         Raises:
-            Failed: the graph took too many steps, or does not wait for this answer any more.
-            Rejected: the graph takes data that the message does not have.
+            Failed: the graph took too many steps, or no longer waits for this answer.
+            Rejected: the graph requires data that the message does not have.
         """
         from langgraph.errors import GraphRecursionError
 
@@ -129,11 +129,11 @@ class LangGraphRuns(PausingBridge):
             yield output
 
     def _output(self, turn: GraphTurn, answer: GraphAnswer) -> Replace | None:
-        """What the graph gives, where that is not what has been streamed."""
+        """Return the output of the graph, unless it equals the streamed text."""
         result = turn.values
         if isinstance(result, dict) and MESSAGES in result:
             result = cast("dict[str, Any]", result).get("structured_response")
-            # What an entrypoint returns is no state: nobody knows what of it is new.
+            # The result of an entrypoint is no state, so it is unknown which messages are new.
             if result is None and self._fields:
                 text = answer.text(turn.values)
                 return None if text is None or turn.text_stream.paragraphs.equals(text) else Replace(text)
@@ -144,7 +144,7 @@ class LangGraphRuns(PausingBridge):
         if messages:
             ConversationHistory(ctx, KEY, self._memory).replace(turns_of(messages))
 
-    # -- what goes in --------------------------------------------------------------------------------------------------
+    # -- graph input ---------------------------------------------------------------------------------------------------
 
     async def _graph_input(self, ctx: Context, config: dict[str, Any]) -> Any:
         from langchain_core.messages import messages_from_dict
@@ -163,10 +163,10 @@ class LangGraphRuns(PausingBridge):
         return {**values, MESSAGES: [*before, *messages_of(values[MESSAGES])]}
 
     async def _thread_messages(self, config: dict[str, Any]) -> Sequence[Any]:
-        """The messages of the thread, which an earlier task may have left in the middle of its work."""
+        """Return the messages of the thread, which an earlier task may have left unfinished."""
         state = await self._graph.aget_state(config)
         if state.next:
-            # What was done of a step that never ended is lost when another begins, so it must not count here.
+            # Writes of an unfinished step are lost when a new run starts, so they must not count here.
             state = await self._graph.aget_state(state.config)
         return messages_in(state.values)
 
@@ -190,7 +190,7 @@ class LangGraphRuns(PausingBridge):
             return answers
         state = await self._graph.aget_state(config)
         stopped = pause.pending[0].id == BREAKPOINT
-        # Another message of the conversation may have gone past the question, or a restart has lost it.
+        # Another message of the conversation may have moved the thread on, or a restart has lost it.
         if not state.next or not answers.keys() <= {one.id for one in state.interrupts}:
             raise Failed("the graph does not wait for this answer any more")
         return None if stopped else Command(resume=answers)
@@ -206,7 +206,7 @@ class LangGraphRuns(PausingBridge):
 
 
 def _is_streamed(value: Any, turn: GraphTurn) -> bool:
-    """True when there is nothing to add to what has been streamed."""
+    """Return True if the value adds nothing to the streamed text."""
     from langchain_core.messages import BaseMessage
 
     if isinstance(value, str):

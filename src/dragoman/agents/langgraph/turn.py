@@ -1,4 +1,4 @@
-"""One run of a graph: what it says, what it waits for, what comes out."""
+"""One run of a graph: streams its text and collects its interrupts and final state."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from dragoman.agents.langgraph.messages import GraphAnswer
     from dragoman.engine.execute.context import Context
 
-# What nodes for tools are called where nobody says otherwise, also in graphs that cannot be looked into.
+# Default name of tool nodes, also in graphs that cannot be inspected.
 _TOOLS = "tools"
 NodePath = tuple[str, ...]
 
 
 def tools_of(graph: Any) -> dict[str, Any]:
-    """The tools of the graph's own nodes, by their names."""
+    """Return the tools of the graph's own nodes by name."""
     all_tools: dict[str, Any] = {}
     for _, tools in _nodes(graph):
         all_tools.update(tools)
@@ -26,7 +26,7 @@ def tools_of(graph: Any) -> dict[str, Any]:
 
 
 def tool_paths(graph: Any) -> frozenset[NodePath]:
-    """The nodes that call tools, also those of graphs within the graph: each as the names on the way to it."""
+    """Return the paths of all tool nodes, including those of subgraphs."""
     paths = {(name,) for name, _ in _nodes(graph)}
     for prefix, subgraph in graph.get_subgraphs(recurse=True):
         paths |= {(*prefix.split("|"), name) for name, _ in _nodes(subgraph)}
@@ -34,7 +34,7 @@ def tool_paths(graph: Any) -> frozenset[NodePath]:
 
 
 def is_within(namespace: str, paths: frozenset[NodePath]) -> bool:
-    """True when a namespace of a checkpoint is one of these places, or within one."""
+    """Return True if a checkpoint namespace is at or below one of the paths."""
     path = tuple(node.split(":")[0] for node in namespace.split("|"))
     return _TOOLS in path or any(path[:length] in paths for length in range(1, len(path) + 1))
 
@@ -47,10 +47,10 @@ def _nodes(graph: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class GraphTextStream:
-    """Puts the messages of nodes one after the other.
+    """Merges the messages of parallel nodes into one stream.
 
-    Nodes may work side by side: one message at a time is streamed, and the others are held until it has ended. What
-    is said in a tool, also by another agent that is a tool, is none of the caller's.
+    One message is streamed at a time; the others are queued until it ends. Text within a tool, including an agent that
+    is used as a tool, is not sent to the caller.
     """
 
     def __init__(self, ctx: Context, tools: frozenset[NodePath]) -> None:
@@ -63,18 +63,18 @@ class GraphTextStream:
         self._texts: dict[tuple[str, str], list[str]] = {}
 
     def feed(self, message: Any, metadata: dict[str, Any]) -> Iterator[str]:
-        """Take the next piece of a message, and give what can be said now."""
+        """Process the next chunk of a message and yield the text to send now."""
         namespace: str = metadata.get("langgraph_checkpoint_ns", "")
         if message.type not in ("ai", "AIMessageChunk") or is_within(namespace, self._tools):
             return
         message_id, text = str(message.id), str(message.text)
         whole = message.type == "ai"
         if whole and any(where == namespace and "".join(pieces) == text for (where, _), pieces in self._texts.items()):
-            # The node gives a copy of what its model has said.
+            # The node returns a copy of the message that its model has streamed.
             return
         self._texts.setdefault((namespace, message_id), []).append(text)
         if self._message_id is not None and message_id != self._message_id and namespace == self._namespace:
-            # One place says one thing at a time: what was not ended was given up.
+            # A node streams one message at a time: an unfinished one was abandoned.
             yield from self._emit_queued()
         if self._message_id in (None, message_id):
             yield from self._emit(message_id, namespace, text)
@@ -86,7 +86,7 @@ class GraphTextStream:
                 yield from self._emit_queued()
 
     def flush(self) -> Iterator[str]:
-        """The run is over: give what is still held."""
+        """Yield everything that is still queued at the end of the run."""
         while self._queued:
             yield from self._emit_queued()
 
@@ -99,7 +99,7 @@ class GraphTextStream:
         yield self.paragraphs.add(text)
 
     def _emit_queued(self) -> Iterator[str]:
-        """Let those speak who have waited, up to one who has not ended yet."""
+        """Yield the queued messages, up to and including the first unfinished one."""
         self._message_id = None
         while self._queued and self._message_id is None:
             message_id = next(iter(self._queued))
@@ -113,7 +113,7 @@ _MODES = ["messages", "updates", "values"]
 
 
 class GraphTurn:
-    """A graph from its input to its end, or to its next interrupt."""
+    """Runs a graph from its input to its end, or to its next interrupt."""
 
     def __init__(
         self, ctx: Context, graph: Any, config: dict[str, Any], answer: GraphAnswer, tools: frozenset[NodePath]
@@ -126,8 +126,8 @@ class GraphTurn:
         self.values: Any = None
 
     async def texts(self, graph_input: Any, context: Any) -> AsyncGenerator[str, None]:
-        """Run the graph, and give what its models say."""
-        # Tokens of graphs within the graph come only with `subgraphs`, and what the author wants to give with its keys.
+        """Run the graph and yield the text of its models."""
+        # Tokens of subgraphs are only streamed with `subgraphs`, and `output_keys` selects the graph's own output.
         keys = self._graph.output_channels
         options = {} if context is None else {"context": context}
         stream = self._graph.astream(

@@ -1,1 +1,1 @@
-"""The tools of MCP servers as the skills of an agent. Needs the extra `mcp`."""
+"""MCP servers as an agent: each of their tools is a skill. Needs the extra `mcp`."""

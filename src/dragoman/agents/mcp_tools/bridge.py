@@ -1,4 +1,4 @@
-"""The tools of MCP servers, as the `run` of an agent."""
+"""The tools of MCP servers as an agent."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 START_TIMEOUT = 60.0
 CALL_HINT = 'Call a tool with a data part {"tool": "…", "arguments": {…}}.'
-# How many tools of one server are served, and how long their names may be.
+# Tools served per server, and maximum length of their names.
 MAX_TOOLS, MAX_NAME_LENGTH = 25_000, 256
-# How many tools have an example on the card, and of how many the card is made before others have their turn.
+# Tools with an example on the card, and card entries built before yielding to the event loop.
 MAX_EXAMPLES, CARDS_PER_TURN = 1000, 20
 _MAX_DESCRIPTION = 300
 
 
 class McpTools:
-    """All tools of some MCP servers. They are known once it is open; `revision` grows whenever they change."""
+    """All tools of some MCP servers. Empty until it is open; `revision` grows whenever the tools change."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class McpTools:
         self._card_task: asyncio.Task[None] | None = None
         self.revision = 0
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- tools ---------------------------------------------------------------------------------------------------------
 
     @property
     def offers(self) -> Sequence[Tool]:
@@ -70,58 +70,58 @@ class McpTools:
 
     @property
     def about(self) -> tuple[str, str]:
-        """What their servers say of themselves: a description and a version, either may be empty."""
+        """The description and the version that the servers report; either may be empty."""
         if len(self._supervisors) != 1:
             return f"The tools of {', '.join(each.source.name for each in self._supervisors)}", ""
         connection = self._supervisors[0].connection
         if connection is None:
             return "", ""
         info = connection.client.server_info
-        words = [
+        texts = [
             info.description if info else None,
             connection.client.session.instructions,
             info.title if info else None,
         ]
-        said = next((text.strip() for text in words if text and text.strip()), "")
-        about = _first_paragraph(said) or f"The tools of {self._supervisors[0].source.name}"
+        text = next((text.strip() for text in texts if text and text.strip()), "")
+        about = _first_paragraph(text) or f"The tools of {self._supervisors[0].source.name}"
         return f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}", (
             info.version if info else ""
         ) or ""
 
     def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
-        """The JSON schemas of these tools, by id."""
+        """The JSON Schemas of these tools, by id."""
         return {name: self._tools[name].schemas() for name in ids if name in self._tools}
 
     def restarts(self, ctx: Context) -> bool:
-        """True when the tool a message means may run again after a crash."""
+        """True when the tool that a message asks for may run again after a crash."""
         ref: Any = ctx.resume.ref if ctx.resume is not None else None
         try:
             if isinstance(ref, dict) and "tool" in ref:
                 tool = self._tools.get(str(cast("dict[str, Any]", ref)["tool"]))
                 return tool is not None and tool.may_repeat
-            found = choose_tool(ctx, self._tools) if ref is None else choose_tool_by_answer(ctx, self._tools)
+            request = choose_tool(ctx, self._tools) if ref is None else choose_tool_by_answer(ctx, self._tools)
         except Rejected:
-            return True  # it is refused again
-        return not isinstance(found, ToolRequest) or found.tool.may_repeat
+            return True  # it will be rejected again
+        return not isinstance(request, ToolRequest) or request.tool.may_repeat
 
     def _rebuild_tools(self) -> None:
-        """Look again at what the servers have."""
+        """Rebuild the tools from what the servers list."""
         several = len(self._supervisors) > 1
-        found: dict[str, Tool] = {}
+        tools_by_id: dict[str, Tool] = {}
         for supervisor in self._supervisors:
             connection = supervisor.connection
-            if connection is None:  # it is away for the moment; its tools are still offered
-                found |= {tool.id: tool for tool in self._tools.values() if tool.supervisor is supervisor}
+            if connection is None:  # it is being restarted; its tools are still offered
+                tools_by_id |= {tool.id: tool for tool in self._tools.values() if tool.supervisor is supervisor}
                 continue
             tools = _servable_tools(supervisor.source.name, connection.tools)
             prefix = shared_prefix([tool.name for tool in tools])
             for tool in tools:
                 name = f"{supervisor.source.name}.{tool.name}" if several else tool.name
                 if self._is_included(name, tool.name):
-                    found[name] = self._get_or_create_tool(
-                        supervisor, tool, name, prefix, with_example=len(found) < MAX_EXAMPLES
+                    tools_by_id[name] = self._get_or_create_tool(
+                        supervisor, tool, name, prefix, with_example=len(tools_by_id) < MAX_EXAMPLES
                     )
-        self._tools = self._sort_tools(found)
+        self._tools = self._sort_tools(tools_by_id)
         self.revision += 1
         if self._is_open:
             self._card_task = asyncio.get_running_loop().create_task(self._build_cards())
@@ -143,36 +143,36 @@ class McpTools:
         return Tool(supervisor, tool, **options)
 
     async def _build_cards(self) -> None:
-        """Make what the card says of the tools, while others have their turn: there may be very many."""
+        """Build the card entries of the tools, yielding to the event loop in between: there may be very many."""
         for number, tool in enumerate(tuple(self._tools.values())):
             tool.card()
             if number % CARDS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _is_included(self, id: str, name: str) -> bool:
-        def fits(patterns: Sequence[str]) -> bool:
+        def matches(patterns: Sequence[str]) -> bool:
             return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
 
-        return (self._include is None or fits(self._include)) and not fits(self._exclude)
+        return (self._include is None or matches(self._include)) and not matches(self._exclude)
 
-    def _sort_tools(self, found: dict[str, Tool]) -> dict[str, Tool]:
-        """As the servers list them, or as `include` names them."""
+    def _sort_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
+        """Order the tools as `include` names them, if it is set."""
         if self._include is None:
-            return found
+            return tools
 
-        def place(tool: Tool) -> int:
+        def position(tool: Tool) -> int:
             patterns = enumerate(self._include or ())
             return next(n for n, each in patterns if fnmatchcase(tool.id, each) or fnmatchcase(tool.name, each))
 
-        return {tool.id: tool for tool in sorted(found.values(), key=place)}
+        return {tool.id: tool for tool in sorted(tools.values(), key=position)}
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Start or reach the servers.
+        """Start or connect to the servers.
 
         Raises:
-            ConfigError: a program is not there, or a name that was given means no tool.
+            ConfigError: a program does not exist, or an option names a tool that does not exist.
             CannotConnect: a server does not answer.
         """
         loop = asyncio.get_running_loop()
@@ -195,22 +195,22 @@ class McpTools:
         openings = [asyncio.create_task(supervisor.open()) for supervisor in self._supervisors]
         try:
             await asyncio.gather(*openings)
-        finally:  # where one cannot be opened, the others are not left behind half open
+        finally:  # when one cannot be opened, none is left half open
             for each in openings:
                 each.cancel()
             await asyncio.wait(openings)
 
     def _check_names(self) -> None:
         names = {name for tool in self._tools.values() for name in (tool.id, tool.name)}
-        said = [("default_tool", self._default)] if self._default is not None else []
-        said += [("include", each) for each in self._include or () if not set("*?[") & set(each)]
-        for option, name in said:
+        options = [("default_tool", self._default)] if self._default is not None else []
+        options += [("include", each) for each in self._include or () if not set("*?[") & set(each)]
+        for option, name in options:
             if name not in names:
-                there = ", ".join(sorted(tool.id for tool in self._tools.values())) or "none"
-                raise ConfigError(f"{option}: there is no tool `{name}`; there are: {there}")
+                existing = ", ".join(sorted(tool.id for tool in self._tools.values())) or "none"
+                raise ConfigError(f"{option}: there is no tool `{name}`; there are: {existing}")
 
     async def close(self) -> None:
-        """Let go of the servers. What is being opened is waited for: it must not be left behind."""
+        """Close all connections. Waits for servers that are being opened: none is left running."""
         if self._loop is asyncio.get_running_loop():
             async with self._opening:
                 await self._close()
@@ -224,10 +224,10 @@ class McpTools:
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
         self._loop, self._tools, self._is_open = None, {}, False
 
-    # -- work ----------------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Do what a message asks."""
+        """Run a message; yield the question on which the task pauses, if any."""
         if self._loop is not asyncio.get_running_loop():
             await self.open()
         run = TaskRun(ctx, self._tools, self._open_calls, self._timeout)
@@ -236,30 +236,30 @@ class McpTools:
             yield pause
 
     async def canceled(self, ref: Any) -> None:
-        """A task was canceled while it waited: end the call that it held."""
+        """Cancel the open call of a task that was canceled while it waited."""
         await self._open_calls.cancel(ref)
 
 
 def _servable_tools(server: str, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
-    """The tools of a server that can be offered: as many as can be handled, with names that can be shown."""
-    named = [tool for tool in tools if 0 < len(tool.name) <= MAX_NAME_LENGTH and tool.name.isprintable()]
-    if len(named) < len(tools):
+    """Return the tools of a server that can be served: at most MAX_TOOLS, with usable names."""
+    servable = [tool for tool in tools if 0 < len(tool.name) <= MAX_NAME_LENGTH and tool.name.isprintable()]
+    if len(servable) < len(tools):
         logger.warning(
             "%s: %d tools are left out: their names are empty, longer than %d characters or not printable",
-            *(server, len(tools) - len(named), MAX_NAME_LENGTH),
+            *(server, len(tools) - len(servable), MAX_NAME_LENGTH),
         )
-    if len(named) > MAX_TOOLS:
-        logger.warning("%s has %d tools: the first %d are served", server, len(named), MAX_TOOLS)
-    return named[:MAX_TOOLS]
+    if len(servable) > MAX_TOOLS:
+        logger.warning("%s has %d tools: the first %d are served", server, len(servable), MAX_TOOLS)
+    return servable[:MAX_TOOLS]
 
 
 def _as_tuple(names: Sequence[str]) -> tuple[str, ...]:
-    """Names as a user gives them: one alone is a list of one, not of its letters."""
+    """Accept a single name as a list of one."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _first_paragraph(text: str) -> str:
-    """The first paragraph that is no heading, as one line, cut where it gets long."""
+    """Return the first paragraph that is not a heading, as one line, truncated."""
     paragraphs = [
         " ".join(each.split()) for each in text.split("\n\n") if each.strip() and not each.lstrip().startswith("#")
     ]

@@ -1,4 +1,4 @@
-"""One call of a tool that is under way."""
+"""One tool call in progress, and the routing of server questions to the calls they belong to."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.connection import ServerConnection
 
 logger = logging.getLogger("dragoman.mcp")
-# The call on whose behalf something is done. Over HTTP a question comes in the answer to its call, and brings it along.
+# The call that the running code works for. Over HTTP a question arrives on its call's response stream, with it set.
 CURRENT_CALL: ContextVar[ToolCall | None] = ContextVar("dragoman_mcp_call", default=None)
+# Seconds to find the call of a question, and for which an abandoned call of the same caller puts it in doubt.
 ROUTING_TIMEOUT = 30.0
-# How many calls that were given up are remembered. With more of them, no question is anybody's until the session ends.
+# Abandoned calls remembered. Beyond that, no question can be routed until the session ends.
 MAX_ABANDONED = 1000
 
 
 class ElicitationRouter:
-    """Gives the questions of one connection to the calls they belong to, or to nobody.
+    """Routes the elicitation requests of one connection to the tool calls they belong to.
 
-    Of all calls under way when a question comes, the one that asked is stuck: when every other has ended, it is known.
-    That a wrong caller might be shown a question is not risked: what stays in doubt is answered with a cancel. So that
-    it seldom does, tools that are known to ask so take turns: at any time at most one of them is at work and not
-    waiting for its answer.
+    Before the newest protocol revision, a request does not name its call. The call that asked is blocked until it is
+    answered, so it is identified once every other call has ended. A question is never shown to a wrong caller: when the
+    call stays ambiguous, the request is answered with `cancel`. To make that rare, tools that are known to ask take
+    turns: at most one of them is active, that is, running and not waiting for its answer.
 
-    Two kinds of calls are in doubt without being at work. One that waits for its answer may ask a second thing in the
-    meantime. And not every server stops when a call is given up: until it has answered that call, the next question
-    may be that call's. Beside such a call of another caller a question is nobody's, for as long as it takes; beside
-    one of the same caller that was given up, for a while.
+    Two kinds of calls cause doubt without being active. A call that waits for its answer may ask something else
+    meanwhile. And not every server stops an abandoned call: until it has responded, the next request may belong to that
+    call. Beside such a call of another caller no request is routed, however long it takes; beside an abandoned call of
+    the same caller, none for ROUTING_TIMEOUT.
     """
 
     def __init__(self, server: str) -> None:
         self._server = server
+        # True for a call that waits for its answer.
         self._calls: dict[ToolCall, bool] = {}
         self._asking_tools: set[str] = set()
-        # What is known of calls on the wire: only some transports tell.
+        # Request ids of calls: only the stdio transport reports them.
         self._calls_by_id: dict[str, ToolCall] = {}
         self._ids_by_call: dict[ToolCall, str] = {}
         self._responded: set[ToolCall] = set()
@@ -57,22 +59,22 @@ class ElicitationRouter:
         self._calls_changed = asyncio.Event()
 
     def close(self) -> None:
-        """The connection is over: nobody asks any more."""
-        for known in (self._calls, self._calls_by_id, self._ids_by_call, self._responded, self._abandoned):
-            known.clear()
+        """Forget all calls: the connection is closed."""
+        for collection in (self._calls, self._calls_by_id, self._ids_by_call, self._responded, self._abandoned):
+            collection.clear()
         self._notify()
 
-    # -- calls come and go ---------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def add_call(self, call: ToolCall) -> None:
-        """A call is about to begin; it may have to wait for its turn."""
+        """Register a call that is about to be sent; wait for its turn if its tool is known to ask."""
         if call.tool in self._asking_tools:
             await self._turn.acquire()
             self._turn_holder = call
         self._calls[call] = False
 
     def remove_call(self, call: ToolCall, *, abandoned: bool = False) -> None:
-        """A call has ended, or nobody waits for it any more."""
+        """Unregister a call that has ended or was abandoned."""
         self._calls.pop(call, None)
         if not abandoned:
             self._discard(call)
@@ -86,14 +88,14 @@ class ElicitationRouter:
         self._notify()
 
     def record_sent(self, id: types.RequestId) -> None:
-        """The call on whose behalf something is done has been sent, under this id. Only some transports tell that."""
+        """Record the request id of the current call. Only the stdio transport reports it."""
         call = CURRENT_CALL.get()
         if call is not None:
             self._ids_by_call[call] = str(id)
             self._calls_by_id[str(id)] = call
 
     def record_response(self, id: types.RequestId | None) -> None:
-        """The server has answered what was sent under this id: that call asks nothing any more, given up or not."""
+        """Record that the server has responded to a request: that call asks nothing any more, abandoned or not."""
         call = self._calls_by_id.get(str(id))
         if call is not None:
             if call in self._calls:
@@ -118,15 +120,15 @@ class ElicitationRouter:
     async def on_elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """A server asks. The SDK's callback."""
+        """Handle an elicitation request of the server: the SDK's callback."""
         call = CURRENT_CALL.get()
         if call is None:
             call = await self._find_call()
             if call is None:
-                logger.warning("%s asks, and it cannot be told for whom: it gets no answer", self._server)
+                logger.warning("%s asks, but it cannot be determined for whom: it gets no answer", self._server)
                 return types.ElicitResult(action="cancel")
             self._asking_tools.add(call.tool)
-        elif call not in self._calls:  # it was given up, and its question is nobody else's
+        elif call not in self._calls:  # abandoned: its question belongs to no other call
             return types.ElicitResult(action="cancel")
         self._calls[call] = True
         self._release_turn(call)
@@ -134,7 +136,7 @@ class ElicitationRouter:
         try:
             answer = await call.ask(params)
             if call.tool in self._asking_tools and self._turn_holder is not call and not call.is_abandoned:
-                # It goes on, and may ask again: not while another that asks is at work.
+                # It continues and may ask again: it needs a turn like any other asking tool.
                 await self._turn.acquire()
                 if call in self._calls:
                     self._turn_holder = call
@@ -146,53 +148,53 @@ class ElicitationRouter:
                 self._calls[call] = False
 
     async def _find_call(self) -> ToolCall | None:
-        # Where none is at work, one that waits asks several things at once.
-        suspects = self._active_calls() or set(self._calls)
+        # With no active call, a waiting one asks several questions at once.
+        candidates = self._active_calls() or set(self._calls)
         self._undecided += 1
         self._notify()
         try:
             async with asyncio.timeout(ROUTING_TIMEOUT):
-                while suspects and not self._may_belong_to_inactive(suspects):
-                    if len(suspects) == 1:
-                        return next(iter(suspects))
+                while candidates and not self._may_belong_to_inactive(candidates):
+                    if len(candidates) == 1:
+                        return next(iter(candidates))
                     if self._undecided >= len(self._active_calls()):
-                        # Each of them asks, and none would ever end. One goes without an answer, which tells the rest.
-                        self._asking_tools |= {call.tool for call in suspects}
+                        # All of them ask, so none would ever end. One gets no answer, which identifies the others.
+                        self._asking_tools |= {call.tool for call in candidates}
                         return None
                     await self._calls_changed.wait()
-                    suspects &= self._active_calls()
+                    candidates &= self._active_calls()
         except TimeoutError:
             return None
         finally:
             self._undecided -= 1
         return None
 
-    def _may_belong_to_inactive(self, suspects: set[ToolCall]) -> bool:
-        """True when the question may be that of a call which is not at work."""
-        callers = {call.caller for call in suspects}
+    def _may_belong_to_inactive(self, candidates: set[ToolCall]) -> bool:
+        """True when the request may belong to a call that is not active."""
+        callers = {call.caller for call in candidates}
         waiting = {call.caller for call, waits in self._calls.items() if waits}
-        lately = asyncio.get_running_loop().time() - ROUTING_TIMEOUT
+        cutoff = asyncio.get_running_loop().time() - ROUTING_TIMEOUT
         return (
             self._has_overflowed
             or not waiting <= callers
-            or any(when > lately or call.caller not in callers for call, when in self._abandoned.items())
+            or any(when > cutoff or call.caller not in callers for call, when in self._abandoned.items())
         )
 
     def _active_calls(self) -> set[ToolCall]:
         return {call for call, waits in self._calls.items() if not waits}
 
 
-# How deeply what is sent may be nested. The SDK cannot write more than about 250 levels, and ends the connection when
-# it tries, with every call that others have there.
+# Maximum nesting of arguments. The SDK cannot encode more than about 250 levels: when it tries, the connection ends,
+# and with it the calls of all other callers.
 MAX_NESTING = 100
-# How long a call whose question is canceled may take to end by itself, and then how long telling the server to stop.
+# Seconds a call may take to end after its question was canceled, and then for sending the cancellation.
 SELF_END_SECONDS, CANCEL_SECONDS = 1.0, 2.0
-# Whom a call is for: the tenant, the user, and for strangers the conversation, for that is all that tells them apart.
+# The tenant, the user, and for anonymous users the conversation, which is all that distinguishes them.
 Caller = tuple[str, str, str]
 
 
 class Progress(Struct, frozen=True):
-    """How far the tool is."""
+    """A progress notification of a tool."""
 
     done: float
     total: float | None
@@ -200,7 +202,7 @@ class Progress(Struct, frozen=True):
 
 
 class ElicitationPause(Struct, frozen=True):
-    """The tool waits for an answer, here and now: it is held open until then."""
+    """The tool waits for an answer; its call stays open until then."""
 
     params: types.ElicitRequestParams
 
@@ -209,10 +211,10 @@ Outcome = types.CallToolResult | types.InputRequiredResult
 
 
 class ToolCall:
-    """A call and what it has to say.
+    """A tool call and the events it produces: progress, questions, its result.
 
-    Where a server asks within its call, the call has a task of its own: it outlives the run that began it while its
-    question waits for an answer. Servers that return their questions are simply called.
+    Where a server asks within a call, the call has an asyncio task of its own: while its question waits, it outlives
+    the run that started it. Servers that return their questions are called directly.
     """
 
     def __init__(
@@ -261,38 +263,38 @@ class ToolCall:
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)
-        questions = self.connection.elicitations
-        await questions.add_call(self)
-        given_up = False
+        router = self.connection.elicitations
+        await router.add_call(self)
+        abandoned = False
         try:
             return await self._call()
         except asyncio.CancelledError:
-            given_up = True
+            abandoned = True
             raise
         finally:
-            questions.remove_call(self, abandoned=given_up)
-            # Nobody will answer any more, and the server may still wait for it.
+            router.remove_call(self, abandoned=abandoned)
+            # Nobody will answer now, and the server may still be waiting.
             self.answer(types.ElicitResult(action="cancel"))
 
     def _on_done(self, work: asyncio.Task[Outcome]) -> None:
         if not work.cancelled():
-            work.exception()  # heard, so that nobody complains when nobody waits for it any more
+            work.exception()  # retrieved, so that asyncio does not log it when nobody awaits the task
         self._wakeup.set()
 
     async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        moved = Progress(progress, total, message or "")
+        update = Progress(progress, total, message or "")
         if self._task is None:
             if self._report_progress is not None:
-                await self._report_progress(moved)
+                await self._report_progress(update)
         elif not self._task.done():
-            self._progress = moved
+            self._progress = update
             self._wakeup.set()
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """The server asks something for this call."""
+        """Put a question of the server to the caller and return the answer."""
         if not self._asks:
             return types.ElicitResult(action="decline")
-        async with self._asking:  # several at once are asked one after the other
+        async with self._asking:  # concurrent questions are asked one after the other
             if self._task is None or self._task.done() or self.is_abandoned:
                 return types.ElicitResult(action="cancel")
             self._answer = asyncio.get_running_loop().create_future()
@@ -303,24 +305,24 @@ class ToolCall:
             finally:
                 self._answer = None
 
-    # -- for who waits -------------------------------------------------------------------------------------------------
+    # -- for the caller ------------------------------------------------------------------------------------------------
 
     @property
     def is_waiting(self) -> bool:
-        """True when the server still waits for an answer."""
+        """True while the server waits for an answer."""
         return self._answer is not None and not self._answer.done()
 
     def answer(self, result: types.ElicitResult) -> None:
-        """Answer the question that waits, if it still does."""
+        """Answer the pending question, if there still is one."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(result)
 
     async def next(self) -> Progress | ElicitationPause | Outcome:
-        """What happens next.
+        """Return the next event of the call.
 
         Raises:
-            MCPError: the server refused, or is gone.
-            ValueError: it answered what is not MCP.
+            MCPError: the server refused, or the connection is lost.
+            ValueError: its response is not valid MCP.
         """
         if self._task is None:
             return await self._call()
@@ -336,16 +338,16 @@ class ToolCall:
             await self._wakeup.wait()
 
     async def cancel(self) -> None:
-        """Stop it: the server is told so. One without a task of its own was stopped with the run that made it.
+        """Cancel the call and notify the server. A call without a task of its own ends with the run that made it.
 
-        A server that does not even take that in is of no use to anybody: then the connection is over.
+        A server that does not even read the notification is unusable: then the connection is closed.
         """
         work = self._task
         if work is None:
             return
         self.is_abandoned = True
         if self.is_waiting:
-            # Without its answer it mostly ends by itself. Then it is known that it will ask nothing more.
+            # It usually ends by itself then, and is known to ask nothing more.
             self.answer(types.ElicitResult(action="cancel"))
             await asyncio.wait((work,), timeout=SELF_END_SECONDS)
         work.cancel()
@@ -355,7 +357,7 @@ class ToolCall:
 
 
 def is_too_deep(value: object) -> bool:
-    """True when a JSON value is nested deeper than what can be sent."""
+    """True when a JSON value is nested deeper than can be sent."""
     level: list[object] = [value]
     for _ in range(MAX_NESTING):
         level = [inner for each in level for inner in _children(each)]
@@ -371,21 +373,21 @@ def _children(value: object) -> Iterable[object]:
 
 
 def is_connection_closed(error: MCPError) -> bool:
-    """True when an error says that the connection is over. Servers use the same code for errors of their own."""
+    """True when an error means that the connection is lost. Servers use the same code for errors of their own."""
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 def is_stream_cut(error: MCPError) -> bool:
-    """True when an error says that the answer to this call broke off. What others wait for may still come."""
+    """True when an error means that the response stream of this call broke off. Other calls may still complete."""
     return error.code == types.CONNECTION_CLOSED and error.message.startswith("SSE stream")
 
 
 def is_state_expired(error: MCPError) -> bool:
-    """True when an error says that the server will not go on from what it had us keep for it."""
+    """True when an error means that the server does not accept the request state it had returned."""
     data: object = error.data
     return isinstance(data, dict) and cast("dict[str, Any]", data).get("reason") == "invalid_request_state"
 
 
 def is_session_unknown(error: MCPError) -> bool:
-    """True when an error says that the server does not know the session any more: it has done nothing for this call."""
+    """True when an error means that the server does not know the session: it has not started this call."""
     return error.message in ("Session terminated", "Session not found")

@@ -1,4 +1,4 @@
-"""One session with an MCP server, from its beginning to its end."""
+"""One connection to an MCP server: its SDK session, its tools, and its end."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 _IN_SESSION: ContextVar[bool] = ContextVar("dragoman_mcp", default=False)
 _MAX_PAGES = 100
-# Before a stream that was cut is asked for again.
+# Seconds before a broken subscription is renewed.
 INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 _HTTP_TIMEOUT = 30.0
-# How long a server may take to say goodbye. A program has times of its own.
+# Seconds for closing an HTTP session. The stdio transport has its own timeouts.
 CLOSE_TIMEOUT = 2.0
 CLIENT_INFO = types.Implementation(name="dragoman", title="Dragoman", version=version("dragoman"))
 
 
 class _SdkLogFilter(logging.Filter):
-    """Keeps tracebacks of the SDK about our servers out of the log: what matters of it is told here, in a line."""
+    """Keeps the SDK's tracebacks about our sessions out of the log: what matters is logged here, in one line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _IN_SESSION.get() or record.levelno < logging.WARNING
@@ -52,17 +52,18 @@ for _name in ("mcp.client.streamable_http", "client"):
 
 
 class ServerConnection:
-    """A session with one server. The SDK wants it opened and closed by one and the same task: its owner.
+    """A session with one MCP server.
 
-    Once it is `over` it is never used again. `changed` is called when the server has other tools than before.
+    The SDK requires that one task opens and closes a session: the session task. Once `closed` is set, the connection is
+    never used again. `on_tools_changed` is called when the server's tools have changed.
     """
 
-    def __init__(self, source: Source, changed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, on_tools_changed: Callable[[], None]) -> None:
         self.source = source
         self.tools: tuple[types.Tool, ...] = ()
         self.elicitations = ElicitationRouter(source.name)
         self.closed = asyncio.Event()
-        self._changed = changed
+        self._on_tools_changed = on_tools_changed
         self._stop = asyncio.Event()
         self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
         self._problem = ""
@@ -78,24 +79,24 @@ class ServerConnection:
 
     @property
     def is_modern(self) -> bool:
-        """True when the server asks questions by returning them, so that they belong to their call."""
+        """True when the server returns its questions as results of calls, so that each belongs to a known call."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def stderr_tail(self) -> str:
-        """What the program said last on stderr."""
+        """The last lines of the program's stderr."""
         return "" if self._stdio is None else self._stdio.stderr_tail
 
     @property
     def problem(self) -> str:
-        """Why it is over, where that was not the server's will."""
+        """Why the connection failed; empty when the server ended it."""
         return self._problem or ("" if self._stdio is None else self._stdio.problem)
 
     async def open(self, seconds: float) -> None:
-        """Start or reach the server and learn its tools.
+        """Start or connect to the server and list its tools.
 
         Raises:
-            ConfigError: there is no such program.
+            ConfigError: the program does not exist, or may not be run.
             CannotConnect: it does not answer, or not as an MCP server.
         """
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,20 +117,20 @@ class ServerConnection:
         self._stop.set()
         if self._session_task is not None:
             if not self._is_open:
-                self._session_task.cancel()  # it waits for a server that may never answer
+                self._session_task.cancel()  # it may wait for a server that never answers
             if self._stdio is None:
                 await asyncio.wait((self._session_task,), timeout=CLOSE_TIMEOUT)
                 self._session_task.cancel()
             await asyncio.wait((self._session_task,))
 
     def fail(self, problem: str) -> None:
-        """Use it no more, for that reason; who keeps it begins another."""
+        """Mark the connection as closed, for this reason; the supervisor opens another."""
         if not self.closed.is_set():
             self._problem = problem
             self.closed.set()
 
     async def refresh(self) -> None:
-        """Ask for the tools again. Raises MCPError."""
+        """List the tools again. Raises MCPError."""
         tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -140,7 +141,7 @@ class ServerConnection:
                 break
         self.tools = tuple(tools)
 
-    # -- the owner -----------------------------------------------------------------------------------------------------
+    # -- the session task ----------------------------------------------------------------------------------------------
 
     async def _run_session(self, ready: asyncio.Future[None]) -> None:
         _IN_SESSION.set(True)
@@ -154,8 +155,8 @@ class ServerConnection:
                     client_info=CLIENT_INFO,
                 )
                 self._client = await stack.enter_async_context(client)
-                # By whose output schema a result is judged is told by `Tool`: the SDK would do it here and now, however
-                # long a server's patterns and references take.
+                # `Tool` validates results, within a budget: the SDK would do it here on the event loop, however long
+                # the server's patterns and references take.
                 cast("Any", client.session).validate_tool_result = _skip_validation
                 if self.client.server_capabilities.tools is not None:
                     await self.refresh()
@@ -166,17 +167,17 @@ class ServerConnection:
             problem = error
             if not self._is_transport_broken():
                 raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the session is over and the server goes on
+        except BaseException as error:  # noqa: BLE001 - whatever it is, only this session is over
             problem = error
         finally:
             self.closed.set()
             self.elicitations.close()
             if not ready.done():
                 ready.set_exception(self._startup_error(problem))
-                ready.exception()  # who waited may be gone
+                ready.exception()  # retrieved: nobody may be waiting any more
 
     def _is_transport_broken(self) -> bool:
-        """True when a cancel comes from within: the transport broke, and took its task with it."""
+        """True when a cancellation comes from within: the transport broke and canceled the session task."""
         owner = asyncio.current_task()
         return owner is not None and owner.cancelling() == 0
 
@@ -191,7 +192,7 @@ class ServerConnection:
             await asyncio.wait((listening, *waits))
 
     async def _listen(self) -> None:
-        """Hear of other tools, as servers of the newest revision tell it: on a stream that is asked for."""
+        """Subscribe to tool changes, as servers of the newest protocol revision publish them."""
         tools = self.client.server_capabilities.tools
         if not self.is_modern or tools is None or not tools.list_changed:
             return
@@ -202,27 +203,27 @@ class ServerConnection:
                     pause = INITIAL_BACKOFF
                     async for _ in subscription:
                         await self._reload_tools()
-            except Exception as error:  # noqa: BLE001 - the tools that are known stay
-                logger.debug("%s: its changes cannot be heard of: %s", self.source.name, error)
+            except Exception as error:  # noqa: BLE001 - the tools stay as they are
+                logger.debug("%s: cannot subscribe to tool changes: %s", self.source.name, error)
                 if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND:
                     return
-            # Such a stream may be cut like any other: what was missed is asked for.
+            # Changes may have been missed while the subscription was down.
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF)
             await self._reload_tools()
 
     async def _on_message(self, message: object) -> None:
-        if isinstance(message, ValidationError):  # over HTTP, outside all calls
+        if isinstance(message, ValidationError):  # over HTTP, outside of any call
             self._on_unreadable(message)
         if isinstance(message, types.ToolListChangedNotification) and self._client is not None and not self.is_modern:
             await self._reload_tools()
 
     def _on_unreadable(self, error: ValidationError) -> None:
-        """End the session for a request that cannot be read: it would be waited for, and cannot even be refused."""
+        """Close the connection after a request that cannot be parsed: the server waits for a response to it."""
         line: object = error.errors(include_url=False, include_context=False)[0]["input"]
-        envelope = parse_header(line.encode(errors="replace") if isinstance(line, str) else b"")
+        header = parse_header(line.encode(errors="replace") if isinstance(line, str) else b"")
         logger.warning("%s sent a message that cannot be read", self.source.name)
-        if envelope.id is not None:
+        if header.id is not None:
             self.fail("it sent a message that cannot be read")
 
     async def _reload_tools(self) -> None:
@@ -231,7 +232,7 @@ class ServerConnection:
         except (MCPError, ValueError) as error:
             logger.warning("%s: its new tools cannot be listed: %s", self.source.name, error)
             return
-        self._changed()
+        self._on_tools_changed()
 
     def _server_argument(self) -> Any:
         source = self.source
@@ -239,7 +240,7 @@ class ServerConnection:
             return self._stdio
         return _http_transport(source) if source.url else source.server
 
-    # -- words ---------------------------------------------------------------------------------------------------------
+    # -- error texts ---------------------------------------------------------------------------------------------------
 
     def _unusable_text(self, what: str) -> str:
         last = self.stderr_tail
@@ -263,14 +264,14 @@ class ServerConnection:
 
 
 async def _skip_validation(name: str, result: types.CallToolResult) -> None:
-    """Judge no result. In place of the SDK's `validate_tool_result`."""
+    """Replace the SDK's `validate_tool_result`: validate nothing."""
 
 
 @asynccontextmanager
 async def _http_transport(source: Source) -> AsyncGenerator[TransportStreams, None]:
-    # Its own client: the environment's proxy is for the world outside, and how long a tool may be silent is told by
-    # who calls it. A question may wait for an hour, and each of them has a connection, as each call has: how many
-    # there may be is not for a pool to say, which would end the session with all of them.
+    # A client of its own: the environment's proxy is not for this machine, and the read timeout is up to the caller of
+    # a tool. Each call and each waiting question, for up to an hour, has its own connection: a pool limit or pool
+    # timeout would end the session with all of them.
     timeout = httpx2.Timeout(_HTTP_TIMEOUT, read=None, pool=None)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     trusts = not is_loopback(source.url)

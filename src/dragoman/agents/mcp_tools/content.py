@@ -1,4 +1,4 @@
-"""What a tool of an MCP server returned, as the parts of an answer."""
+"""Converts the result of an MCP tool to message parts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from dragoman.schema.keywords import is_equal_json
 
 logger = logging.getLogger("dragoman.mcp")
 
-MAX_EMBEDDED_BYTES = 4_000_000  # bytes that links may bring into one result
-MAX_LINKS = 32  # links of one result that are followed
-_MAX_NAME_BYTES = 200  # bytes of a file's name; file systems take 255
+MAX_EMBEDDED_BYTES = 4_000_000  # of all links of one result together
+MAX_LINKS = 32  # links read per result
+_MAX_NAME_BYTES = 200  # of a file name; file systems allow 255
 _PROTOCOL_PREFIX = "io.modelcontextprotocol/"
 
 ReadResource = Callable[[str], Awaitable[ReadResourceResult]]
 
-# Where the name of a format is not the ending of its files. Python's own table differs from machine to machine.
+# Formats whose name is not their file extension. Python's `mimetypes` differs from machine to machine.
 _EXTENSIONS = {
     "image/jpeg": "jpg",
     "image/x-icon": "ico",
@@ -52,32 +52,32 @@ _EXTENSIONS = {
 async def parts_of_result(
     result: CallToolResult, read: ReadResource, *, limit: int = MAX_EMBEDDED_BYTES
 ) -> tuple[Part, ...]:
-    """Make parts of a tool's result: its data first, then its content in order.
+    """Convert a tool's result to parts: its structured content first, then its content blocks in order.
 
-    A link that only the MCP server can follow is followed with `read`, as long as all that links bring is at most
-    `limit` bytes. After one that brings too much, or for which `read` raises TimeoutError, no more are followed.
-    Nothing is raised for what is broken, too large or not known: it becomes data, as it came.
+    A link that only the MCP server can resolve is read with `read`, as long as all links together bring at most `limit`
+    bytes. After one that brings too much, or for which `read` raises TimeoutError, no more are read. Nothing is raised
+    for content that is broken, too large or of an unknown type: it becomes a data part, unchanged.
     """
     return await _ResultConverter(result, read, limit).parts()
 
 
 def error_text(result: CallToolResult) -> str:
-    """What a failed tool says, for people."""
+    """The error message of a failed tool, for people."""
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     return text if text.strip() else "The tool failed and did not say why."
 
 
 def metadata_of(result: CallToolResult) -> dict[str, Any] | None:
-    """What the result says about itself, under the key `mcp`; None when it says nothing.
+    """The `_meta` of a result, under the key `mcp`; None when there is none.
 
-    What the protocol itself puts there is between the server and its client.
+    Keys of the protocol itself are left out: they are between the server and its client.
     """
     own = {key: value for key, value in (result.meta or {}).items() if not key.startswith(_PROTOCOL_PREFIX)}
     return {"mcp": own} if own else None
 
 
 class _ResultConverter:
-    """One result on its way to parts: it counts the files that it names and the bytes that links have brought."""
+    """Converts one result, counting the files it names and the bytes its links bring."""
 
     def __init__(self, result: CallToolResult, read: ReadResource, limit: int) -> None:
         self._result = result
@@ -91,19 +91,19 @@ class _ResultConverter:
         wrapped = self._unwrap(structured)
         if wrapped is not None:
             return (wrapped,)
-        found = [] if structured is None else [Part(data=structured, media_type="application/json")]
+        parts = [] if structured is None else [Part(data=structured, media_type="application/json")]
         for block in self._result.content:
             if isinstance(block, TextContent):
                 if structured is None or not _encodes(block.text, structured):
-                    found.append(Part(text=block.text, metadata=_metadata(block.annotations)))
+                    parts.append(Part(text=block.text, metadata=_metadata(block.annotations)))
             elif isinstance(block, ResourceLink):
-                found += await self._link_parts(block)
+                parts += await self._link_parts(block)
             else:
-                found.append(self._file_part(block))
-        return tuple(found)
+                parts.append(self._file_part(block))
+        return tuple(parts)
 
     def _unwrap(self, structured: object) -> Part | None:
-        """A plain value that its server wrapped, `{"result": 3}` beside the text "3", as what it is: that text."""
+        """Return a wrapped plain value, `{"result": 3}` beside the text "3", as that text; None for anything else."""
         content = self._result.content
         if not isinstance(structured, dict) or len(content) != 1 or not isinstance(content[0], TextContent):
             return None
@@ -137,11 +137,11 @@ class _ResultConverter:
             metadata = _metadata(link.annotations, about)
             filename, media_type = _file_name(link.name), link.mime_type or None
             return [Part(url=link.uri, filename=filename, media_type=media_type, metadata=metadata)]
-        # Nobody but the MCP server knows what to do with the uri, so it is never handed out as a url.
+        # Only the MCP server can resolve the URI, so it is never passed on as a URL.
         return await self._follow(link) or [Part(data=_to_json(link))]
 
     async def _follow(self, link: ResourceLink) -> list[Part]:
-        """What the link leads to; nothing when it cannot be read or is too large."""
+        """Read a link; return nothing when it cannot be read or is too large."""
         if self._links_left <= 0 or (link.size or 0) > self._bytes_left:
             return []
         self._links_left -= 1
@@ -149,16 +149,16 @@ class _ResultConverter:
             contents = (await self._read(link.uri)).contents
         except TimeoutError:
             logger.warning("the resource %s takes too long to be read", link.uri)
-            self._links_left = 0  # those after it might, too
+            self._links_left = 0  # the next ones may be as slow
             return []
-        except Exception as error:  # noqa: BLE001 - a link that leads nowhere is still a result
+        except Exception as error:  # noqa: BLE001 - an unreadable link is still part of the result
             logger.warning("the resource %s could not be read: %s", link.uri, error)
             return []
         about = link.model_dump(mode="json", include={"name", "title", "description"}, exclude_none=True)
         parts = [_resource_part(each, link.annotations, about) or Part(data=_to_json(each)) for each in contents]
         size = sum(map(_size, parts))
         if size > self._bytes_left:
-            self._links_left = 0  # what is read to be thrown away costs as much as what is kept
+            self._links_left = 0  # reading and discarding more costs as much as keeping it
             return []
         self._bytes_left -= size
         return parts
@@ -169,11 +169,11 @@ def _resource_part(
     annotations: Annotations | None,
     about: dict[str, Any] | None = None,
 ) -> Part | None:
-    """The contents of a resource as a part; None when they are not what base64 can mean."""
+    """Convert the contents of a resource; None when they are not valid base64."""
     filename, media_type = _basename(contents.uri), contents.mime_type or None
     metadata = _metadata(annotations, {"uri": contents.uri, **(about or {})})
     if isinstance(contents, TextResourceContents):
-        # A reader takes text for plain when nothing else is said.
+        # Text without a media type is plain text.
         media_type = None if media_type is None or _essence(media_type) == "text/plain" else media_type
         return Part(text=contents.text, filename=filename, media_type=media_type, metadata=metadata)
     raw = _decode_base64(contents.blob)
@@ -183,19 +183,19 @@ def _resource_part(
 
 
 def _metadata(annotations: Annotations | None, beside: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    found = dict(beside or {})
-    if annotations is not None and (told := _to_json(annotations)):
-        found["annotations"] = told
-    return found or None
+    metadata = dict(beside or {})
+    if annotations is not None and (encoded := _to_json(annotations)):
+        metadata["annotations"] = encoded
+    return metadata or None
 
 
 def _to_json(block: object) -> Any:
-    """A block as it is spelled in MCP."""
+    """Encode a block in the spelling of MCP."""
     return block.model_dump(mode="json", by_alias=True, exclude_none=True) if isinstance(block, BaseModel) else block
 
 
 def _decode_base64(data: str) -> bytes | None:
-    """The bytes that a text in base64 means; None when it means none. Lines may be broken, as in mails."""
+    """Decode base64, which may contain line breaks; None when it is invalid."""
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except ValueError:
@@ -210,34 +210,34 @@ def _size(part: Part) -> int:
 
 
 def _essence(media_type: str) -> str:
-    """A media type without its parameters."""
+    """Return a media type without its parameters."""
     return media_type.partition(";")[0].strip().lower()
 
 
 def _extension(media_type: str) -> str:
     essence = _essence(media_type)
     ending = _EXTENSIONS.get(essence) or essence.partition("/")[2].partition("+")[0].removeprefix("x-")
-    # It becomes a part of a file's name, and a server may write anything here.
+    # It becomes part of a file name, and a server may send anything here.
     return ending if ending.isascii() and ending.isalnum() else "bin"
 
 
 def _basename(uri: str) -> str | None:
-    """The last step of a uri's path, as a file's name; None when it has none."""
+    """Return the last segment of a URI's path as a file name; None when it has none."""
     place = uri.partition("#")[0].partition("?")[0]
     place = unquote(place.partition(":")[2] or place).replace("\\", "/").rstrip("/")
     return _file_name(place.rpartition("/")[2])
 
 
 def _file_name(name: str) -> str | None:
-    """What a server calls a thing, as a name under which it can safely be saved; None when nothing is left of it."""
-    # Of the category C are all that cannot be seen: control characters, marks that turn the writing around, halves of
-    # characters. A colon is a drive on some systems.
-    shown = "".join("_" if each in "/\\:" else each for each in name if unicodedata.category(each)[0] != "C").strip()
-    stem, dot, ending = shown.rpartition(".")
-    if len(shown.encode()) > _MAX_NAME_BYTES and dot and len(ending.encode()) <= _MAX_NAME_BYTES // 4:
-        shown = _truncate(stem, _MAX_NAME_BYTES - len(ending.encode()) - 1) + dot + ending
-    shown = _truncate(shown, _MAX_NAME_BYTES)
-    return None if shown in ("", ".", "..") else shown
+    """Turn a foreign name into one that is safe to save a file under; None when nothing of it remains."""
+    # Unicode category C is invisible: control characters, marks that reverse the text direction, lone surrogates. A
+    # colon separates a drive on some systems.
+    clean = "".join("_" if each in "/\\:" else each for each in name if unicodedata.category(each)[0] != "C").strip()
+    stem, dot, ending = clean.rpartition(".")
+    if len(clean.encode()) > _MAX_NAME_BYTES and dot and len(ending.encode()) <= _MAX_NAME_BYTES // 4:
+        clean = _truncate(stem, _MAX_NAME_BYTES - len(ending.encode()) - 1) + dot + ending
+    clean = _truncate(clean, _MAX_NAME_BYTES)
+    return None if clean in ("", ".", "..") else clean
 
 
 def _truncate(text: str, size: int) -> str:

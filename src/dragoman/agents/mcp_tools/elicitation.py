@@ -1,4 +1,4 @@
-"""Questions of a tool, as questions of the task, and the answers on their way back."""
+"""Turns elicitation requests of MCP servers into task questions, and answers into elicitation results."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ACTION_WORDS: dict[str, Literal["decline", "cancel"]] = {
     "cancel": "cancel",
 }
 
-# What may be done with a question, told with it: whoever passes it on can pass on that, too.
+# The possible actions, sent with each question so that intermediaries can forward them.
 ACTIONS = ["accept", "decline", "cancel"]
 
 
 def build_question(params: types.ElicitRequestParams, ref: dict[str, Any], problem: str = "") -> Ask:
-    """The question as a pause of the task. One with a URL is about leave from somebody: that is auth-required."""
+    """Build the question that pauses the task; a URL elicitation becomes auth-required."""
     if isinstance(params, types.ElicitRequestURLParams):
         visit = Part(url=params.url, metadata={"actions": ACTIONS})
         return Ask(params.message, ref=ref, auth=True, details=(visit,))
@@ -46,23 +46,23 @@ def build_question(params: types.ElicitRequestParams, ref: dict[str, Any], probl
 
 
 def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) -> types.ElicitResult | str:
-    """What the caller said, as the server wants it; or what is wrong with it.
+    """Convert the caller's answer to the result the server expects, or return a text that says what is wrong with it.
 
-    "decline" and "cancel" are understood as such, in the text or as `{"action": …}`.
+    "decline" and "cancel" are recognized, as text or as `{"action": …}`.
     """
     data: Any = answer.data
-    said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if not isinstance(params, types.ElicitRequestURLParams) and "action" in _properties(params):
-        said = {}  # then it is the form's own word
-    action = _ACTION_WORDS.get(str(said.get("action", answer.text)).strip().lower())
+        fields = {}  # `action` is a field of the form itself
+    action = _ACTION_WORDS.get(str(fields.get("action", answer.text)).strip().lower())
     if action is not None:
         return types.ElicitResult(action=action)
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
-    if isinstance(said.get("content"), dict) and said.get("action") == "accept":
-        data = said["content"]
+    if isinstance(fields.get("content"), dict) and fields.get("action") == "accept":
+        data = fields["content"]
     schema = Schema(dict(params.requested_schema))
-    content = schema.merge_answer({}, _fields_asked_for(schema, params), answer.text, data)
+    content = schema.merge_answer({}, _requested_fields(schema, params), answer.text, data)
     if is_too_deep(content):
         return f"the answer is nested deeper than {MAX_NESTING}"
     content = schema.coerce_integers(content)
@@ -71,12 +71,12 @@ def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) ->
         return schema.question("the answer", problems)
     try:
         return types.ElicitResult(action="accept", content=content)
-    except ValueError:  # the form may allow what MCP does not: it is about fields, not about what is inside them
+    except ValueError:  # a form's schema may allow nested values, which MCP does not
         return "the answer can hold texts, numbers, true and false, and lists of texts, but nothing else"
 
 
-def _fields_asked_for(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
-    """What a plain text would answer: what is required, else the only thing that is asked for."""
+def _requested_fields(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
+    """Return what a plain text answers: the required fields, else all fields."""
     missing = schema.problems({})
     return missing or tuple(Problem(name, True, "is missing") for name in _properties(params))
 
@@ -86,29 +86,29 @@ def _properties(params: types.ElicitRequestFormParams) -> dict[str, Any]:
 
 
 def params_to_json(params: types.ElicitRequestParams) -> dict[str, Any]:
-    """The question as JSON, to be kept."""
+    """Encode an elicitation request as JSON, for storage."""
     return params.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def params_from_json(wire: object) -> types.ElicitRequestParams:
-    """The question that was kept."""
+    """Decode a stored elicitation request."""
     return _PARAMS.validate_python(wire, by_name=False)
 
 
-# How long a call is held open for an answer.
+# Seconds a call stays open for an answer.
 OPEN_CALL_SECONDS = 3600.0
-# How many there may be: of one user, of all strangers, of everybody. Each costs the server a call that is under way.
+# Maximum open calls: per user, of all anonymous users, in total. Each costs the server a running call.
 MAX_PER_USER, MAX_ANONYMOUS, MAX_OPEN_CALLS = 20, 200, 1000
 
 
 class _OpenCall(Struct, frozen=True):
     call: ToolCall
     timer: Timer
-    user: tuple[str, str]
+    user_key: tuple[str, str]
 
 
 class OpenCalls:
-    """Calls that wait for an answer, open: servers of the handshake era know no other way."""
+    """Calls that stay open while they wait for an answer, for servers that ask within a call."""
 
     def __init__(self) -> None:
         self._calls: dict[str, _OpenCall] = {}
@@ -116,51 +116,50 @@ class OpenCalls:
         self._ending: set[asyncio.Task[None]] = set()
 
     def add(self, call: ToolCall, clock: Clock) -> str:
-        """Keep a call until its answer comes. Gives its key.
+        """Keep a call open until its answer comes or OPEN_CALL_SECONDS have passed; return its key.
 
         Raises:
-            Failed: too many questions wait already. The call is still the caller's to end.
+            Failed: too many questions are waiting. The caller still has to end the call.
         """
         tenant, user, _ = call.caller
-        who = (tenant, user)
-        if self._count_by_user[who] >= (MAX_PER_USER if user else MAX_ANONYMOUS):
-            raise Failed(
-                f"`{call.tool}` asks, but {self._count_by_user[who]} questions wait for you: answer or cancel one first"
-            )
+        user_key = (tenant, user)
+        waiting = self._count_by_user[user_key]
+        if waiting >= (MAX_PER_USER if user else MAX_ANONYMOUS):
+            raise Failed(f"`{call.tool}` asks, but {waiting} questions wait for you: answer or cancel one first")
         if len(self._calls) >= MAX_OPEN_CALLS:
             raise Failed(f"`{call.tool}` asks, but too many questions wait for their answers here: try it again later")
         key = secrets.token_hex(16)
 
         def expire() -> None:
-            found = self.pop(key)
-            if found is not None:
-                ending = asyncio.get_running_loop().create_task(found.cancel())
+            expired = self.pop(key)
+            if expired is not None:
+                ending = asyncio.get_running_loop().create_task(expired.cancel())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
 
-        self._calls[key] = _OpenCall(call, clock.call_later(OPEN_CALL_SECONDS, expire), who)
-        self._count_by_user[who] += 1
+        self._calls[key] = _OpenCall(call, clock.call_later(OPEN_CALL_SECONDS, expire), user_key)
+        self._count_by_user[user_key] += 1
         return key
 
     def pop(self, key: object) -> ToolCall | None:
-        """The call of a key, if it is still there."""
-        holding = self._calls.pop(str(key), None)
-        if holding is None:
+        """Remove and return the call of a key; None when it is gone."""
+        open_call = self._calls.pop(str(key), None)
+        if open_call is None:
             return None
-        holding.timer.cancel()
-        self._count_by_user[holding.user] -= 1
-        if not self._count_by_user[holding.user]:
-            del self._count_by_user[holding.user]
-        return holding.call
+        open_call.timer.cancel()
+        self._count_by_user[open_call.user_key] -= 1
+        if not self._count_by_user[open_call.user_key]:
+            del self._count_by_user[open_call.user_key]
+        return open_call.call
 
     async def cancel(self, ref: Any) -> None:
-        """Nobody will answer: cancel the call."""
+        """Cancel the call of a question that will not be answered."""
         key = cast("dict[str, Any]", ref).get("key") if isinstance(ref, dict) else None
         call = self.pop(key)
         if call is not None:
             await call.cancel()
 
     async def close(self) -> None:
-        """Cancel all of them."""
+        """Cancel all calls."""
         calls = [self.pop(key) for key in tuple(self._calls)]
         await asyncio.gather(*(call.cancel() for call in calls if call is not None), *self._ending)

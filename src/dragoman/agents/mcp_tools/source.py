@@ -1,4 +1,4 @@
-"""One MCP server, as a user names it: a command, a URL or an object."""
+"""Parses how a user names an MCP server: a command, a URL or an object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.model.error import ConfigError
 
 
 class Source(Struct, frozen=True):
-    """Where the tools of one server come from. Exactly one of `argv`, `url` and `server` is there."""
+    """Where the tools of one server come from. Exactly one of `argv`, `url` and `server` is set."""
 
     name: str
     argv: tuple[str, ...] = ()
@@ -29,25 +29,25 @@ class Source(Struct, frozen=True):
 def parse_sources(
     servers: Sequence[object], env: Mapping[str, str] | Sequence[str] | None, headers: Mapping[str, str] | None
 ) -> tuple[Source, ...]:
-    """Read what a user gave, and give each a name of its own.
+    """Parse the servers a user names, and give each a unique name.
 
     Raises:
-        ConfigError: it names no server, or a variable that is not set.
+        ConfigError: a value names no server, or an environment variable is not set.
     """
     if not servers:
         raise ConfigError(
             'name an MCP server: a command, as in "npx -y @modelcontextprotocol/server-everything", or a URL'
         )
-    passed = environment_of(env)
-    found: list[Source] = []
+    environment = environment_of(env)
+    sources: list[Source] = []
     for server in servers:
-        source = _parse_source(server, passed, dict(headers or {}))
-        taken = {each.name for each in found}
-        number = next(n for n in range(1, len(servers) + 2) if _numbered(source.name, n) not in taken)
-        found.append(
+        source = _parse_source(server, environment, dict(headers or {}))
+        names = {each.name for each in sources}
+        number = next(n for n in range(1, len(servers) + 2) if _numbered(source.name, n) not in names)
+        sources.append(
             Source(_numbered(source.name, number), *(getattr(source, key) for key in Source.__struct_fields__[1:]))
         )
-    return tuple(found)
+    return tuple(sources)
 
 
 def _numbered(name: str, number: int) -> str:
@@ -66,12 +66,12 @@ def _parse_source(server: object, env: dict[str, str], headers: dict[str, str]) 
     if isinstance(server, (list, tuple)):
         return _parse_command([str(each) for each in cast("Sequence[object]", server)], env)
     inner: Any = server
-    for attribute in ("_lowlevel_server", "_mcp_server"):  # what stands around a server of the SDK
+    for attribute in ("_lowlevel_server", "_mcp_server"):  # where wrappers such as FastMCP keep the SDK's server
         if not isinstance(inner, (MCPServer, Server)):
             inner = getattr(inner, attribute, inner)
     if isinstance(inner, (MCPServer, Server)):
-        named: object = getattr(server, "name", "")
-        return Source(clean_name(named if isinstance(named, str) else ""), server=cast("Any", inner))
+        name: object = getattr(server, "name", "")
+        return Source(clean_name(name if isinstance(name, str) else ""), server=cast("Any", inner))
     raise ConfigError(
         f"an object of type `{type(server).__name__}` is no MCP server: give a command, a list of arguments, a URL "
         "or an MCPServer"

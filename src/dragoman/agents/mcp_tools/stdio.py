@@ -1,9 +1,9 @@
-"""A program as an MCP server: its standard streams are the session's, its end is noticed, its stderr goes to the log.
+"""MCP over stdio: runs a program as an MCP server, with its standard streams as transport and its stderr in the log.
 
-The SDK has a transport of this kind. This one parses and writes where the bytes come and go, without tasks and queues
-in between: a small call takes 125 to 175 µs of CPU here and 190 to 230 µs there. It tells how a program ended, fails
-the one call whose answer cannot be read, gives up a program that does not read, and takes lines that are no messages
-for what they are, all of which the SDK's does not. The program itself is started and ended by the process guard.
+The SDK has a transport of this kind. This one parses and writes where the bytes arrive and leave, without tasks and
+queues in between: a small call takes 125 to 175 µs of CPU here and 190 to 230 µs there. Unlike the SDK's, it reports
+how a program ended, fails only the call whose response cannot be parsed, gives up a program that does not read, and
+skips lines that are not messages. The process guard starts and ends the program.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
 
-# How much is looked through, at either end: what names a message stands before or after what it carries.
+# Bytes scanned at either end of a line: the header members stand before or after the payload.
 _SCANNED_BYTES = 1_000
-# How deeply what is saved may be nested, and how long a message may be that is saved.
+# Nesting that is kept when a message is truncated, and the longest line that is truncated.
 MAX_DEPTH = 100
 _MAX_TRUNCATED_LINE = 4_000_000
 
@@ -54,11 +54,15 @@ _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
 
 
 class NotJson(ValueError):
-    """The line holds numbers that JSON does not have."""
+    """The line contains numbers that JSON does not have."""
 
 
 def check_numbers(line: bytes) -> None:
-    """Raises NotJson for NaN and Infinity, which the SDK's parser lets through and nobody after it can write."""
+    """Check for NaN and Infinity, which the SDK's parser accepts and no encoder can write.
+
+    Raises:
+        NotJson: the line contains one of them.
+    """
     if b"NaN" in line or b"Infinity" in line:
         try:
             msgspec.json.decode(line, type=msgspec.Raw)
@@ -69,15 +73,15 @@ def check_numbers(line: bytes) -> None:
 
 
 def parse_error_reason(error: ValueError) -> str:
-    """Why a line could not be read, where that can be said in a few words."""
+    """Return why a line could not be parsed, where that can be said in a few words; else an empty text."""
     if isinstance(error, NotJson):
         return str(error)
-    found = _INVALID.search(str(error))
-    return found[0] if found is not None else ""
+    match = _INVALID.search(str(error))
+    return match[0] if match is not None else ""
 
 
 class JsonRpcHeader(Struct, frozen=True):
-    """What a message says of itself. It is a request with a method and an id, a response with an id alone."""
+    """The JSON-RPC members that identify a message: a request has a method and an id, a response only an id."""
 
     is_message: bool
     id: int | str | None = None
@@ -85,17 +89,17 @@ class JsonRpcHeader(Struct, frozen=True):
 
 
 def parse_header(line: bytes) -> JsonRpcHeader:
-    """What can be told from both ends of a line."""
+    """Read the header from both ends of a line, without parsing the line."""
     members: dict[bytes, bytes] = {}
-    head, place = line[:_SCANNED_BYTES], 0
-    while (found := _FIRST.match(head, place)) is not None:
-        members[found[1]] = found[2]
-        place = found.end()
+    head, position = line[:_SCANNED_BYTES], 0
+    while (match := _FIRST.match(head, position)) is not None:
+        members[match[1]] = match[2]
+        position = match.end()
     last = _LAST.search(line[-_SCANNED_BYTES:])
     if last is not None:
         members |= dict(_EACH.findall(last[0]))
-    number, method = _decode_scalar(members.get(b"id")), _decode_scalar(members.get(b"method"))
-    return JsonRpcHeader(b"jsonrpc" in members, number, method if isinstance(method, str) else None)
+    request_id, method = _decode_scalar(members.get(b"id")), _decode_scalar(members.get(b"method"))
+    return JsonRpcHeader(b"jsonrpc" in members, request_id, method if isinstance(method, str) else None)
 
 
 def _decode_scalar(value: bytes | None) -> int | str | None:
@@ -106,44 +110,44 @@ def _decode_scalar(value: bytes | None) -> int | str | None:
 
 
 def truncate_depth(line: bytes) -> bytes | None:
-    """The line without what is nested too deeply; None when nothing is, or when it is too long to be looked through."""
+    """Remove what is nested too deeply; None when nothing is, or when the line is too long to scan."""
     if len(line) > _MAX_TRUNCATED_LINE:
         return None
     pieces: list[bytes] = []
-    depth = kept = 0
+    depth = copied_to = 0
     for bracket in _BRACKET.finditer(line):
         if bracket[0] in (b"[", b"{"):
             depth += 1
             if depth == MAX_DEPTH + 1:
-                pieces.append(line[kept : bracket.end()])
+                pieces.append(line[copied_to : bracket.end()])
         elif bracket[0] in (b"]", b"}"):
             if depth == MAX_DEPTH + 1:
-                kept = bracket.start()
+                copied_to = bracket.start()
             depth -= 1
-    return b"".join((*pieces, line[kept:])) if pieces and depth == 0 else None
+    return b"".join((*pieces, line[copied_to:])) if pieces and depth == 0 else None
 
 
 logger = logging.getLogger("dragoman.mcp")
 _STDERR_LINES = 8
 _MAX_LOGGED = 2000
-# How many messages may wait to be taken before the program has to.
+# Messages queued before reading from the program is paused.
 _MAX_QUEUED = 1000
-# How many messages are given to the session before others have a turn.
+# Messages delivered to the session before other tasks get a turn.
 _MESSAGES_PER_TURN = 16
-# How long a message may be. What is longer is no message, and would take all the memory there is.
+# Maximum bytes of a line: anything longer is not a message, and could fill the memory.
 MAX_LINE = 64_000_000
-# How long a program that is slow to read may take to make room for a word about what it need not do any more.
+# Seconds a slow program may take to read a notification, such as that a call was canceled.
 NOTIFICATION_TIMEOUT = 2.0
-# How long a program may take to end by itself, and then once it has been told to.
+# Seconds a program may take to end after its stdin was closed, and then after SIGTERM.
 GRACE_SECONDS, TERM_SECONDS = 2.0, 2.0
-# How long the output of one that has ended may stay open.
+# Seconds the output of a program that has ended may stay open.
 _OUTPUT_GRACE_SECONDS = 0.5
 
 
 class StdioTransport(asyncio.BaseProtocol):
-    """A running server. It is the transport of a session: what it yields are the two streams, and both are itself.
+    """A running server, as the transport of an SDK session: both streams it yields read and write this object.
 
-    To the event loop it is what writes to the program's input.
+    To the event loop it is the protocol of the program's stdin.
     """
 
     def __init__(
@@ -162,7 +166,7 @@ class StdioTransport(asyncio.BaseProtocol):
         self._delivered = 0
         self._buffer = LineBuffer(MAX_LINE)
         self._is_closed = False
-        self._reader: asyncio.Future[None] | None = None
+        self._data_ready: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._listing: set[types.RequestId] = set()
         self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
@@ -170,13 +174,13 @@ class StdioTransport(asyncio.BaseProtocol):
 
     @property
     def stderr_tail(self) -> str:
-        """What it said last on stderr."""
+        """The last lines of the program's stderr."""
         return "\n".join(self._stderr_lines)
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- starting and stopping -----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> tuple[Any, Any]:
-        """Start it. Raises OSError when that is not possible."""
+        """Start the program. Raises OSError when that fails."""
         argv, env = self._source.argv, get_default_environment() | self._source.env
         path = shutil.which(argv[0]) or shutil.which(argv[0], path=env.get("PATH"))
         if path is None and os.sep not in argv[0]:
@@ -210,7 +214,7 @@ class StdioTransport(asyncio.BaseProtocol):
         self._stdin, _ = await loop.connect_write_pipe(lambda: self, PipeEnd(pipes.ours.pop()))
 
     async def __aexit__(self, *_: object) -> None:
-        """End it, and all it has started: first by closing its input, then by asking, then by force."""
+        """End the program and all it has started: close its stdin, then terminate it, then kill it."""
         await asyncio.shield(asyncio.ensure_future(self._stop()))
 
     async def _stop(self) -> None:
@@ -222,7 +226,7 @@ class StdioTransport(asyncio.BaseProtocol):
             self._child.end(TERM_SECONDS)
         await asyncio.wait((self._child.clean,), timeout=2 * TERM_SECONDS)
         if self._stdin is not None:
-            with suppress(Exception):  # one that is closed already cannot be closed at once
+            with suppress(Exception):  # a closed transport cannot be aborted
                 self._stdin.abort()
         for output in (self._output, self._errors):
             if output is not None:
@@ -230,13 +234,13 @@ class StdioTransport(asyncio.BaseProtocol):
         await self._spawner.close()
 
     def _on_exit(self, _: object) -> None:
-        """Note that it has ended. What it said last may still come, unless others hold its output open."""
+        """Close the transport after a grace period for remaining output: other processes may hold the pipe open."""
         asyncio.get_running_loop().call_later(_OUTPUT_GRACE_SECONDS, self._end)
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take what the program said."""
+        """Accept bytes from the program's stdout."""
         if self._is_closed:
             return
         try:
@@ -249,7 +253,7 @@ class StdioTransport(asyncio.BaseProtocol):
         self._wake()
 
     def fail(self, problem: str) -> None:
-        """Do without it from now on, for that reason."""
+        """Close the transport for this reason."""
         if not self._is_closed:
             self.problem = problem
             logger.warning("%s: %s", self._source.name, problem)
@@ -262,8 +266,8 @@ class StdioTransport(asyncio.BaseProtocol):
             self._wake()
 
     def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if self._data_ready is not None and not self._data_ready.done():
+            self._data_ready.set_result(None)
 
     def _pause(self, *, reading: bool) -> None:
         if self._output is not None and not self._is_closed:
@@ -283,7 +287,7 @@ class StdioTransport(asyncio.BaseProtocol):
                 logger.debug("%s: %s", self._source.name, text)
 
     async def receive(self) -> SessionMessage:
-        """The next message. Raises EndOfStream when there will be none."""
+        """Return the next message. Raises EndOfStream when there will be none."""
         while True:
             while self._lines:
                 line = self._lines.popleft()
@@ -296,54 +300,54 @@ class StdioTransport(asyncio.BaseProtocol):
                     self._elicitations.record_response(message.id)
                 self._delivered += 1
                 if self._delivered == _MESSAGES_PER_TURN:
-                    # Who reads them starts two tasks for each: a server that floods must not hold up everybody else.
+                    # The session starts two tasks per message: a flooding server must not starve all others.
                     self._delivered = 0
                     await asyncio.sleep(0)
                 return SessionMessage(message)
             if self._is_closed:
                 raise EndOfStream
             self._delivered = 0
-            self._reader = asyncio.get_running_loop().create_future()
+            self._data_ready = asyncio.get_running_loop().create_future()
             try:
-                await self._reader
+                await self._data_ready
             finally:
-                self._reader = None
+                self._data_ready = None
 
     def _parse(self, line: bytes) -> types.JSONRPCMessage | None:
-        """The message that a line is; None for what is none.
+        """Parse a line; None when it is not a message.
 
-        Who waits for one that cannot be read gets an error instead, be it a call here or the program itself.
+        For a message that cannot be parsed, whoever waits for it gets an error: a call here, or the program itself.
         """
         try:
             check_numbers(line)
             return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError as error:
-            envelope = parse_header(line)
-            if not envelope.is_message:
+            header = parse_header(line)
+            if not header.is_message:
                 if line.strip():
-                    logger.debug("%s says what is no message: %s", self._source.name, line[:_MAX_LOGGED])
+                    logger.debug("%s wrote a line that is not a message: %s", self._source.name, line[:_MAX_LOGGED])
                 return None
             why = parse_error_reason(error)
-        listed = self._parse_truncated(line) if envelope.method is None and envelope.id in self._listing else None
-        if listed is not None:
-            return listed
-        said = "a message that cannot be read" + (f": {why}" if why else "")
-        logger.warning("%s sent %s", self._source.name, said)
-        if envelope.id is None:
-            if envelope.method is None:
-                self.fail(f"it sent {said}")  # it may be what any call waits for
+        tools_list = self._parse_truncated(line) if header.method is None and header.id in self._listing else None
+        if tools_list is not None:
+            return tools_list
+        what = "a message that cannot be read" + (f": {why}" if why else "")
+        logger.warning("%s sent %s", self._source.name, what)
+        if header.id is None:
+            if header.method is None:
+                self.fail(f"it sent {what}")  # any call may be waiting for it
             return None
-        text = f"the MCP server `{self._source.name}` sent {said}"
+        text = f"the MCP server `{self._source.name}` sent {what}"
         refusal = types.JSONRPCError(
-            jsonrpc="2.0", id=envelope.id, error=types.ErrorData(code=types.PARSE_ERROR, message=text)
+            jsonrpc="2.0", id=header.id, error=types.ErrorData(code=types.PARSE_ERROR, message=text)
         )
-        if envelope.method is None:
+        if header.method is None:
             return refusal
         self._write(refusal)
         return None
 
     def _parse_truncated(self, line: bytes) -> types.JSONRPCMessage | None:
-        """A list of tools without what is nested too deeply: one schema must not keep a server from being used."""
+        """Parse a list of tools without what is nested too deeply: one schema must not make a server unusable."""
         try:
             shallow = truncate_depth(line)
             message = None if shallow is None else types.jsonrpc_message_adapter.validate_json(shallow, by_name=False)
@@ -357,10 +361,10 @@ class StdioTransport(asyncio.BaseProtocol):
             )
         return message
 
-    # -- what goes -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The program is slow to read."""
+        """The pipe is full: the program is slow to read."""
         self._drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
@@ -370,28 +374,28 @@ class StdioTransport(asyncio.BaseProtocol):
         self._drained = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The program reads no more."""
+        """The program has closed its stdin."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     async def send(self, message: SessionMessage) -> None:
-        """Send a message; to one that has ended nothing is sent, and the session hears of the end anyway."""
+        """Send a message; nothing is sent once the program has ended: the session learns of the end by itself."""
         if self._stdin is None or self._is_closed or self._stdin.is_closing():
             return
-        said = message.message
-        if isinstance(said, types.JSONRPCRequest):
-            if self._elicitations is not None and said.method == "tools/call":
-                self._elicitations.record_sent(said.id)
-            elif said.method == "tools/list":
-                self._listing = {said.id}
-        self._write(said)
-        room = self._drained
-        if room is None:
+        payload = message.message
+        if isinstance(payload, types.JSONRPCRequest):
+            if self._elicitations is not None and payload.method == "tools/call":
+                self._elicitations.record_sent(payload.id)
+            elif payload.method == "tools/list":
+                self._listing = {payload.id}
+        self._write(payload)
+        drained = self._drained
+        if drained is None:
             return
-        if not isinstance(said, types.JSONRPCNotification):
-            await asyncio.shield(room)
-        elif not (await asyncio.wait((room,), timeout=NOTIFICATION_TIMEOUT))[0]:
-            # Whoever gives up a call waits here, and must not wait for a program that reads nothing any more.
+        if not isinstance(payload, types.JSONRPCNotification):
+            await asyncio.shield(drained)
+        elif not (await asyncio.wait((drained,), timeout=NOTIFICATION_TIMEOUT))[0]:
+            # Canceling a call waits here, and must not wait for a program that has stopped reading.
             self.fail("it does not read what it is sent")
 
     def _write(self, message: types.JSONRPCMessage) -> None:
@@ -400,23 +404,21 @@ class StdioTransport(asyncio.BaseProtocol):
 
 
 class _PipeReader(asyncio.Protocol):
-    """One of the program's outputs, for the event loop."""
+    """The event loop's protocol of one output pipe."""
 
     def __init__(self, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         self._received = received
         self._lost = lost
 
     def data_received(self, data: bytes) -> None:
-        """Pass it on."""
         self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
         self._lost()
 
 
 class _SessionStream:
-    """What a session reads, and writes to."""
+    """The stream object that the SDK's session reads from and writes to."""
 
     def __init__(self, transport: StdioTransport) -> None:
         self.receive = transport.receive

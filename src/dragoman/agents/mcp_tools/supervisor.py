@@ -1,4 +1,4 @@
-"""Keeps one MCP server at hand: started, and started again when it has died."""
+"""Supervises one MCP server: starts it, and restarts it with backoff when it has ended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.mcp")
 INITIAL_BACKOFF, MAX_BACKOFF = 0.1, 30.0
-# A server that lived this long has not failed to start.
+# A server that ran this long did start: the backoff begins anew.
 STABLE_SECONDS = 10.0
-# How long a call waits for a server that is being started again.
+# Seconds a call waits for a server that is being restarted.
 RECONNECT_TIMEOUT = 15.0
 
 
 class Supervisor:
-    """One MCP server. `changed` is called whenever its tools may be others than before."""
+    """Keeps a connection to one MCP server open; `on_tools_changed` is called whenever its tools may have changed."""
 
     def __init__(
         self, source: Source, on_tools_changed: Callable[[], None], *, start_seconds: float, clock: Clock | None = None
@@ -41,11 +41,11 @@ class Supervisor:
 
     @property
     def connection(self) -> ServerConnection | None:
-        """The session with the server as it is now, or as it last was."""
+        """The current connection, or the last one while the server is being restarted."""
         return self._connection
 
     async def open(self) -> None:
-        """Start or reach the server. Raises DragomanError when that fails: then it is not tried again."""
+        """Start or connect to the server. Raises DragomanError when that fails; it is not retried then."""
         await self.close()
         self._connected = asyncio.Event()
         opening = self._opening = asyncio.create_task(self._connect())
@@ -53,7 +53,7 @@ class Supervisor:
         try:
             connection = await opening
         except asyncio.CancelledError:
-            if self._opening is opening:  # it is whoever opens that was canceled
+            if self._opening is opening:  # the caller of open() was canceled
                 raise
             raise CannotConnect(closed, reason="CONNECTION_LOST") from None
         if self._opening is not opening:
@@ -64,11 +64,11 @@ class Supervisor:
         self._supervise_task = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
-        """Stop the server, if it is ours; also one that is being started."""
+        """Close the connection and stop the server, also one that is being started."""
         opening, self._opening = self._opening, None
         keeper, self._supervise_task = self._supervise_task, None
         connection, self._connection = self._connection, None
-        # What was left behind on a loop that is gone cannot be waited for here.
+        # Tasks of an earlier event loop cannot be awaited here.
         loop = asyncio.get_running_loop()
         if opening is not None and opening.get_loop() is loop:
             opening.cancel()
@@ -82,10 +82,10 @@ class Supervisor:
                 await connection.close()
 
     async def wait_connected(self) -> ServerConnection:
-        """A session that works, as far as is known; waits a while for a server that is being started again.
+        """Return an open connection; wait up to RECONNECT_TIMEOUT for a server that is being restarted.
 
         Raises:
-            CannotConnect: it does not come back.
+            CannotConnect: it does not come back in time.
         """
         connection = self._connection
         if connection is not None and not connection.closed.is_set():
@@ -99,7 +99,7 @@ class Supervisor:
         raise CannotConnect(f"the MCP server `{self.source.name}` is not running", reason="CONNECTION_LOST")
 
     def retire(self, connection: ServerConnection) -> None:
-        """This session is of no use any more: begin another."""
+        """Close a connection that has become unusable; a new one is opened in the background."""
         connection.closed.set()
 
     async def _connect(self) -> ServerConnection:
@@ -113,12 +113,12 @@ class Supervisor:
             connection, since = self._connection, self._clock.now()
             if connection is not None:
                 await connection.closed.wait()
-                lived = (self._clock.now() - since) / 1000
+                uptime = (self._clock.now() - since) / 1000
                 logger.warning(
-                    "the MCP server %s has ended after %.1f s%s", self.source.name, lived, _exit_reason(connection)
+                    "the MCP server %s has ended after %.1f s%s", self.source.name, uptime, _exit_reason(connection)
                 )
                 await connection.close()
-                if lived >= STABLE_SECONDS:
+                if uptime >= STABLE_SECONDS:
                     pause = INITIAL_BACKOFF
             await wait(self._clock, asyncio.get_running_loop().create_future(), pause)
             pause = min(pause * 2, MAX_BACKOFF)
@@ -128,7 +128,7 @@ class Supervisor:
                 self._connection = None
                 logger.warning("%s", error)
                 continue
-            logger.info("the MCP server %s is there again", self.source.name)
+            logger.info("the MCP server %s is available again", self.source.name)
             self._connected.set()
             self._on_tools_changed()
 
@@ -137,4 +137,4 @@ def _exit_reason(connection: ServerConnection) -> str:
     if connection.problem:
         return f": {connection.problem}"
     last = connection.stderr_tail.splitlines()[-1:]
-    return f"; it said last: {last[0]}" if last else ""
+    return f"; last line of its stderr: {last[0]}" if last else ""

@@ -1,4 +1,4 @@
-"""One run: from a message to the result of a tool, or to a question."""
+"""Runs one message against MCP tools: from the message to the result of a tool, or to a question."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 T = TypeVar("T")
-# How often progress is told, at most.
+# Minimum interval between progress reports.
 PROGRESS_INTERVAL_MS = 200
-# How many times in a row a server may ask for another round without a question.
+# Consecutive rounds that a server may request without a question.
 MAX_ROUNDS = 10
-# How long the links of a result may take, where nothing else is said.
+# Seconds for reading one link of a result, where no timeout is configured.
 LINK_TIMEOUT = 60.0
 QUESTION_LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
 
 
 class _SessionExpired(Failed):
-    """The server was restarted since the last call, and has not begun with this one."""
+    """The server has lost the session and has not started this call: it is safe to call again."""
 
 
 class TaskRun:
-    """Carries out one message."""
+    """Handles one message of a task."""
 
     def __init__(self, ctx: Context, tools: Mapping[str, Tool], open_calls: OpenCalls, timeout_seconds: float) -> None:
         self._ctx = ctx
@@ -67,11 +67,11 @@ class TaskRun:
         self._timeout: Timeout | None = None
 
     async def run(self) -> Ask | None:
-        """Do it. Gives the question on which it pauses, or None when the task is done.
+        """Run it; return the question on which the task pauses, or None when the task is done.
 
         Raises:
-            Failed: the tool failed, or its server did.
-            Rejected: there is no such tool, the caller may not use it, or the server will not have the arguments.
+            Failed: the tool or its server failed.
+            Rejected: there is no such tool, the caller may not use it, or the server refuses the arguments.
         """
         ctx = self._ctx
         try:
@@ -79,38 +79,38 @@ class TaskRun:
         except (Failed, Rejected) as error:
             if ctx.asks:
                 raise
-            # Callers who cannot be asked look for the reason where they look for the result.
+            # Callers that cannot be asked expect the reason among the artifacts.
             if not ctx.artifacts:
                 await self._deliver((Part(text=str(error)),), "error")
             raise Failed(str(error)) from error
 
     async def _dispatch(self) -> Ask | None:
-        ref = self._ctx.resume.ref if self._ctx.resume is not None else None
-        if not isinstance(ref, dict):
+        stored = self._ctx.resume.ref if self._ctx.resume is not None else None
+        if not isinstance(stored, dict):
             return await self._begin(choose_tool(self._ctx, self._tools))
-        match cast("dict[str, Any]", ref):
+        match cast("dict[str, Any]", stored):
             case {"ask": "tool"}:
                 return await self._begin(choose_tool_by_answer(self._ctx, self._tools))
-            case {"ask": "arguments"} as kept:
-                return await self._begin(self._complete_arguments(kept))
-            case {"ask": "again"} as kept:
-                return await self._resume_after_url(kept)
-            case {"ask": "input"} as kept:
-                return await self._resume_with_input(kept)
-            case {"ask": "held"} as kept:
-                return await self._resume_open_call(kept)
+            case {"ask": "arguments"} as ref:
+                return await self._begin(self._complete_arguments(ref))
+            case {"ask": "again"} as ref:
+                return await self._resume_after_url(ref)
+            case {"ask": "input"} as ref:
+                return await self._resume_with_input(ref)
+            case {"ask": "held"} as ref:
+                return await self._resume_open_call(ref)
             case _:
                 raise Failed(QUESTION_LOST)
 
     # -- before the call -----------------------------------------------------------------------------------------------
 
-    async def _begin(self, found: ToolRequest | Ask) -> Ask | None:
-        if isinstance(found, Ask):
-            return found
-        tool = self._permitted(found.tool)
-        if is_too_deep(found.arguments):
+    async def _begin(self, request: ToolRequest | Ask) -> Ask | None:
+        if isinstance(request, Ask):
+            return request
+        tool = self._permitted(request.tool)
+        if is_too_deep(request.arguments):
             raise Rejected(f"the arguments of `{tool.id}` are nested deeper than {MAX_NESTING}")
-        arguments = tool.schema.coerce_integers(found.arguments)
+        arguments = tool.schema.coerce_integers(request.arguments)
         problems = tool.schema.problems(arguments)
         if problems:
             question = tool.schema.question(tool.id, problems)
@@ -120,12 +120,13 @@ class TaskRun:
             return Ask(question, ref={"ask": "arguments", "tool": tool.id, "arguments": arguments}, details=(details,))
         return await self._call(ToolRequest(tool, arguments))
 
-    def _complete_arguments(self, kept: dict[str, Any]) -> ToolRequest:
-        """The arguments, with what the caller answered."""
-        tool, answer = self._tool(kept["tool"]), self._ctx.resume
+    def _complete_arguments(self, ref: dict[str, Any]) -> ToolRequest:
+        """Merge the caller's answer into the stored arguments."""
+        tool, answer = self._tool(ref["tool"]), self._ctx.resume
         assert answer is not None
-        known: dict[str, Any] = kept["arguments"]
-        return ToolRequest(tool, tool.schema.merge_answer(known, tool.schema.problems(known), answer.text, answer.data))
+        arguments: dict[str, Any] = ref["arguments"]
+        problems = tool.schema.problems(arguments)
+        return ToolRequest(tool, tool.schema.merge_answer(arguments, problems, answer.text, answer.data))
 
     def _tool(self, id: str) -> Tool:
         tool = self._tools.get(id)
@@ -140,14 +141,14 @@ class TaskRun:
 
     # -- the call ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, found: ToolRequest, state: str | None = None, responses: Any = None) -> Ask | None:
+    async def _call(self, request: ToolRequest, state: str | None = None, responses: Any = None) -> Ask | None:
         try:
-            return await self._call_once(found, state, responses)
+            return await self._call_once(request, state, responses)
         except _SessionExpired:
-            return await self._call_once(found, state, responses)
+            return await self._call_once(request, state, responses)
 
-    async def _call_once(self, found: ToolRequest, state: str | None, responses: Any) -> Ask | None:
-        tool = found.tool
+    async def _call_once(self, request: ToolRequest, state: str | None, responses: Any) -> Ask | None:
+        tool = request.tool
         try:
             connection = await tool.supervisor.wait_connected()
         except CannotConnect as error:
@@ -156,7 +157,7 @@ class TaskRun:
             call = ToolCall(
                 connection,
                 tool.name,
-                found.arguments,
+                request.arguments,
                 caller=self._caller(),
                 meta=self._meta(tool),
                 state=state,
@@ -164,12 +165,12 @@ class TaskRun:
                 asks=self._ctx.asks,
                 on_progress=self._report_progress,
             )
-            result = await self._follow(found, call)
+            result = await self._follow(request, call)
             if not isinstance(result, types.InputRequiredResult):
                 return result
             declined = None
             if result.input_requests:
-                question = self._pause_for_input(found, result)
+                question = self._pause_for_input(request, result)
                 if self._ctx.asks:
                     return question
                 declined = {key: types.ElicitResult(action="decline") for key in result.input_requests}
@@ -186,46 +187,46 @@ class TaskRun:
         if not tool.wants_user:
             return None
         user = self._ctx.user
-        who: dict[str, Any] = {"id": "", "name": "", "permissions": []}
+        info: dict[str, Any] = {"id": "", "name": "", "permissions": []}
         if user is not None:
-            who = {"id": user.id, "name": user.name, "permissions": sorted(user.permissions)}
-        return {USER: who}
+            info = {"id": user.id, "name": user.name, "permissions": sorted(user.permissions)}
+        return {USER: info}
 
-    async def _follow(self, found: ToolRequest, call: ToolCall) -> Ask | types.InputRequiredResult | None:
+    async def _follow(self, request: ToolRequest, call: ToolCall) -> Ask | types.InputRequiredResult | None:
         """Follow a call to its result, or to a question."""
-        tool, ctx = found.tool, self._ctx
+        tool, ctx = request.tool, self._ctx
         try:
             while True:
-                news = await self._next(tool, call)
-                if isinstance(news, Progress):
-                    await self._report_progress(news)
-                elif isinstance(news, ElicitationPause):
-                    return await self._pause(found, call, news)
-                elif isinstance(news, types.InputRequiredResult):
-                    return news
+                event = await self._next(tool, call)
+                if isinstance(event, Progress):
+                    await self._report_progress(event)
+                elif isinstance(event, ElicitationPause):
+                    return await self._pause_open_call(request, call, event)
+                elif isinstance(event, types.InputRequiredResult):
+                    return event
                 else:
-                    await self._finish(tool, call, news)
+                    await self._finish(tool, call, event)
                     return None
         except MCPError as error:
-            return self._on_error(found, call, error)
-        except ValueError as error:  # pydantic's too
+            return self._on_error(request, call, error)
+        except ValueError as error:  # includes pydantic's ValidationError
             ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
             raise Failed(f"the MCP server `{tool.supervisor.source.name}` answered what is not MCP") from error
         except asyncio.CancelledError:
             await call.cancel()
             raise
 
-    async def _pause(self, found: ToolRequest, call: ToolCall, news: ElicitationPause) -> Ask:
+    async def _pause_open_call(self, request: ToolRequest, call: ToolCall, pause: ElicitationPause) -> Ask:
         ref = {
             "ask": "held",
-            "tool": found.tool.id,
-            "arguments": found.arguments,
-            "params": params_to_json(news.params),
+            "tool": request.tool.id,
+            "arguments": request.arguments,
+            "params": params_to_json(pause.params),
         }
-        return await self._hold_open(call, news.params, ref)
+        return await self._hold_open(call, pause.params, ref)
 
     async def _hold_open(self, call: ToolCall, params: types.ElicitRequestParams, ref: Any, problem: str = "") -> Ask:
-        """Keep a call open and ask; what cannot be asked ends the call."""
+        """Keep a call open and build its question; when that fails, cancel the call."""
         try:
             pause = build_question(params, ref, problem)
             ref["key"] = self._open_calls.add(call, self._ctx.clock)
@@ -242,7 +243,7 @@ class TaskRun:
             raise Failed(f"`{tool.id}` was silent for {self._timeout_seconds:g} s and has been stopped") from None
 
     async def _wait_with_timeout(self, work: Awaitable[T], seconds: float) -> T:
-        """Wait for it, as long as there is a sign of life every so often; 0 seconds are for ever. Raises Late."""
+        """Await with a timeout that progress restarts; 0 seconds means no timeout. Raises DeadlineExceeded."""
         if not seconds:
             return await work
         self._timeout = Timeout(self._ctx.clock, seconds)
@@ -252,8 +253,8 @@ class TaskRun:
             self._timeout.close()
             self._timeout = None
 
-    def _on_error(self, found: ToolRequest, call: ToolCall, error: MCPError) -> Ask | None:
-        tool = found.tool
+    def _on_error(self, request: ToolRequest, call: ToolCall, error: MCPError) -> Ask | None:
+        tool = request.tool
         server = tool.supervisor.source.name
         stopped = f"the MCP server `{server}` stopped while `{tool.id}` was at work"
         if call.connection.problem:
@@ -266,10 +267,15 @@ class TaskRun:
                 tool.supervisor.retire(call.connection)
             raise Failed(stopped) from error
         if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
-            wanted = _url_elicitation(error)
-            if wanted is not None:
-                ref = {"ask": "again", "tool": tool.id, "arguments": found.arguments, "params": params_to_json(wanted)}
-                return build_question(wanted, ref)
+            params = _url_elicitation(error)
+            if params is not None:
+                ref = {
+                    "ask": "again",
+                    "tool": tool.id,
+                    "arguments": request.arguments,
+                    "params": params_to_json(params),
+                }
+                return build_question(params, ref)
         if is_state_expired(error):
             raise Failed(QUESTION_LOST) from error
         if error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND):
@@ -280,7 +286,7 @@ class TaskRun:
         if self._timeout is not None:
             self._timeout.restart()
         now = self._ctx.clock.now()
-        # The clock on the wall may be set back: that is no reason to tell nothing.
+        # The wall clock may be set back: that must not suppress progress.
         if self._reported_ms is not None and 0 <= now - self._reported_ms < PROGRESS_INTERVAL_MS:
             return
         self._reported_ms = now
@@ -296,9 +302,9 @@ class TaskRun:
                 call.connection.client.read_resource(uri), self._timeout_seconds or LINK_TIMEOUT
             )
 
-        broken = tool.output_schema_violation(result)
-        if broken:
-            self._ctx.log.warning("%s: %s", tool.supervisor.source.name, broken)
+        violation = tool.output_schema_violation(result)
+        if violation:
+            self._ctx.log.warning("%s: %s", tool.supervisor.source.name, violation)
             raise Failed(f"`{tool.id}` returned what its own output schema does not allow")
         parts = await parts_of_result(result, read)
         if result.is_error:
@@ -313,13 +319,13 @@ class TaskRun:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def _pause_for_input(self, found: ToolRequest, result: types.InputRequiredResult) -> Ask:
-        """A server of the newest era returned questions: they are kept whole, and survive a restart."""
+    def _pause_for_input(self, request: ToolRequest, result: types.InputRequiredResult) -> Ask:
+        """Build the question for a server that returns its questions: they are stored whole and survive a restart."""
         requests = result.input_requests or {}
-        kept: dict[str, Any] = {
+        ref: dict[str, Any] = {
             "ask": "input",
-            "tool": found.tool.id,
-            "arguments": found.arguments,
+            "tool": request.tool.id,
+            "arguments": request.arguments,
             "state": result.request_state,
             "requests": {
                 key: params_to_json(request.params)
@@ -328,59 +334,59 @@ class TaskRun:
             },
             "responses": {},
         }
-        if len(kept["requests"]) < len(requests):
-            raise Failed(f"`{found.tool.id}` asks for what only a language model could give")
-        return _next_question(kept)
+        if len(ref["requests"]) < len(requests):
+            raise Failed(f"`{request.tool.id}` asks for what only a language model could give")
+        return _next_question(ref)
 
-    async def _resume_after_url(self, kept: dict[str, Any]) -> Ask | None:
-        tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
+    async def _resume_after_url(self, ref: dict[str, Any]) -> Ask | None:
+        tool, answer = self._tool(str(ref["tool"])), self._ctx.resume
         assert answer is not None
-        said = parse_answer(params_from_json(kept["params"]), answer) if "params" in kept else None
-        if isinstance(said, types.ElicitResult) and said.action != "accept":
+        result = parse_answer(params_from_json(ref["params"]), answer) if "params" in ref else None
+        if isinstance(result, types.ElicitResult) and result.action != "accept":
             raise Failed(f"`{tool.id}` was not called again: what it needs first was declined")
-        return await self._call(ToolRequest(tool, kept["arguments"]))
+        return await self._call(ToolRequest(tool, ref["arguments"]))
 
-    async def _resume_with_input(self, kept: dict[str, Any]) -> Ask | None:
-        tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
+    async def _resume_with_input(self, ref: dict[str, Any]) -> Ask | None:
+        tool, answer = self._tool(str(ref["tool"])), self._ctx.resume
         assert answer is not None
-        key = next(key for key in kept["requests"] if key not in kept["responses"])
-        said = parse_answer(params_from_json(kept["requests"][key]), answer)
-        if isinstance(said, str):
-            return _next_question(kept, said)
-        responses = {**kept["responses"], key: said.model_dump(by_alias=True, mode="json", exclude_none=True)}
-        kept = {**kept, "responses": responses}
-        if len(responses) < len(kept["requests"]):
-            return _next_question(kept)
-        given = {key: types.ElicitResult.model_validate(each, by_name=False) for key, each in responses.items()}
-        return await self._call(ToolRequest(tool, kept["arguments"]), kept["state"], given)
+        key = next(key for key in ref["requests"] if key not in ref["responses"])
+        result = parse_answer(params_from_json(ref["requests"][key]), answer)
+        if isinstance(result, str):
+            return _next_question(ref, result)
+        responses = {**ref["responses"], key: result.model_dump(by_alias=True, mode="json", exclude_none=True)}
+        ref = {**ref, "responses": responses}
+        if len(responses) < len(ref["requests"]):
+            return _next_question(ref)
+        results = {key: types.ElicitResult.model_validate(each, by_name=False) for key, each in responses.items()}
+        return await self._call(ToolRequest(tool, ref["arguments"]), ref["state"], results)
 
-    async def _resume_open_call(self, kept: dict[str, Any]) -> Ask | None:
-        call = self._open_calls.pop(kept.get("key"))
+    async def _resume_open_call(self, ref: dict[str, Any]) -> Ask | None:
+        call = self._open_calls.pop(ref.get("key"))
         if call is None:
             raise Failed(QUESTION_LOST)
         try:
-            found, said = self._parse_open_call_answer(kept)
+            request, parsed = self._parse_open_call_answer(ref)
         except BaseException:
             await call.cancel()
             raise
-        if isinstance(said, str) and call.is_waiting:
-            return await self._hold_open(call, params_from_json(kept["params"]), {**kept}, said)
-        if not isinstance(said, str):
-            call.answer(said)
-        result = await self._follow(found, call)
+        if isinstance(parsed, str) and call.is_waiting:
+            return await self._hold_open(call, params_from_json(ref["params"]), {**ref}, parsed)
+        if not isinstance(parsed, str):
+            call.answer(parsed)
+        result = await self._follow(request, call)
         assert not isinstance(result, types.InputRequiredResult)
         return result
 
-    def _parse_open_call_answer(self, kept: dict[str, Any]) -> tuple[ToolRequest, types.ElicitResult | str]:
+    def _parse_open_call_answer(self, ref: dict[str, Any]) -> tuple[ToolRequest, types.ElicitResult | str]:
         answer = self._ctx.resume
         assert answer is not None
-        found = ToolRequest(self._tool(str(kept["tool"])), kept["arguments"])
-        return found, parse_answer(params_from_json(kept["params"]), answer)
+        request = ToolRequest(self._tool(str(ref["tool"])), ref["arguments"])
+        return request, parse_answer(params_from_json(ref["params"]), answer)
 
 
-def _next_question(kept: dict[str, Any], problem: str = "") -> Ask:
-    key = next(key for key in kept["requests"] if key not in kept["responses"])
-    return build_question(params_from_json(kept["requests"][key]), kept, problem)
+def _next_question(ref: dict[str, Any], problem: str = "") -> Ask:
+    key = next(key for key in ref["requests"] if key not in ref["responses"])
+    return build_question(params_from_json(ref["requests"][key]), ref, problem)
 
 
 def _url_elicitation(error: MCPError) -> types.ElicitRequestURLParams | None:

@@ -1,4 +1,4 @@
-"""One MCP tool as a skill, and which tool a message means, with what arguments."""
+"""One MCP tool as a skill, and the choice of the tool and the arguments that a message asks for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.supervisor import Supervisor
     from dragoman.engine.execute.context import Context
 
-# What a tool says about itself to us, in its `_meta`.
+# Keys in the `_meta` of a tool.
 PERMISSION = "dragoman/permission"
 TAGS = "dragoman/tags"
 USER = "dragoman/user"
@@ -63,30 +63,30 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What the tool says of itself, or its name; a book is cut."""
-        said = self._tool.description or self._tool.title or self.name
-        return said if len(said) <= _MAX_DESCRIPTION else f"{said[: _MAX_DESCRIPTION - 1]}…"
+        """The tool's description, else its title or name; truncated."""
+        text = self._tool.description or self._tool.title or self.name
+        return text if len(text) <= _MAX_DESCRIPTION else f"{text[: _MAX_DESCRIPTION - 1]}…"
 
     @property
     def title(self) -> str:
-        """A name for people."""
+        """A display name."""
         annotations = self._tool.annotations
-        given = self._tool.title or (annotations.title if annotations else None)
-        return given[:_MAX_TITLE] if given else humanized(self.name, self._prefix)
+        title = self._tool.title or (annotations.title if annotations else None)
+        return title[:_MAX_TITLE] if title else humanized(self.name, self._prefix)
 
     @property
     def wants_user(self) -> bool:
-        """True when it asks to be told who calls."""
+        """True when the tool asks to receive the caller's identity."""
         return bool((self._tool.meta or {}).get(USER))
 
     @property
     def may_repeat(self) -> bool:
-        """True when running it twice does no harm, as far as its server says."""
+        """True when the tool's hints say that running it twice does no harm."""
         hints = self._tool.annotations
         return hints is not None and (hints.read_only_hint is True or hints.idempotent_hint is True)
 
     def output_schema_violation(self, result: types.CallToolResult) -> str:
-        """What is wrong with a result, by the tool's own output schema; nothing when that cannot be told."""
+        """Say how a result violates the tool's own output schema; empty when it does not, or cannot be checked."""
         if self._output is None or result.is_error:
             return ""
         if "structured_content" not in result.model_fields_set:
@@ -94,12 +94,12 @@ class Tool:
         return self._output.question(self.id, self._output.problems(result.structured_content))
 
     def is_built_from(self, tool: types.Tool, **options: Any) -> bool:
-        """True when this is what would be made of a tool and these arguments: then it need not be made again."""
+        """True when building this tool again from these arguments would change nothing."""
         mine = {"id": self.id, "permission": self.permission, "default": self.default}
         return tool == self._tool and options == {**mine, "prefix": self._prefix, "with_example": self._with_example}
 
     def card(self) -> AgentSkill:
-        """The skill as the agent card shows it; an example is on it where the tool is `exemplary`."""
+        """The tool's entry in the agent card."""
         return self._card
 
     @functools.cached_property
@@ -121,34 +121,34 @@ class Tool:
 
     def _tags(self) -> tuple[str, ...]:
         own: object = (self._tool.meta or {}).get(TAGS)
-        given = cast("list[object]", own)[:_MAX_TAGS] if isinstance(own, (list, tuple)) else []
-        said = [str(each)[:_MAX_TITLE] for each in given]
+        items = cast("list[object]", own)[:_MAX_TAGS] if isinstance(own, (list, tuple)) else []
+        own_tags = [str(each)[:_MAX_TITLE] for each in items]
         hints = self._tool.annotations
-        marks = [] if hints is None else _hint_tags(hints)
+        hint_tags = [] if hints is None else _hint_tags(hints)
         about = (self._tool.description or "")[:_MAX_DESCRIPTION]
-        return tuple(dict.fromkeys((*said, *categories(self.name, about), *marks, "mcp")))
+        return tuple(dict.fromkeys((*own_tags, *categories(self.name, about), *hint_tags, "mcp")))
 
     def sample(self) -> dict[str, Any]:
-        """A part of a message that it can do something with."""
+        """A message part that the tool accepts."""
         return {"data": {"tool": self.id, "arguments": self.schema.example()}}
 
     def schemas(self) -> dict[str, Any]:
-        """Its schemas and hints, as its server gives them."""
-        shown: dict[str, Any] = {"inputSchema": self._tool.input_schema}
+        """Its schemas and hints, as its server publishes them."""
+        schemas: dict[str, Any] = {"inputSchema": self._tool.input_schema}
         if self._tool.output_schema is not None:
-            shown["outputSchema"] = self._tool.output_schema
+            schemas["outputSchema"] = self._tool.output_schema
         if self._tool.annotations is not None:
-            shown["annotations"] = self._tool.annotations.model_dump(by_alias=True, exclude_none=True)
-        return shown
+            schemas["annotations"] = self._tool.annotations.model_dump(by_alias=True, exclude_none=True)
+        return schemas
 
 
 def _hint_tags(hints: types.ToolAnnotations) -> list[str]:
-    marks = ["read-only"] if hints.read_only_hint else ["destructive"] if hints.destructive_hint else []
-    return [*marks, "open-world"] if hints.open_world_hint else marks
+    tags = ["read-only"] if hints.read_only_hint else ["destructive"] if hints.destructive_hint else []
+    return [*tags, "open-world"] if hints.open_world_hint else tags
 
 
 def permission_of(tool: types.Tool, id: str, permissions: Mapping[str, str | None]) -> str | None:
-    """What a caller needs for a tool: the configuration's word (the first pattern that fits), else the tool's own."""
+    """Return the permission a tool needs: from the first matching pattern of the configuration, else its own."""
     for pattern, permission in permissions.items():
         if fnmatchcase(id, pattern) or fnmatchcase(tool.name, pattern):
             return permission
@@ -158,69 +158,69 @@ def permission_of(tool: types.Tool, id: str, permissions: Mapping[str, str | Non
 
 _MAX_LISTED = 20
 _MAX_LINE = 100
-# With how many names one that is not known is compared.
+# Names with which an unknown name is compared.
 _MAX_COMPARED = 500
-# How many are named in the data of the question which one is meant.
+# Tools named in the data of the question which tool is meant.
 _MAX_NAMED = 1000
 
 
 class ToolRequest(Struct, frozen=True):
-    """A tool, and the arguments that are known so far."""
+    """A tool, and the arguments collected so far."""
 
     tool: Tool
     arguments: dict[str, Any]
 
 
 def choose_tool(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
-    """What the message that began the task asks for, or the question which tool is meant.
+    """Choose the tool that the first message of the task asks for, or build the question which tool is meant.
 
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`, then a text that is such an
-    object, then the default tool. Who cannot be asked gets the first tool they may use.
+    object, then the default tool. A caller that cannot be asked gets the first tool it may use.
 
     Raises:
         Rejected: there is no such tool, or the caller may not use it.
     """
-    name, given = request_of(ctx, by_skill=True)
-    said = (
+    name, arguments = request_of(ctx, by_skill=True)
+    explicit = (
         _parse_request(_parse_json_object(ctx.history[0].text if ctx.history else ctx.text))
         if name is None
-        else (name, given)
+        else (name, arguments)
     )
-    if said is not None:
-        return ToolRequest(_find_tool(ctx, said[0], tools), said[1])
+    if explicit is not None:
+        return ToolRequest(_find_tool(ctx, explicit[0], tools), explicit[1])
     usable = _permitted_tools(ctx, tools)
     default = next((tool for tool in usable if tool.default), None)
     if default is None and len(usable) == 1 and ctx.asks:
         default = usable[0]
     if default is not None:
-        return ToolRequest(default, _with_text(default, given, ctx.message.text))
+        return ToolRequest(default, _with_text(default, arguments, ctx.message.text))
     if not ctx.asks:
         if not usable:
             raise Rejected("this agent has no tools")
-        # What the oldest callers expect: the first tool, with the text as it is.
-        return ToolRequest(usable[0], given or {"text": ctx.message.text})
+        # As callers of protocol 0.1 expect: the first tool, with the text as it is.
+        return ToolRequest(usable[0], arguments or {"text": ctx.message.text})
     return ask_which_tool(usable)
 
 
 def choose_tool_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
-    """What the answer to `which` says. Raises Rejected."""
+    """Choose the tool that the answer to `ask_which_tool` names. Raises Rejected."""
     answer = ctx.resume
     assert answer is not None
-    said = _parse_request(answer.data) or _parse_request(_parse_json_object(answer.text))
-    if said is not None:
-        return ToolRequest(_find_tool(ctx, said[0], tools), said[1])
+    explicit = _parse_request(answer.data) or _parse_request(_parse_json_object(answer.text))
+    if explicit is not None:
+        return ToolRequest(_find_tool(ctx, explicit[0], tools), explicit[1])
     usable = _permitted_tools(ctx, tools)
-    wanted = answer.text.strip().strip("`\"'")
-    word = wanted.lower()
-    tool = next((tool for tool in usable if word and word in (tool.id.lower(), tool.card().name.lower())), None)
+    name = answer.text.strip().strip("`\"'")
+    folded = name.lower()
+    tool = next((tool for tool in usable if folded and folded in (tool.id.lower(), tool.card().name.lower())), None)
     if tool is None:
-        return ask_which_tool(usable, wanted)
+        return ask_which_tool(usable, name)
     data = answer.data
     return ToolRequest(tool, dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {})
 
 
 def ask_which_tool(usable: Sequence[Tool], unknown: str = "") -> Ask:
-    """The question which tool is meant."""
+    """Build the question which tool is meant."""
     if not usable:
         raise Rejected("this agent has no tools")
     near = _closest_name(unknown, usable)
@@ -243,7 +243,7 @@ def _permitted_tools(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
 
 
 def _closest_name(name: str, usable: Sequence[Tool]) -> list[str]:
-    """The tool with the most similar name, if there is one. Comparing takes as long as letters times letters."""
+    """Return the most similar name, if there is one. Comparison costs the product of the lengths."""
     if not name or len(name) > _MAX_LINE:
         return []
     return difflib.get_close_matches(name, [tool.id for tool in usable[:_MAX_COMPARED] if len(tool.id) <= _MAX_LINE], 1)
@@ -252,7 +252,7 @@ def _closest_name(name: str, usable: Sequence[Tool]) -> list[str]:
 def _find_tool(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
     tool = tools.get(name)
     if tool is None or (ctx.user is None and not may_use(ctx, tool)):
-        # Only what the caller's card lists is told; a stranger does not even learn that there is more.
+        # Hints name only tools on the caller's card; an anonymous caller does not learn that others exist.
         near = _closest_name(name, _permitted_tools(ctx, tools))
         hint = f": did you mean `{near[0]}`?" if near else ""
         closed = any(each.permission is not None for each in tools.values())

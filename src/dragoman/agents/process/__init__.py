@@ -1,1 +1,1 @@
-"""Command-line programs as agents: each task runs in a session, a process manager runs the program."""
+"""Command-line programs as agents: each conversation has a session, in which a process manager runs the program."""

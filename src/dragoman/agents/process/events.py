@@ -1,8 +1,7 @@
-"""What a process manager tells about a session: plain JSON objects with a `type`.
+"""Session events: plain JSON objects with a `type`, sent by a process manager to its subscribers.
 
-The words `session_started assistant thinking tool_status result session_exited session_stopped error` are those that
-process managers of others use, too; `text artifact ask` are for programs that say more. Whoever listens passes over
-types it does not know.
+The types `session_started assistant thinking tool_status result session_exited session_stopped error` are also used by
+third-party process managers; `text artifact ask` are additions. Subscribers ignore unknown types.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 Event = Mapping[str, Any]
-# Called with the session's id and what happened.
+# Called with the session id and the event.
 Callback = Callable[[str, Event], object]
 
-# The type of an error that is the message's, not the program's.
+# Error type that blames the message rather than the program.
 REJECTED = "rejected"
 ENDS = ("session_exited", "session_stopped", "error")
 
 
 def started(pid: int | None = None) -> Event:
-    """The program runs."""
+    """The program has started."""
     return {"type": "session_started", "pid": pid}
 
 
 def text(chunk: str) -> Event:
-    """A piece of the answer, to be streamed as it is."""
+    """A chunk of the answer, streamed unchanged."""
     return {"type": "text", "text": chunk}
 
 
@@ -39,47 +38,47 @@ def assistant(content: str) -> Event:
 
 
 def thinking(about: str | None = None) -> Event:
-    """The agent works, and may say on what."""
+    """The agent is working, optionally with a text about it."""
     return {"type": "thinking", "thinking": True, **({"text": about} if about else {})}
 
 
 def tool_status(status: str) -> Event:
-    """What the agent does at the moment."""
+    """What the agent is doing right now."""
     return {"type": "tool_status", "statusMessage": status}
 
 
 def artifact(content: Mapping[str, Any]) -> Event:
-    """A result beside the answer: `name`, and one of `text`, `data`, `base64` (bytes) and `file` (a path)."""
+    """A result besides the answer: `name`, and one of `text`, `data`, `base64` (bytes) and `file` (a path)."""
     return {"type": "artifact", "artifact": dict(content)}
 
 
 def ask(question: str) -> Event:
-    """The program wants to know something, and waits."""
+    """The program asks a question and waits for the answer."""
     return {"type": "ask", "question": question}
 
 
 def result(value: Any, *, remembers: str | None = None) -> Event:
-    """The finished answer. `remembers` is how the program calls this conversation, to go on with it later."""
+    """The final answer. `remembers` is the program's own id of the conversation, used to resume it later."""
     return {"type": "result", "result": value, **({"remembers": remembers} if remembers else {})}
 
 
 def exited(code: int | None = 0) -> Event:
-    """The program has ended by itself."""
+    """The program has exited by itself."""
     return {"type": "session_exited", "exitCode": code}
 
 
 def stopped(reason: str = "") -> Event:
-    """The program was ended."""
+    """The program was stopped."""
     return {"type": "session_stopped", "reason": reason}
 
 
 def error(message: str, kind: str = "process_error") -> Event:
-    """It did not work out."""
+    """The program has failed."""
     return {"type": "error", "error": {"message": message, "type": kind}}
 
 
 def content_of(event: Event) -> str:
-    """The text of an `assistant` event, whose content is a text or blocks: then it is that of the first with one."""
+    """Return the text of an `assistant` event: its content, or the first text among its blocks."""
     message: Any = event.get("message")
     content: Any = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else None
     if isinstance(content, str):
@@ -93,13 +92,13 @@ def content_of(event: Event) -> str:
 
 
 def is_rejected(event: Event) -> bool:
-    """True for an `error` event that refuses the message."""
+    """Return True for an `error` event that rejects the message."""
     details: Any = event.get("error")
     return isinstance(details, Mapping) and cast("Mapping[str, Any]", details).get("type") == REJECTED
 
 
 def problem_of(event: Event) -> str:
-    """The text of an `error` event."""
+    """Return the message of an `error` event."""
     details: Any = event.get("error")
     message: Any = cast("Mapping[str, Any]", details).get("message") if isinstance(details, Mapping) else details
     return message if isinstance(message, str) and message else "the program failed"
@@ -109,26 +108,26 @@ logger = logging.getLogger("dragoman.process")
 
 
 class SessionSubscribers:
-    """Tells the listeners of each session. One that fails keeps nobody else from hearing."""
+    """Delivers events to the subscribers of each session. A failing subscriber does not affect the others."""
 
     def __init__(self) -> None:
-        # By a key of their own: the same callback may listen twice, or again after an end.
+        # Keyed by a unique object: the same callback may subscribe twice, or again after the end of a session.
         self._of_session: dict[str, dict[object, Callback]] = {}
         self._running: set[str] = set()
         self._pending: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
-        """How many sessions have listeners."""
+        """Return the number of sessions with subscribers."""
         return len(self._of_session)
 
     def has_listeners(self, session_id: str) -> bool:
-        """True when somebody listens to this session in particular."""
+        """Return True if the session has subscribers."""
         return session_id in self._of_session
 
     def subscribe(self, session_id: str, callback: Callback, missed: Iterable[Event] = ()) -> Callable[[], None]:
-        """Tell a listener from now on, first what it has `missed`.
+        """Add a subscriber, deliver the events it has `missed`, and return the function that unsubscribes it.
 
-        One that comes late to a session at work learns at once that it is.
+        A subscriber of a session whose program runs already gets a `thinking` event first.
         """
         key = object()
         self._of_session.setdefault(session_id, {})[key] = callback
@@ -139,13 +138,13 @@ class SessionSubscribers:
         return lambda: self._unsubscribe(session_id, key)
 
     def emit(self, session_id: str, event: Event) -> list[Awaitable[Any]]:
-        """Tell everybody. Gives what listeners want to be waited for before they hear more."""
+        """Deliver an event to all subscribers. Return the awaitables to wait for before the next event."""
         kind = event.get("type")
         if kind == "session_started":
             self._running.add(session_id)
         listeners = [*self._of_session.get(session_id, {}).values()]
         if kind in ENDS:
-            # What has ended says nothing more: nobody needs to remember to leave.
+            # No event follows the end of a session, so its subscribers are removed here.
             self._running.discard(session_id)
             self._of_session.pop(session_id, None)
         waiting = [self._notify(callback, session_id, event) for callback in listeners]
@@ -159,7 +158,7 @@ class SessionSubscribers:
             return None
         if not inspect.isawaitable(answer):
             return None
-        # Begun at once: not everything that is told is also waited for.
+        # Started at once: not every sender awaits what its subscribers return.
         waiting = asyncio.ensure_future(self._wait(answer, session_id))
         self._pending.add(waiting)
         waiting.add_done_callback(self._pending.discard)
@@ -178,27 +177,27 @@ class SessionSubscribers:
             self._of_session.pop(session_id, None)
 
 
-# How much is kept before the program has to wait.
+# Backlog size at which the program has to wait.
 _MOST = 256
 
 
 class Backlog:
-    """Events for whoever listens, in order. Nothing is lost: a program that says too much is made to wait."""
+    """An ordered buffer of events. Nothing is dropped: a program that is too far ahead has to wait."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._full: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of buffered events."""
         return len(self._events)
 
     def append(self, event: Event) -> None:
-        """Keep an event, from any thread."""
+        """Add an event, from any thread."""
         self._events.append(event)
 
     def add(self, event: Event) -> asyncio.Future[None] | None:
-        """Keep an event. Gives what to wait for before the next, if there are too many."""
+        """Add an event. If the backlog is full, return a future that is done when there is room again."""
         self._events.append(event)
         if len(self._events) < _MOST:
             return None
@@ -206,24 +205,28 @@ class Backlog:
         return self._full
 
     def put_back(self, events: Iterable[Event]) -> None:
-        """Keep events that come before all others."""
+        """Insert events before all others."""
         self._events.extendleft(reversed(list(events)))
 
     def next(self) -> Event:
-        """The first; after the last the program may go on. Raises IndexError when there is none."""
+        """Remove and return the first event; after the last one, the program may continue.
+
+        Raises:
+            IndexError: there is none.
+        """
         event = self._events.popleft()
         if not self._events:
             self.make_room()
         return event
 
     def take(self) -> list[Event]:
-        """All there are; the program may go on."""
+        """Remove and return all events; the program may continue."""
         events, self._events = list(self._events), deque()
         self.make_room()
         return events
 
     def make_room(self) -> None:
-        """Let the program go on."""
+        """Let a waiting program continue."""
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)

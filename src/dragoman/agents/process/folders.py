@@ -1,4 +1,4 @@
-"""Where sessions have their folders."""
+"""Session folders: where programs run, leave their files, and get the files of messages."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from uuid import UUID
 from dragoman.model.part import File, Part
 
 logger = logging.getLogger("dragoman.process")
-# Enough to tell what has changed; a program that makes more files has other ways to hand them over.
+# Bounds the scan for changed files; a program with more results can send them as artifacts.
 _MOST_FILES = 2000
-# Where files of messages lie: not beside the program, which may run or believe what it finds there.
+# Subfolder for the files of messages: in its working folder, a program might execute or trust them.
 INBOX = "inbox"
 Stamp = tuple[int, int]
 
 
 class SessionFolders:
-    """One folder per session, for nobody else to read. Without a root they are gone when the server stops."""
+    """One private folder per session. Without a root they are temporary and removed on close."""
 
     def __init__(self, root: Path | None) -> None:
         self._configured_root = root
@@ -34,7 +34,7 @@ class SessionFolders:
 
     @property
     def root(self) -> Path:
-        """Where all of them are. Raises OSError when it cannot be made."""
+        """The folder that contains all session folders. Raises OSError if it cannot be created."""
         if self._root is None:
             if self._configured_root is None:
                 self._root = Path(tempfile.mkdtemp(prefix="dragoman-sessions-"))
@@ -44,21 +44,21 @@ class SessionFolders:
         return self._root
 
     def folder_of(self, session_id: str) -> Path:
-        """The folder of a session, made when it is first wanted. Raises OSError."""
+        """Return the folder of a session, creating it if needed. Raises OSError."""
         folder = self.root / session_id
         folder.mkdir(mode=0o700, exist_ok=True)
-        os.utime(folder)  # it is used, whatever its program changes in it
+        os.utime(folder)  # counts as used, even if its program changes no file
         return folder
 
     def remove_if_empty(self, folder: Path) -> None:
-        """Remove a folder in which nothing was left."""
+        """Remove a session folder that holds no files."""
         with suppress(OSError):
             (folder / INBOX).rmdir()
         with suppress(OSError):
             folder.rmdir()
 
     def sweep(self, seconds: float) -> int:
-        """Remove the folders of sessions in which nothing has happened for that long; 0 keeps all. Gives how many."""
+        """Remove session folders unused for that many seconds (0 keeps all). Return how many were removed."""
         if not seconds or self._configured_root is None or not self._configured_root.is_dir():
             return 0
         before, removed = time.time() - seconds, 0
@@ -70,14 +70,14 @@ class SessionFolders:
         return removed
 
     def close(self) -> None:
-        """Remove what was only for now."""
+        """Remove the folders if they are temporary."""
         if self._configured_root is None and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
         self._root = None
 
 
 def _is_session(folder: Path) -> bool:
-    """True for a folder that can be one of ours: others may have put theirs beside it."""
+    """Return True for a folder named like a session: others may have put folders there, too."""
     try:
         return str(UUID(folder.name)) == folder.name and stat.S_ISDIR(folder.lstat().st_mode)
     except ValueError:
@@ -89,7 +89,7 @@ def _last_change(folder: Path) -> float:
 
 
 def scan(folder: Path) -> dict[str, Stamp]:
-    """The files of a folder and below, by their path in it. Links, hidden files and hidden folders do not count."""
+    """Return the stamps of the files in a folder, by relative path. Links and hidden files and folders are skipped."""
     files: dict[str, Stamp] = {}
     folders = [folder]
     while folders:
@@ -101,7 +101,7 @@ def scan(folder: Path) -> dict[str, Stamp]:
                 continue
             if len(files) >= _MOST_FILES:
                 return files
-            with suppress(OSError):  # it may vanish meanwhile, and the others count all the same
+            with suppress(OSError):  # it may vanish during the scan
                 about = path.lstat()
                 if stat.S_ISDIR(about.st_mode):
                     folders.append(path)
@@ -111,7 +111,7 @@ def scan(folder: Path) -> dict[str, Stamp]:
 
 
 def changed_files(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[str], dict[str, Stamp]]:
-    """The files that are new or not as they were, as far as they are not larger than the limit together."""
+    """Return the names of new or changed files, up to `limit` bytes in total, and the stamps of all files."""
     now = scan(folder)
     names: list[str] = []
     size = 0
@@ -127,7 +127,7 @@ def changed_files(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[l
 
 
 def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
-    """How these files of a folder stand now; those that are not there are left out."""
+    """Return the current stamps of some files; missing files are left out."""
     stamps: dict[str, Stamp] = {}
     for name in names:
         with suppress(OSError, ValueError):
@@ -137,11 +137,12 @@ def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
 
 
 def file_part(folder: Path, name: str, media_type: str | None = None, max_bytes: int = 0) -> Part:
-    """A file of the folder as a part, under its path in it.
+    """Read a file of the folder into a part that is named by its relative path.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is none, is elsewhere (what a program writes may be its caller's words), or larger than `most`.
+        ValueError: it is no regular file, is outside of the folder (a program may repeat a path that its caller wrote),
+            or is larger than `max_bytes`.
     """
     home = folder.resolve()
     path = (home / name).resolve()
@@ -154,7 +155,7 @@ def file_part(folder: Path, name: str, media_type: str | None = None, max_bytes:
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
-    # Whatever it has become since it was looked at: a pipe must not keep us waiting, nor a link lead elsewhere.
+    # The file may have been replaced since the check: a pipe must not block, and a link must not be followed.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path.name} is no file")
@@ -162,17 +163,15 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 
 def as_text(name: str) -> str:
-    """The name of a file as others can read it: on disk it may hold bytes that are no text."""
+    """Replace the undecodable bytes of a file name."""
     return name.encode(errors="replace").decode()
 
 
 def save_files(folder: Path, files: list[Part]) -> list[str]:
-    """Lay the files of a message into the inbox of a folder; those that are only links stay where they are.
-
-    Gives their paths in the folder.
+    """Write the files of a message into the inbox of a folder, and return their relative paths. Links are not fetched.
 
     Raises:
-        OSError: one cannot be kept.
+        OSError: a file cannot be written.
     """
     names: list[str] = []
     inbox = _inbox(folder) if any(part.raw is not None for part in files) else folder
@@ -180,7 +179,7 @@ def save_files(folder: Path, files: list[Part]) -> list[str]:
         if part.raw is None:
             continue
         name = _safe_name(part.filename) or f"file-{number}"
-        # Never over another file of this message, nor into a link or a pipe that a program has left.
+        # Never overwrite another file of this message, nor write into a link or a pipe that a program has left.
         while name in names or not _is_writable(inbox / name):
             name = f"{number}-{name}"
         (inbox / name).write_bytes(part.raw)
@@ -189,7 +188,7 @@ def save_files(folder: Path, files: list[Part]) -> list[str]:
 
 
 def _inbox(folder: Path) -> Path:
-    """The inbox of a folder, made when it is first wanted. What a program has left in its place is not used."""
+    """Return the inbox of a folder, creating it if needed. Anything else that has its name is left alone."""
     for number in count(1):
         inbox = folder / (INBOX if number == 1 else f"{INBOX}-{number}")
         with suppress(FileExistsError):
@@ -207,7 +206,7 @@ def _is_writable(path: Path) -> bool:
 
 
 def _safe_name(name: str | None) -> str:
-    """The last word of a path as callers write it, on whatever system, without what could be more than a name."""
+    """Return the last component of a path of any platform, without characters that are unsafe in a file name."""
     last = re.split(r"[/\\]", name or "")[-1]
     last = re.sub(r"[^\w.,+@=() -]", "_", last).strip().lstrip(".-")
     return last.encode()[:200].decode(errors="ignore")

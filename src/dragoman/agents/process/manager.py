@@ -1,4 +1,4 @@
-"""The process manager that runs one command for every session."""
+"""The process manager that runs one command for all sessions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.process")
-# Of how many sessions it is known how their last program ended.
+# Number of sessions whose last end reason is remembered.
 _MAX_END_REASONS = 1000
 
 
 class ProgramManager:
-    """Runs the program of each session and tells what it does. See `ProcessManager`.
+    """Runs the program of each session and emits its events. Implements `ProcessManager`.
 
-    `projects` are those there are; None: any. A program that waits for an answer stays open; of these there may be as
-    many as may run, and the one that has waited longest goes first.
+    `projects` are the valid project ids; None allows any. A program that waits for an answer stays open. As many
+    programs may wait as may run; beyond that, the one that has waited longest is stopped first.
     """
 
     def __init__(self, spec: ProgramSpec, clock: Clock, *, projects: Collection[str] | None = None) -> None:
@@ -52,20 +52,21 @@ class ProgramManager:
         self._spawner = Spawner()
 
     def __len__(self) -> int:
-        """How many programs are open."""
+        """Return the number of open programs."""
         return len(self._programs)
 
-    # -- as every process manager --------------------------------------------------------------------------------------
+    # -- the ProcessManager protocol -----------------------------------------------------------------------------------
 
     def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], None]:
-        """See `ProcessManager.subscribe`."""
+        """Subscribe to a session; buffered events are delivered first."""
         backlog = self._backlogs.pop(session_id, None)
         return self._subscribers.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
     async def start_process(self, session: ProgramSession, prompt: str, /, **options: Any) -> None:
-        """See `ProcessManager.start_process`. A program of the session that still runs is ended first.
+        """Start the program of a session, after stopping the one that still runs there.
 
-        Options are `facts`, variables for the program, and `remembered`, how it calls this conversation.
+        Options are `facts`, environment variables about the task, and `remembered`, the program's own id of the
+        conversation.
         """
         if self._projects is not None and session.project_id not in self._projects:
             self._subscribers.emit(session.id, events.error(f"Project {session.project_id} not found", "not_found"))
@@ -114,44 +115,44 @@ class ProgramManager:
     # -- conversations -------------------------------------------------------------------------------------------------
 
     def pid(self, session_id: str) -> int | None:
-        """The program that is open in a session, if there is one."""
+        """Return the process id of the open program of a session, or None."""
         program = self._programs.get(session_id)
         return program.pid if program is not None and program.is_open else None
 
     def goes_on(self, session_id: str) -> bool:
-        """True when the open program of a session takes the next message, too."""
+        """Return True if the open program of a session also takes the next message."""
         return self._spec.interactive and self.pid(session_id) is not None
 
     def say(self, session: ProgramSession, line: str) -> None:
-        """Tell the open program of a session something. Nothing happens when there is none."""
+        """Send a line to the open program of a session, if there is one."""
         program = self._programs.get(session.id)
         if program is not None:
             session.turns += 1
             program.say(line)
 
     def put_back(self, session_id: str, events: Iterable[Event]) -> None:
-        """Keep events that were not taken for whoever listens next, as long as the program is open."""
+        """Buffer unread events for the next subscriber, while the program is open."""
         if self.pid(session_id) is not None:
             self._backlogs.setdefault(session_id, Backlog()).put_back(events)
 
     def end_reason(self, session_id: str) -> str:
-        """How the last program of a session ended, as far as that is still known."""
+        """Return how the last program of a session ended; empty if unknown."""
         return self._end_reasons.get(session_id, "")
 
     async def stop_process(self, session_id: str, reason: str = "") -> None:
-        """End the program of a session, and all it has started."""
+        """Stop the program of a session and everything it has started."""
         program = self._programs.get(session_id)
         if program is not None:
             await program.stop(reason)
 
     async def close(self) -> None:
-        """End all programs."""
+        """Stop all programs."""
         stopping = [asyncio.ensure_future(each.stop("the server stops")) for each in self._programs.values()]
         if stopping:
             await asyncio.wait(stopping)
         await self._spawner.close()
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     def _emit(self, session: ProgramSession, event: Event) -> list[Awaitable[Any]]:
         kind = event["type"]
@@ -193,7 +194,7 @@ class ProgramManager:
 
 
 def _start_error(number: int, step: str, name: str) -> str:
-    """Why a program could not be started."""
+    """Return why a program could not be started, for callers."""
     if step == "chdir":
         return f"the program cannot be started: its folder cannot be used ({os.strerror(number)})"
     reasons = {
@@ -210,15 +211,15 @@ def _start_error(number: int, step: str, name: str) -> str:
 
 
 class ProcessManager(Protocol):
-    """All that is asked of a process manager; it may be anybody's.
+    """What the server requires of a process manager; third parties may bring their own.
 
-    `subscribe` may give back the way to stop listening. `start_process` may be a coroutine; a program that cannot be
-    started is told as an `error` event. One that has a method `stop_process(session_id)` is asked to end programs
-    whose work nobody wants any more.
+    `subscribe` may return a function that unsubscribes. `start_process` may be a coroutine; a program that cannot be
+    started is reported as an `error` event. If there is a method `stop_process(session_id, reason)`, it is called for
+    programs whose work is no longer wanted.
     """
 
     def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], object] | None:
-        """Call back with everything that happens in a session from now on."""
+        """Call back with every further event of a session."""
         ...
 
     def start_process(self, session: ProgramSession, prompt: str, /, **options: Any) -> Awaitable[object] | object:
@@ -227,12 +228,12 @@ class ProcessManager(Protocol):
 
 
 def interactive_manager(manager: ProcessManager) -> ProgramManager | None:
-    """The same process manager as one whose programs can be told something while they run, if they can."""
+    """Return the process manager if its programs take input while they run, else None."""
     return cast("ProgramManager", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
 
 
 async def stop(manager: ProcessManager, session_id: str, reason: str) -> None:
-    """Ask a process manager to end a program, if it can be asked."""
+    """Ask a process manager to stop a program, if it has a method for that."""
     stop_process = getattr(manager, "stop_process", None)
     if stop_process is not None:
         done = stop_process(session_id, reason)

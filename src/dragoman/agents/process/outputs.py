@@ -1,4 +1,4 @@
-"""From the bytes a program writes to events."""
+"""Parses the standard output of a program into events."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.process")
 KEYS = ("text", "status", "artifact", "ask", "result", "error")
 _MAX_LOGGED_BYTES = 200
-# How many lines that are none are shown.
+# Invalid lines are logged up to this number.
 _MAX_WARNINGS = 3
 
 
 class JsonLines:
-    """Reads such lines. What is none is logged, and otherwise passed over: a library may have printed something."""
+    """Parses JSON lines. Other lines are logged and skipped: a library may have printed something."""
 
     def __init__(self) -> None:
         self._skipped = 0
 
     def feed(self, line: bytes) -> Iterator[Event]:
-        """The event of a line, if it is one."""
+        """Yield the event of a line, if it is valid."""
         fields = object_of(line) or {}
         key = next((key for key in KEYS if key in fields), None)
         event = None if key is None else _event(key, fields[key])
@@ -42,7 +42,7 @@ class JsonLines:
             logger.warning("no JSON line of a program: %s", line[:_MAX_LOGGED_BYTES].decode(errors="replace"))
 
     def close(self) -> Iterator[Event]:
-        """Nothing is kept back."""
+        """Log how many lines were skipped; there are no further events."""
         if self._skipped > _MAX_WARNINGS:
             logger.warning("a program wrote %d lines that are no JSON lines", self._skipped)
         return iter(())
@@ -63,15 +63,15 @@ def _event(key: str, value: Any) -> Event | None:
     return make[key](value)
 
 
-# How long a line of JSON may be. What is longer is no message.
+# Maximum length of a JSON line.
 LONGEST_LINE = 10_000_000
 DEFAULT_QUESTION = "The program waits for input."
 
 
 class TextOutput:
-    """Plain text, passed on as it comes; a shell drops the line ends at the end of an answer, and so does this.
+    """Plain text, streamed as it arrives, without the newlines at its end, like command substitution in a shell.
 
-    Of an interactive program the line that is not finished yet is kept back: it may be a question.
+    The unfinished last line of an interactive program is held back, because it may be a prompt.
     """
 
     def __init__(self, *, interactive: bool = False) -> None:
@@ -82,7 +82,7 @@ class TextOutput:
         self._last: str = ""
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Take some more."""
+        """Yield the text of the next chunk."""
         yield from self._take(self._decode(data))
 
     def _take(self, text: str, *, whole: bool = False) -> Iterator[Event]:
@@ -99,43 +99,44 @@ class TextOutput:
             yield events.text(visible)
 
     def pause(self, stderr_line: str) -> Iterator[Event]:
-        """The program waits for input; `murmur` is what it wrote last to stderr."""
-        # A line that was said already is repeated where it looks like a question.
+        """Yield the question of a program that waits for input; `stderr_line` is the last line on its stderr."""
+        # A line that has been sent is repeated as the question if it looks like one.
         last = self._last.strip() if self._last.rstrip().endswith(("?", ":", ">")) else ""
         question = self._partial.strip() or _without_repeats(stderr_line) or last or DEFAULT_QUESTION
-        # Said as a question now. What was said before ended with its line, so what follows begins one of its own.
+        # The held-back line becomes the question. The text sent before it ended with a newline, so what follows starts
+        # a line.
         self._partial, self._last = "", ""
         yield events.ask(question)
 
     def close(self) -> Iterator[Event]:
-        """There is no more."""
+        """Yield the held-back text at the end of the output."""
         yield from self._take(self._decode(b"", final=True), whole=True)
 
 
 def _without_repeats(stderr_line: str) -> str:
-    """A prompt on stderr; one that came before the first input, and then again, is one."""
+    """Return a prompt from stderr; one that was printed several times in a row counts once."""
     words = stderr_line.split()
     return words[-1] if words and len(set(words)) == 1 else stderr_line.strip()
 
 
 class LinesOutput:
-    """Lines that each are something by themselves."""
+    """Line-based output: each line is parsed by itself."""
 
     def __init__(self, reader: LineReader) -> None:
         self._reader = reader
         self._buffer = LineBuffer(LONGEST_LINE)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Take some more. Raises TooLongError."""
+        """Yield the events of the next chunk. Raises TooLongError."""
         for line in self._buffer.feed(data):
             yield from self._read(line)
 
     def pause(self, stderr_line: str) -> Iterator[Event]:
-        """Never because of silence: such a program says when it asks."""
+        """Return nothing: such a program asks explicitly."""
         return iter(())
 
     def close(self) -> Iterator[Event]:
-        """There is no more."""
+        """Yield the events of the last line and of the end of the output."""
         yield from self._read(self._buffer.rest())
         yield from self._reader.close()
 
@@ -147,7 +148,7 @@ Output = TextOutput | LinesOutput
 
 
 def output_of(mode: str, *, interactive: bool, reader: Callable[[], LineReader] | None) -> Output:
-    """How to read a program that runs now."""
+    """Return a new parser for the output of a program run."""
     if reader is not None:
         return LinesOutput(reader())
     if mode == "jsonl":

@@ -1,4 +1,4 @@
-"""One running program: it is given its prompt, listened to, held to its limits, and ended."""
+"""One running program: sends its prompt, parses its output, enforces its limits, stops it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from dragoman.agents.process.spec import ProgramSpec
     from dragoman.clock import Clock, Timer
 
-# What the kernel calls the place where a process waits for a pipe.
+# Kernel wait channels of a process that reads from a pipe.
 _READING = ("pipe_read", "anon_pipe_read", "pipe_wait")
-# Where it waits for time to pass, or for another process: it works, and says nothing.
+# Wait channels of a process that sleeps or waits for a child: it is working silently.
 _BUSY = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
 _MOST = 100
 
 
 def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
-    """True when nothing of the program works, as far as one can tell, and what it was given has been read.
+    """Return True if no process of the program is working, as far as can be told, and its input has been read.
 
-    Where it waits for a pipe that is enough. Where it waits for something else, which may be input too, it is idle
-    once one is `sure`: it has been silent for long.
+    A program that waits for a pipe is idle at once. One that waits for anything else may be waiting for input, too; it
+    is idle if the caller is `sure`, because it has been silent for long.
     """
     if _unread(stdin):
         return False
@@ -47,7 +47,7 @@ def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
 
 
 def _unread(fd: int) -> int:
-    """How many bytes of its input a program has not taken."""
+    """Return how many bytes of its input the program has not read."""
     try:
         import fcntl
         import termios
@@ -60,7 +60,7 @@ def _unread(fd: int) -> int:
 
 
 def _threads(pid: int) -> list[tuple[str, str]]:
-    """The state and the place of a process and of what it started; empty where that cannot be known."""
+    """Return state and wait channel of each thread of a process and its descendants; empty where /proc is missing."""
     if sys.platform != "linux":
         return []
     threads: list[tuple[str, str]] = []
@@ -76,18 +76,18 @@ def _threads(pid: int) -> list[tuple[str, str]]:
 
 logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536
-# What is kept of stderr, and how much of it a caller is told.
+# How much of stderr is kept, and how much of it is shown to a caller.
 _STDERR_BYTES, _PUBLIC_STDERR_BYTES = 8000, 2000
-# How long the output of a program that has ended may stay silent and open: somebody it left behind holds it.
+# How long to wait for more output of an exited program: a process it has left behind may hold the pipe open.
 _LAST_SECONDS = 0.5
-# How long after its grace a program may take to be gone.
+# How long to wait for the end of a program after its grace period.
 _KILL_SECONDS = 5.0
-# How much of a program's lines is read before others get their turn.
+# Bytes of line output that are parsed before other tasks of the event loop run.
 _SLICE = 8192
 
 
 class Program:
-    """A program from its start to its end. `emit` is told what happens, and is waited for where it wants that."""
+    """A running program. `emit` gets its events and returns awaitables that are awaited before the next event."""
 
     def __init__(
         self,
@@ -124,26 +124,26 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Its process, which leads its group."""
+        """The process id, which is also the id of its process group."""
         return self._child.pid
 
     @property
     def asks(self) -> bool:
-        """True while it waits for an answer."""
+        """True while the program waits for an answer."""
         return self._asking and self.is_open
 
     @property
     def is_open(self) -> bool:
-        """True while it can be talked to: it runs, and nobody has decided that it ends."""
+        """True while the program takes input: it runs and is not being stopped."""
         ends = self._stop_reason is not None or self._problem is not None
         return not (ends or self.finished.done() or self._child.exited.done())
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     def begin(self, pipes: Pipes, prompt: str, stamps: dict[str, folders.Stamp]) -> None:
-        """Give it the prompt and listen from now on. The pipes are its own from here."""
+        """Send the prompt and start reading the output. Takes ownership of the pipes."""
         self._stamps = stamps
-        # A task of its own: whoever wanted the program may be canceled, and it is to be ended properly all the same.
+        # A task of its own, so that the program is stopped properly even if its caller is canceled.
         self._task = asyncio.get_running_loop().create_task(self._run(pipes, prompt))
 
     async def _run(self, pipes: Pipes, prompt: str) -> None:
@@ -153,7 +153,7 @@ class Program:
             if not self._spec.by_argument:
                 self._write(prompt + "\n" if self._spec.interactive else prompt)
             if self._stdin is not None and not self._spec.keeps_input:
-                self._stdin.close()  # once all is written
+                self._stdin.close()  # after everything is written
             await self._follow(out, err)
         except Exception as error:
             logger.exception("a program could not be followed")
@@ -183,9 +183,9 @@ class Program:
             self._timers["silence"] = self._clock.call_later(limits.inactivity, self._check_inactivity)
 
     def say(self, line: str) -> None:
-        """Answer it, or tell it the next thing."""
+        """Send a line of input: an answer or the next message."""
         self._asking = False
-        if self._spec.output == "jsonl":  # one line is one answer
+        if self._spec.output == "jsonl":  # the protocol is one line per answer
             line = " ".join(line.splitlines())
         self._write(line + "\n")
 
@@ -195,20 +195,20 @@ class Program:
         self._note_activity()
 
     async def stop(self, reason: str = "") -> None:
-        """End it and all it has started, and wait until it has gone: first asked, then by force."""
+        """Stop the program and all it has started: SIGTERM first, SIGKILL after the grace period. Waits for the end."""
         if self._stop_reason is None:
             self._stop_reason = reason
         self._child.end(self._spec.limits.grace)
-        # No longer than that: a program or a guardian that cannot be ended must not keep the server from ending.
+        # Bounded, because a program or guard process that cannot be stopped must not block the server's shutdown.
         await asyncio.wait((self.finished,), timeout=self._spec.limits.grace + _KILL_SECONDS)
 
     def _fail(self, message: str, kind: str) -> None:
-        """Remember why it is to be ended, and end it."""
+        """Stop the program and remember the error that is reported at its end."""
         if self._problem is None:
             self._problem = events.error(message, kind)
         self._child.end(self._spec.limits.grace)
 
-    # -- listening -----------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------------
 
     async def _follow(self, out: asyncio.StreamReader, err: asyncio.StreamReader) -> None:
         loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ class Program:
                 task.cancel()
 
     async def _drain(self, readers: set[asyncio.Task[None]]) -> None:
-        """Hear the program out, as long as there is something, or somebody has not taken it yet."""
+        """Read the rest of the output, while data arrives or a subscriber has not taken it yet."""
         while any(not task.done() for task in readers):
             before = self._written
             _, waiting = await asyncio.wait(readers, timeout=_LAST_SECONDS)
@@ -271,7 +271,7 @@ class Program:
     async def _emit(self, event: Event) -> None:
         kind = event["type"]
         if kind == "error":
-            # Told at its end, which is near: a program that fails goes.
+            # Reported at the end of the program, which is stopped now.
             self._problem = self._problem or event
             self._child.end(self._spec.limits.grace)
             return
@@ -301,13 +301,13 @@ class Program:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def _note_activity(self) -> None:
-        """Something was said or heard."""
+        """Restart the inactivity checks after input or output."""
         self._last, self._quiet_rounds = self._clock.now(), 0
         if self._spec.interactive and self._spec.output == "text" and "quiet" not in self._timers:
             self._timers["quiet"] = self._clock.call_later(self._spec.limits.quiet, self._check_quiet)
 
     def _check_quiet(self) -> None:
-        """See whether an interactive program waits for input: nobody says so but its silence."""
+        """Detect by its silence that an interactive program waits for input."""
         self._timers.pop("quiet", None)
         if self._asking or self.finished.done() or self._child.exited.done():
             return
@@ -340,7 +340,7 @@ class Program:
     def _on_timeout(self) -> None:
         self._fail(f"the program ran longer than {self._spec.limits.time:g} s", "timeout")
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- exit ----------------------------------------------------------------------------------------------------------
 
     async def _finish(self, code: int) -> None:
         for timer in self._timers.values():
@@ -359,7 +359,7 @@ class Program:
             self._publish(events.exited(code))
 
     def _exit_message(self, code: int) -> str:
-        """How it ended, and its last words."""
+        """Return how the program ended, with the end of its stderr."""
         limits = self._spec.limits
         if code > 0:
             how = f"the program ended with exit code {code}"
@@ -380,7 +380,7 @@ class Program:
             with suppress(Exception):
                 transport.close()
         if self._stdin is not None:
-            with suppress(Exception):  # one that is closed already cannot be closed at once
+            with suppress(Exception):  # an already closed transport may raise
                 self._stdin.abort()
 
 

@@ -1,4 +1,4 @@
-"""Sessions as the `run` of an agent: every message becomes a turn of its conversation's session."""
+"""Runs A2A tasks in program sessions: each message is one turn of its conversation's session."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 CreateSession = Callable[[ProgramSession], "ProgramSession | Awaitable[ProgramSession | None] | None"]
-# How the program calls the conversation, kept in the conversation's state.
+# Key in the conversation's state of the program's own conversation id.
 REMEMBERED = "dragoman/remembered"
 CONVERSATION_RESET = "The program could not go on with the conversation: the next message begins a new one."
-# What else keeps a program from saying anything: the conversation is not to blame.
+# Errors before any output that have nothing to do with the conversation being resumed.
 _UNRELATED_ERRORS = ("start", "timeout", "inactivity", "output", "input")
 
 
 class SessionRuns:
-    """Runs every task in the session of its conversation, whoever's process manager does the work.
+    """Runs each task in the session of its conversation, with any process manager.
 
-    `create_session` is told of a session before its first program begins, and may give back another in its place.
-    At most `most` tasks work at once; the others are submitted until it is their turn. `attaches` says that a prompt
-    names the files that come with it, `artifacts` how large one that it leaves may be. A call that is more than
-    `max_depth` calls away from its beginning is refused.
+    `create_session` is called with a session before its first program starts, and may return a replacement. At most
+    `max_running` tasks run at once; others stay submitted until there is room. With `attaches`, the prompt lists the
+    files of its message; `artifacts` is the maximum size of a result file. Calls deeper than `max_depth` in a chain of
+    agents are rejected.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class SessionRuns:
         self._cancellations: set[asyncio.Task[None]] = set()
 
     async def prepare(self, ctx: Context) -> None:
-        """Have a session and a place for a task, which is submitted until then.
+        """Reserve a session and a slot for a task, which stays submitted until then.
 
         Raises:
-            Rejected: it comes from too deep a chain of agents.
+            Rejected: the call is too deep in a chain of agents.
         """
         if _depth(ctx) > self._max_depth:
             raise Rejected("Invocation depth limit exceeded.")
         worker = asyncio.current_task()
         assert worker is not None
         slots: asyncio.Semaphore | None = None
-        # At the end of all of it: a task that is canceled now never gets to `run`.
+        # On the end of the asyncio task: a task that is canceled now never reaches `run`.
         worker.add_done_callback(lambda _: self._release(ctx, slots))
-        # An answer goes to a program that has its place.
+        # An answer goes to a running program and needs no slot.
         if self._max_running and ctx.resume is None:
             semaphore = self._slots = self._slots or asyncio.Semaphore(self._max_running)
             await semaphore.acquire()
@@ -112,7 +112,9 @@ class SessionRuns:
     def _release(self, ctx: Context, slots: asyncio.Semaphore | None) -> None:
         is_started = ctx.task_id in self._started
         self._started.discard(ctx.task_id)
-        if ctx.resume is not None and not is_started:  # canceled before its answer was given: nobody else will
+        if (
+            ctx.resume is not None and not is_started
+        ):  # canceled before the answer reached the program: nothing else would stop it
             ending = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
             self._cancellations.add(ending)
             ending.add_done_callback(self._cancellations.discard)
@@ -125,7 +127,7 @@ class SessionRuns:
             slots.release()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Give the message to the session's program, and pass on what it says."""
+        """Send the message to the session's program and yield its output."""
         session = self._sessions.get(ctx.task_id)
         if session is None:
             raise Failed("the agent was closed before the task began")
@@ -140,7 +142,7 @@ class SessionRuns:
         prompt = prompt_of(ctx.message, self._paths(session, names) if self._attaches else None)
         turn = ProgramTurn(ctx, self.manager, session, attached=names, max_bytes=self._artifacts)
         remembered = ctx.state.get(REMEMBERED)
-        # Closed here and not whenever somebody gets to it: a task that has ended has also let go of its program.
+        # Closed deterministically: when the task has ended, it must have released its program.
         async with aclosing(turn.outputs(prompt, self._facts(ctx, names), remembered)) as outputs:
             try:
                 async for output in outputs:
@@ -148,7 +150,7 @@ class SessionRuns:
             except Failed as error:
                 if remembered is None or not _has_lost_conversation(turn.first_error):
                     raise
-                # Or no message of this conversation would ever be answered again.
+                # Otherwise every further message would fail to resume the same conversation.
                 del ctx.state[REMEMBERED]
                 raise Failed(f"{error}\n{CONVERSATION_RESET}") from error
         if turn.remembers is not None:
@@ -156,7 +158,7 @@ class SessionRuns:
 
     @staticmethod
     def _paths(session: ProgramSession, names: list[str]) -> list[str]:
-        # Whole paths: the program may run in a folder of its owner's.
+        # Absolute paths, because the program may run in its owner's folder instead of the session's.
         return [str(name if session.folder is None else session.folder / name) for name in names]
 
     def _facts(self, ctx: Context, names: list[str]) -> dict[str, str]:
@@ -169,7 +171,7 @@ class SessionRuns:
         }
 
     async def canceled(self, ref: Any) -> None:
-        """Nobody will answer: end the program that asked."""
+        """Stop the program whose question will not be answered."""
         fields = cast("dict[str, Any]", ref) if isinstance(ref, dict) else {}
         session = fields.get("session")
         interactive, pid = interactive_manager(self.manager), fields.get("pid")
@@ -177,7 +179,7 @@ class SessionRuns:
             await stop(self.manager, session, "the task was canceled")
 
     async def close(self) -> None:
-        """End what is open."""
+        """Close the process manager and remove temporary folders."""
         close = getattr(self.manager, "close", None)
         if close is not None:
             await close()
@@ -187,20 +189,20 @@ class SessionRuns:
 
 
 def _depth(ctx: Context) -> int:
-    """How deep a task is: of what its message says and what came with the request, the larger counts."""
+    """Return the depth of a call in a chain of agents: the larger of the message's and the request's."""
     first = ctx.history[0] if ctx.history else ctx.message
     return depth_of(ctx.first_metadata, first.metadata)
 
 
 def _has_lost_conversation(first_error: Event | None) -> bool:
-    """True when a program failed before it had said anything, and not because it was kept from it."""
+    """Return True if a program failed before any output for a reason that may be the resumed conversation."""
     about: Any = None if first_error is None else first_error.get("error")
     kind: Any = cast("dict[str, Any]", about).get("type") if isinstance(about, dict) else None
     return first_error is not None and kind not in _UNRELATED_ERRORS
 
 
 class CommandSessions:
-    """Everything behind an agent made from a command."""
+    """The sessions of an agent that is made from a command."""
 
     def __init__(
         self, spec: ProgramSpec, *, agent_id: str, project_id: str | None, description: str, tools: Sequence[str] | None
@@ -211,33 +213,33 @@ class CommandSessions:
         self._home: Path | None = None
         self._keep = 0.0
         self._max_depth = 3
-        # One agent may be served on several event loops.
+        # One agent may be served on several event loops at once.
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, SessionRuns] = WeakKeyDictionary()
         self.offers = offers_of(spec.name, description, tools)
 
     def configure(self, home: Path | None, keep: float, max_depth: int) -> None:
-        """Say where folders of sessions are kept, and how long: None is for as long as the server runs.
+        """Set where session folders are kept and for how long; without `home` they last as long as the server.
 
-        A call that has come through more than `max_depth` agents is refused.
+        Calls that have passed more than `max_depth` agents are rejected.
         """
         self._home, self._keep, self._max_depth = home, keep, max_depth
 
     @property
     def programs(self) -> int:
-        """How many programs are open."""
+        """The number of open programs."""
         managers = [runs.manager for runs in self._runs.values()]
         return sum(len(manager) for manager in managers if isinstance(manager, ProgramManager))
 
     @property
     def keeps_conversations(self) -> bool:
-        """True when a program itself remembers what was said in a conversation."""
+        """True if the program itself remembers a conversation."""
         return self._spec.interactive or self._spec.profile is not None
 
     async def open(self) -> None:
-        """Look whether there is such a program, and remove folders that are too old.
+        """Check the program and remove expired session folders.
 
         Raises:
-            ConfigError: there is none that can be run, or this system has no process groups.
+            ConfigError: the program cannot be run, or this system has no process groups.
         """
         if os.name != "posix":
             raise ConfigError("programs are served on Linux and macOS: this system has no process groups")
@@ -264,19 +266,16 @@ class CommandSessions:
         return runs
 
     def prepare(self, ctx: Context) -> Awaitable[None]:
-        """See `SessionRuns.prepare`."""
         return self._session_runs().prepare(ctx)
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """See `SessionRuns.run`."""
         return self._session_runs().run(ctx)
 
     async def canceled(self, ref: Any) -> None:
-        """See `SessionRuns.canceled`."""
         await self._session_runs().canceled(ref)
 
     async def close(self) -> None:
-        """End all programs."""
+        """Stop all programs of this event loop."""
         runs = self._runs.pop(asyncio.get_running_loop(), None)
         if runs is not None:
             await runs.close()

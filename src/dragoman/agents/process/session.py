@@ -1,4 +1,4 @@
-"""A session: the work place of one conversation with a program."""
+"""Sessions: a conversation with a program, and where it runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
 
 Status = Literal["loading", "running", "idle", "error", "stopped", "paused"]
-# How much of a message its session is called by.
+# Length of the message text in a session's name.
 _TITLE = 50
 
 
 class ProgramSession(Struct, kw_only=True):
-    """One conversation with a program: who works, on what, and how it stands.
+    """A conversation with a program: its agent, prompt, folder and status.
 
-    `id` belongs to the conversation alone, also among callers who name theirs alike. `source` says who began it:
-    sessions of A2A tasks come from an agent. `folder` is where the program runs and leaves its files; None where a
-    process manager of somebody else's has places of its own. `turns` counts the messages it was given.
+    `id` is unique to the conversation, even if callers choose equal context ids. `source` says who started it: sessions
+    of A2A tasks come from an agent. `folder` is where the program runs and leaves its files; None if a third-party
+    process manager uses folders of its own. `turns` counts the messages sent to the program.
     """
 
     id: str
@@ -42,21 +42,21 @@ class ProgramSession(Struct, kw_only=True):
 
 
 def title_of(message: str) -> str:
-    """What a session of an A2A task is called."""
+    """Return the name of the session of an A2A task."""
     return f"A2A Task: {message[:_TITLE]}"
 
 
 def new_session(id: str, *, agent_id: str, project_id: str | None, message: str, **facts: Any) -> ProgramSession:
-    """The session of an A2A task, before its program has begun."""
+    """Return the session of an A2A task whose program has not started yet."""
     return ProgramSession(
         id=id, agent_id=agent_id, project_id=project_id, name=title_of(message), initial_prompt=message, **facts
     )
 
 
 def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
-    """The texts of a message and its data as JSON, a line each.
+    """Return the text parts of a message, and its data as JSON, one per line.
 
-    With `files`, the paths of those it came with, it also tells of these, and of links where they stand.
+    With `files`, the paths of the attached files, these are listed, too, and links stand in their place.
     """
     lines: list[str] = []
     for part in message.parts:

@@ -1,4 +1,4 @@
-"""How a program is called: its command, what it is given, where and in what surroundings it runs."""
+"""Program specs: the command line, working folder, environment, limits and output format of a program."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from dragoman.agents.process.profiles.profile import Profile
 
 PROMPT = "{prompt}"
-# What only a shell understands, where it stands by itself.
+# Words that only a shell interprets.
 _SHELL_OPERATORS = {"|", "|&", ">", "<", ">>", "<<", "<<<", "&&", "||", ";", "&", "&>", "2>", "2>&1", ">&2", "1>&2"}
-# What these start is not on this machine, or sees other files.
+# Launchers whose program runs on another machine or sees another file system.
 _REMOTE_LAUNCHERS = {"docker", "podman", "ssh", "kubectl", "flatpak", "bwrap", "chroot"}
 _SCRIPTS = {".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".sh", ".bash", ".rb", ".pl", ".php", ".lua"}
-# Node looks for a script under these, too.
+# Node also tries these suffixes.
 _NODE_ENDINGS = (".js", ".cjs", ".mjs", ".json")
 
 
 def split_command(command: str | Sequence[str]) -> list[str]:
-    """A command as words; a text is split like a shell does, and never run by one.
+    """Return a command as words. Text is split like in a shell, but never run by one.
 
     Raises:
-        ConfigError: it cannot be split, or has words that only a shell understands.
+        ConfigError: it cannot be split, or contains shell operators.
     """
     if not isinstance(command, str):
         return [str(word) for word in command]
@@ -60,18 +60,18 @@ def split_command(command: str | Sequence[str]) -> list[str]:
 
 
 def _as_written(command: str, words: list[str]) -> list[str]:
-    """The words with their quotes: a sign in quotes is a word like any other."""
+    """Return the words with their quotes: a quoted operator is an ordinary word."""
     try:
         return shlex.split(command, posix=False)
-    except ValueError:  # quotes behind backslashes
+    except ValueError:  # escaped quotes
         return words
 
 
 def check_command(words: Sequence[str], folder: Path, path: str | None = None) -> None:
-    """See that a command can be one, with paths as seen from a folder; `path` is where programs are looked for.
+    """Check a command, with paths relative to `folder` and programs looked up in `path`.
 
     Raises:
-        ConfigError: it holds NUL, callers could choose or write what is run, or its script is not there.
+        ConfigError: it contains NUL, callers could choose or write the code that runs, or its script is missing.
     """
     if any("\0" in word for word in words):
         raise ConfigError("command: no word can hold the character NUL")
@@ -89,13 +89,13 @@ def check_command(words: Sequence[str], folder: Path, path: str | None = None) -
 
 
 def resolve_paths(words: Sequence[str], folder: Path, *, files: bool = True) -> list[str]:
-    """The words with the paths that they name as seen from a folder: programs run in folders of their own.
+    """Make the paths in a command absolute, relative to `folder`: programs run in folders of their own.
 
-    That is the program itself, where it is a path. With `files` it is also the script of an interpreter, and every word
-    with a slash that is the path of a file or a folder. Other words may be called like a file by chance.
+    This affects the program itself, if it is a path. With `files`, it also affects the script of an interpreter and
+    every word with a slash that names an existing file or folder. Other words may match a file name by chance.
 
     Raises:
-        ConfigError: a home folder is nobody's.
+        ConfigError: `~` refers to no home folder.
     """
     resolved = list(words)
     if os.sep in resolved[0]:
@@ -118,7 +118,7 @@ def resolve_paths(words: Sequence[str], folder: Path, *, files: bool = True) -> 
 
 
 def expand_home(path: str | os.PathLike[str]) -> Path:
-    """A path in which `~` is read. Raises ConfigError when it is nobody's home."""
+    """Expand `~` in a path. Raises ConfigError if there is no such home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -131,29 +131,29 @@ def _script(words: Sequence[str]) -> ScriptArgument | None:
 
 
 def _find_script(word: str, folder: Path, kind: Interpreter, path: str | None = None) -> str | None:
-    """The script that a word names; None when there is none."""
+    """Return the path of the script that a word names, or None."""
     script = folder / expand_home(word)
     if _exists(script) or (kind is NODE and any(_exists(Path(f"{script}{ending}")) for ending in _NODE_ENDINGS)):
         return str(script)
-    # Shells look for a script as for a program.
+    # Shells also look up a script in PATH.
     return word if kind is SHELL and os.sep not in word and shutil.which(word, path=path) else None
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # a word may be anything
+    except (OSError, ValueError):  # a word may be no valid path
         return False
 
 
 class ProgramLimits(Struct, frozen=True, kw_only=True):
-    """Limits of one program; 0 is no limit. Times are in seconds, sizes in bytes.
+    """Limits of one program; 0 means no limit. Times are in seconds, sizes in bytes.
 
-    `cpu`, `memory` (address space), `files` (open at once) and `file_size` are the operating system's to watch.
-    `output` is all that it may write to its standard output, `time` how long it may run, and `inactivity` how long it
-    may say nothing, or wait for an answer. `artifacts` is how much of its files is taken as results. An interactive
-    program that has been silent for `quiet` waits for input. One that is to end has `grace` to do so by itself.
-    At most `sessions` programs run at once; other tasks wait for their turn.
+    `cpu`, `memory` (address space), `files` (open at once) and `file_size` are enforced by the operating system.
+    `output` limits the bytes on standard output, `time` the run time, and `inactivity` the time without output or
+    without an answer to a question. `artifacts` limits the total size of the files taken as results. An interactive
+    program that has been silent for `quiet` is considered to wait for input. A program that is stopped has `grace` to
+    exit by itself. At most `sessions` programs run at once; further tasks wait.
     """
 
     cpu: int = 0
@@ -169,13 +169,13 @@ class ProgramLimits(Struct, frozen=True, kw_only=True):
     sessions: int = 256
 
 
-# The largest number the operating system takes.
+# The largest value the operating system accepts.
 _MOST = 2**63 - 1
 _WHOLE = ("cpu", "memory", "files", "file_size", "output", "artifacts", "sessions")
 
 
 def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits:
-    """Limits as a user gives them. Raises ConfigError."""
+    """Parse the limits of a program. Raises ConfigError."""
     if limits is None:
         return ProgramLimits()
     if isinstance(limits, ProgramLimits):
@@ -191,7 +191,7 @@ def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits
 
 
 def _number(name: str, value: Any) -> float:
-    """A number, also where it comes as text from a command line."""
+    """Parse a number, which is text if it comes from a command line."""
     kind = int if name in _WHOLE else float
     try:
         if isinstance(value, bool):
@@ -207,14 +207,14 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-# What every program gets of the server's own environment; whatever else it needs is named by its owner.
+# Variables that every program inherits from the server; its owner names any others.
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-# The longest argument Linux takes.
+# Maximum length of one argument on Linux.
 LONGEST_ARGUMENT = 131_071
 
 
 class ProgramSpec(Struct, frozen=True, kw_only=True):
-    """A command and everything around it that is the same for every session."""
+    """A command with everything that is the same for all of its sessions."""
 
     command: tuple[str, ...]
     input: Literal["stdin", "interactive"] = "stdin"
@@ -226,31 +226,35 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """What is said of the program where its owner says nothing."""
+        """The default description of the agent."""
         return f"Runs {humanized(self.name) if self.profile is None else self.profile.title}"
 
     @property
     def by_argument(self) -> bool:
-        """True when the prompt is an argument."""
+        """True if the prompt is passed as an argument."""
         return any(PROMPT in word for word in self.command)
 
     @property
     def interactive(self) -> bool:
-        """True when the program stays open for more."""
+        """True if the program stays open for further messages."""
         return self.input == "interactive"
 
     @property
     def keeps_input(self) -> bool:
-        """True when the program can be told something after its prompt."""
+        """True if the program takes input after its prompt."""
         return self.interactive or (self.by_argument and self.output == "jsonl")
 
     @property
     def name(self) -> str:
-        """What the program is called."""
+        """The name of the program."""
         return name_of_command(self.command) if self.profile is None else self.profile.name
 
     def argv(self, prompt: str, remembered: str | None = None) -> tuple[str, ...]:
-        """The command for a prompt. Raises Rejected when the prompt cannot be an argument."""
+        """Return the command line for a prompt.
+
+        Raises:
+            Rejected: the prompt cannot be an argument.
+        """
         command = self.command if self.profile is None else self.profile.argv(self.command, remembered)
         if not any(PROMPT in word for word in command):
             return tuple(command)
@@ -260,25 +264,25 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
         if any(len(os.fsencode(word)) > LONGEST_ARGUMENT for word in words):
             raise Rejected(f"the text is too long for the program: it takes at most {LONGEST_ARGUMENT // 1024} KB")
         if prompt.startswith("-") and not _takes_hyphens(command):
-            # The caller would be choosing the program's options.
+            # Otherwise the caller could set options of the program.
             raise Rejected("the text may not begin with a hyphen: the program would take it for an option")
         return words
 
     def executable(self, name: str, cwd: Path) -> str:
-        """Where the program is. Raises Failed when there is none."""
+        """Return the path of the program. Raises Failed if there is none."""
         path = self.env.get("PATH", os.environ.get("PATH", os.defpath))
         candidate = str(cwd / name) if os.sep in name else name
         program = shutil.which(candidate, path=path)
         if program is not None:
             return str(Path(program).absolute())
-        # What lies there and cannot be run is told by the system, in its own words.
+        # For a file that cannot be executed, the error of the operating system is more precise.
         if os.sep in name and Path(candidate).exists():
             return candidate
         where = "" if os.sep in name else " on PATH"
         raise Failed(f"the program cannot be started: there is no `{name}`{where}")
 
     def check(self) -> None:
-        """See that there is such a program. Raises ConfigError."""
+        """Check that the program exists and is executable. Raises ConfigError."""
         name, cwd = self.command[0], self.cwd or Path.cwd()
         try:
             program = Path(self.executable(name, cwd))
@@ -292,7 +296,7 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
             )
 
     def environment(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a program: some of the server's, the owner's, and facts about its task."""
+        """Return the environment of a program: inherited variables, the owner's, and `facts` about the task."""
         own = {name: os.environ[name] for name in INHERITED if name in os.environ}
         if self.profile is not None:
             own |= {name: os.environ[name] for name in self.profile.env if name in os.environ}
@@ -300,7 +304,7 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
         return own | dict(self.env) | task_variables
 
     def new_output(self) -> Output:
-        """A fresh reader of the program's output."""
+        """Return a new parser for the program's output."""
         reader = None if self.profile is None else self.profile.reader
         return output_of(self.output, interactive=self.interactive, reader=reader)
 
@@ -315,7 +319,11 @@ def program_spec(
     env: Mapping[str, str] | Sequence[str] | None = None,
     limits: ProgramLimits | Mapping[str, Any] | None = None,
 ) -> ProgramSpec:
-    """A recipe from what a user says. Raises ConfigError, also where callers could choose or write what is run."""
+    """Build the spec of a program from user settings.
+
+    Raises:
+        ConfigError: a setting is invalid, or callers could choose or write the code that runs.
+    """
     from dragoman.agents.process.profiles import profile as profile_of
 
     profile_spec = None if profile is None else profile_of(profile)
@@ -350,6 +358,6 @@ def program_spec(
 
 
 def _takes_hyphens(command: Sequence[str]) -> bool:
-    """True when a prompt that begins with a hyphen is no option: it is only a part of a word, or `--` is before it."""
+    """Return True if a prompt with a leading hyphen is no option: it is part of a longer word, or follows `--`."""
     positions = [at for at, word in enumerate(command) if word.startswith(PROMPT)]
     return not positions or (not is_launcher(command[0]) and all(at and command[at - 1] == "--" for at in positions))

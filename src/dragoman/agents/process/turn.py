@@ -1,4 +1,4 @@
-"""One turn of a session: a message goes in, what happens until the program ends or asks comes out."""
+"""One turn of a session: sends a message to the program and yields its output until it ends or asks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAM_ENDED = "the program that asked has ended meanwhile"
 
 
 class ProgramTurn:
-    """Listens to a session while one task of its conversation runs."""
+    """Subscribes to a session while one task of its conversation runs."""
 
     def __init__(
         self,
@@ -40,27 +40,28 @@ class ProgramTurn:
         self._ctx = ctx
         self._manager = manager
         self._session = session
-        # Files that came with the message, as they came: what a caller has sent is no result.
+        # Stamps of the attached files: a file that the caller has sent is no result, unless it has changed.
         self._attached = {} if session.folder is None else folders.file_stamps(session.folder, attached)
         self._max_bytes = max_bytes
         self._loop = asyncio.get_running_loop()
         self._backlog = events.Backlog()
         self._arrived = asyncio.Event()
         self._texts: list[str] = []
-        # After a question the text goes on where it was.
+        # After a question, text continues the answer so far.
         self._streamed = ctx.resume is not None
         self._goes_on = False
         self._finished = False
         self.remembers: str | None = None
-        # What the program failed with before it had said or done anything.
+        # The error of a program that failed before any other event.
         self.first_error: Event | None = None
         self._has_events = False
 
     async def outputs(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> AsyncGenerator[Any, None]:
-        """What the agent says; ends when the program has, or with a question.
+        """Yield the outputs of the agent until its program ends or asks.
 
         Raises:
-            Failed: the program failed, or is not there any more.
+            Failed: the program failed, or the one that asked has ended.
+            Rejected: the program cannot take the message.
         """
         await self._stop_waiting_program()
         leave = self._manager.subscribe(self._session.id, self._on_event)
@@ -80,9 +81,9 @@ class ProgramTurn:
                 interactive.put_back(self._session.id, unread)
 
     async def _stop_waiting_program(self) -> None:
-        """End a program that waits for the answer to another task and takes nothing else.
+        """Stop a program that waits for the answer to another task and takes no other input.
 
-        Before anybody listens: its end is not this task's.
+        Done before subscribing, because its end is not part of this task.
         """
         interactive, here = interactive_manager(self._manager), self._session.id
         if (
@@ -105,7 +106,7 @@ class ProgramTurn:
             self._say(interactive, prompt)
             return
         if interactive is not None and interactive.goes_on(self._session.id):
-            # The program is open, from an earlier message of this conversation.
+            # The program is still open from an earlier message of this conversation.
             self._say(interactive, prompt)
             return
         started = self._manager.start_process(
@@ -125,12 +126,12 @@ class ProgramTurn:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _on_event(self, _: str, event: Event) -> Awaitable[object] | None:
-        """Take an event; a program that is far ahead is asked to wait."""
+        """Buffer an event; return a future if the program has to wait."""
         try:
             on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             on_loop = False
-        if not on_loop:  # a process manager of somebody else's may call from anywhere
+        if not on_loop:  # a third-party process manager may call from any thread
             self._backlog.append(event)
             self._loop.call_soon_threadsafe(self._arrived.set)
             return None
@@ -149,7 +150,7 @@ class ProgramTurn:
         return event
 
     async def _take(self, event: Event) -> list[Any]:
-        """What the agent says because of an event."""
+        """Return the outputs for an event."""
         kind = event.get("type")
         if kind == "text":
             return self._text(event.get("text"))
@@ -173,12 +174,12 @@ class ProgramTurn:
             raise (Rejected if events.is_rejected(event) else Failed)(events.problem_of(event))
         elif kind in ("session_exited", "session_stopped"):
             self._finished = True
-            if event.get("reason"):  # somebody else wanted it to end: what it said may not be all
+            if event.get("reason"):  # stopped from outside: its answer may be incomplete
                 raise Failed(f"the program was ended: {event['reason']}")
         return []
 
     def _text(self, text: Any) -> list[Any]:
-        """A piece of the answer, which begins no task with the end of a line that an earlier one began."""
+        """Return a chunk of the answer, without newlines that end a line of an earlier task's answer."""
         if not isinstance(text, str):
             return []
         if self._goes_on and not self._texts and not self._ctx.artifacts:
@@ -188,7 +189,7 @@ class ProgramTurn:
         return [text] if text else []
 
     def _result(self, event: Event) -> list[Any]:
-        """The finished answer, where it is not what was said anyway."""
+        """Return the final answer, unless it equals the text streamed so far."""
         remembers = event.get("remembers")
         self.remembers = remembers if isinstance(remembers, str) else self.remembers
         value: Any = event.get("result")
@@ -203,7 +204,7 @@ class ProgramTurn:
             raise Failed(f"the program asks, and cannot be answered here: {question}")
         interactive = interactive_manager(self._manager)
         pid = None if interactive is None else interactive.pid(self._session.id)
-        self._finished = True  # for this turn
+        self._finished = True  # of this turn
         return Ask(question, ref={"session": self._session.id, "pid": pid})
 
     async def _artifact(self, content: Any) -> None:
@@ -218,7 +219,7 @@ class ProgramTurn:
             value = await self._value(about)
         except (OSError, ValueError) as error:
             self._ctx.log.warning("an artifact of the program cannot be read: %s", error)
-            if about.get("found"):  # the program has not spoken of it, and may have removed it
+            if about.get("found"):  # found by the scan, not sent by the program, which may have removed it
                 return
             raise Failed(
                 f"the program gave an artifact that cannot be read: {name or about.get('file') or '?'}"

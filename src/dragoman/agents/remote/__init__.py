@@ -1,1 +1,1 @@
-"""Foreign A2A agents as agents."""
+"""Remote A2A agents served as local agents."""

@@ -1,4 +1,4 @@
-"""A foreign agent as an agent of ours: durable, resumable, readable in every version."""
+"""Proxies a remote A2A agent: its tasks become durable, resumable, and available in every protocol version."""
 
 from __future__ import annotations
 
@@ -44,18 +44,17 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard
     from dragoman.model.task import Artifact
 
-# Where a conversation's other name is kept in its state.
+# Key of the remote context id in the conversation's state.
 STATE = "dragoman.remote"
 CANCEL_TIMEOUT = 10.0
-# So long an agent has to refuse a message that is passed on to its task.
+# How long a remote agent may take to reject a message that is forwarded to its running task.
 _REFUSAL_TIMEOUT = 1.0
 
 
 class RemoteProxy:
-    """The `run` of an agent that stands in front of another. `connect` makes the connection when it is first needed.
+    """Runs tasks on a remote agent. `connect` creates the connection when it is first needed.
 
-    A run in which the agent behind sends more than `limit` bytes fails, and the task behind is canceled: nobody would
-    hear of it any more.
+    If a run receives more than `limit` bytes, it fails and the remote task is canceled, since nobody would follow it.
     """
 
     def __init__(
@@ -68,17 +67,17 @@ class RemoteProxy:
         self._opening: asyncio.Task[Connection] | None = None
 
     async def connection(self) -> Connection:
-        """The way to the agent behind.
+        """Return the open connection to the remote agent.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadCard: it has no card any more.
+            CannotConnect: the agent does not answer.
+            BadCard: its card cannot be read.
         """
         if self._connection is None:
             opening = self._opening
             if opening is None or opening.done() or opening.get_loop() is not asyncio.get_running_loop():
                 opening = self._opening = asyncio.ensure_future(self._open())
-                # Whoever waits may have been canceled: then nobody is there to hear what went wrong.
+                # If all waiters were canceled, nobody else would retrieve the exception.
                 opening.add_done_callback(lambda done: done.cancelled() or done.exception())
             connection = await asyncio.shield(opening)
             self._connection = connection
@@ -94,7 +93,7 @@ class RemoteProxy:
                 try:
                     await connection.card()
                 except CannotConnect as error:
-                    # It was there when the agent in front was made: it is away, and may come back.
+                    # It answered when this agent was created, so it may come back.
                     await backoff.pause(error)
                 else:
                     return connection
@@ -103,7 +102,7 @@ class RemoteProxy:
             raise
 
     async def close(self) -> None:
-        """Let go of the agent behind; its tasks go on."""
+        """Close the connection; remote tasks continue."""
         connection, opening = self._connection, self._opening
         self._connection = self._opening = None
         if connection is not None:
@@ -115,15 +114,15 @@ class RemoteProxy:
                 await opening.result().close()
 
     async def canceled(self, ref: Any) -> None:
-        """Cancel the task behind, which waits for an answer that will not come. Raises DragomanError."""
+        """Cancel the remote task, whose question will not be answered. Raises DragomanError."""
         task_id = cast("dict[str, Any]", ref).get("task") if isinstance(ref, dict) else None
         if task_id is not None:
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 await (await self.connection()).perform(Operation.CANCEL, CancelTaskRequest(task_id))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Pass a message on, and everything that comes back."""
-        # The engine closes a text that has the name of the skill. None of those that come from behind is its own.
+        """Forward a message to the remote agent and yield what it returns."""
+        # The engine finalizes the artifact named after the skill. No artifact of the remote agent may match that name.
         ctx.skill = STATE
         remote_run: RemoteRun | None = None
         try:
@@ -134,7 +133,7 @@ class RemoteProxy:
         except (Failed, Rejected):
             raise
         except (asyncio.CancelledError, DragomanError) as error:
-            # Canceled by its caller, the work behind is canceled too; when the server stops, it goes on.
+            # If the caller cancels, the remote task is canceled, too; if the server stops, it continues.
             if remote_run is not None and (ctx.cancelled or isinstance(error, ResponseTooLarge)):
                 await remote_run.cancel()
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
@@ -149,7 +148,7 @@ class RemoteProxy:
 
 
 def _public_error(error: DragomanError, *, has_task: bool) -> str:
-    """What callers may read of an error: the words of the agent behind, and nothing of where it is."""
+    """Return an error text for callers: the remote agent's message, without its address."""
     if isinstance(error, AuthError):
         return "the agent behind this one does not accept the credentials of this server"
     if isinstance(error, TaskNotFound) and has_task:
@@ -160,18 +159,18 @@ def _public_error(error: DragomanError, *, has_task: bool) -> str:
 
 
 def card_of_remote(card: AgentCard) -> dict[str, Any]:
-    """What an agent in front says on its card like the one behind."""
+    """Return the fields that the proxy's card copies from the remote agent's card."""
     modern: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(card))
     copied_keys = ("skills", "defaultInputModes", "defaultOutputModes", "provider", "documentationUrl", "iconUrl")
     copied = {key: modern[key] for key in copied_keys if key in modern}
     for skill in copied.get("skills", ()):
-        # Who may use a skill over there is between that agent and us.
+        # The remote agent's security requirements concern this server, not its callers.
         skill.pop("securityRequirements", None)
     return copied
 
 
 class RemoteRun:
-    """One run: from the message to the end of what it does over there, or to a question."""
+    """One run: from the message to the end of the remote task, or to its question."""
 
     def __init__(self, connection: Connection, retries: int, ctx: Context, limit: int | None = None) -> None:
         self._connection = connection
@@ -183,15 +182,15 @@ class RemoteRun:
         if ctx.resume is not None and isinstance(ctx.resume.ref, dict):
             ref = cast("dict[str, Any]", ctx.resume.ref)
             self.task_id, self._question = ref.get("task"), ref.get("asked", "")
-        # What the message that was sent brings; after a restart the task is followed anew.
+        # The followed remote task; after a restart it is followed again.
         self._remote: RemoteTask | None = None
         self._forwards: list[asyncio.Task[Result]] = []
         self._artifact_ids = {artifact.artifact_id for artifact in ctx.artifacts}
         self._last_progress: object = None
 
     async def outputs(self) -> AsyncGenerator[Any, None]:
-        """What the run yields."""
-        # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
+        """Yield the outputs of the run."""
+        # Stored before any output: whatever callers see belongs to a remote task that can be found after a restart.
         sent = await self._ctx.once(f"remote {len(self._ctx.answers)}", self._send, retry=True)
         if sent.get("context"):
             self._ctx.state[STATE] = sent["context"]
@@ -217,11 +216,11 @@ class RemoteRun:
                 await forwarding
 
     async def cancel(self) -> None:
-        """Cancel the work over there."""
+        """Cancel the remote task; a failure is logged."""
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 if self.task_id is None and self._remote is not None:
-                    # It has been asked for and may have begun: that is told with the first event.
+                    # The message was sent and may have created a task, whose id comes with the first event.
                     task = (await self._first(self._remote)).task
                     self.task_id = None if task is None else task.id
                 if self.task_id is not None:
@@ -230,21 +229,21 @@ class RemoteRun:
             self._ctx.log.warning("task %s of the agent behind was not canceled: %s", self.task_id, error)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop following and forwarding."""
         for each in self._forwards:
             each.cancel()
         await asyncio.gather(*self._forwards, return_exceptions=True)
         if self._remote is not None:
             await self._remote.close()
 
-    # -- what is sent --------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     async def _send(self) -> dict[str, Any]:
-        """Pass the caller's message on, and wait until it is taken in. The result is kept: it is sent once."""
+        """Send the caller's message and wait until it is accepted. The result is stored, so it is sent once."""
         if self.task_id is not None and not await self._is_asking():
             return {"task": self.task_id}
         following = ResumableStream(self._connection, self._retries, limit=self._limit)
-        # Who does not stream is not asked to wait with the answer: the sooner the task is known, the less can be lost.
+        # A non-streaming agent is asked to return at once: the sooner the task id is known, the less can be lost.
         request = self._request(self._ctx.message, wait=self.task_id is not None)
         self._remote = RemoteTask(following.send(request))
         await self._first(self._remote)
@@ -254,14 +253,14 @@ class RemoteRun:
         assert result is not None
         self.task_id = result.id
         if not result.context_id:
-            # In 0.1 streams do not name the conversation.
+            # Streams of 0.1 do not carry the context id.
             result = await self._get_task()
         return {"task": result.id, "context": result.context_id}
 
     async def _is_asking(self) -> bool:
-        """True when it still waits for this answer.
+        """Return True if the remote task still waits for this answer.
 
-        It may have gone on by itself, or have got the answer before a crash and be asking something else.
+        It may have continued by itself, or have got the answer before a crash and be asking something else.
         """
         task = await self._get_task()
         return task.state.waiting and _text(task.status) in ("", self._question)
@@ -273,7 +272,7 @@ class RemoteRun:
         return task
 
     async def _forward_messages(self) -> None:
-        """Pass on what the caller says while the work goes on. After a restart all of it comes again."""
+        """Forward the messages that arrive while the task runs. After a restart they are all delivered again."""
         async for message in self._ctx.messages():
             try:
                 await self._ctx.once(f"remote message {message.message_id}", self._forward, message, retry=True)
@@ -283,7 +282,7 @@ class RemoteRun:
     async def _forward(self, message: Message) -> None:
         sending = asyncio.ensure_future(self._connection.perform(Operation.SEND, self._request(message, wait=False)))
         self._forwards.append(sending)
-        # Some answer only when the task has ended: who has not said no by now has got it.
+        # Some agents respond only at the end of the task: no rejection within this time counts as accepted.
         await asyncio.wait((sending,), timeout=_REFUSAL_TIMEOUT)
         if sending.done():
             self._forwards.remove(sending)
@@ -308,13 +307,14 @@ class RemoteRun:
         )
 
     def _stable_id(self, what: str) -> str:
-        """An id that is the same after a restart, so that it is done once by those who know messages by their ids.
+        """Return an id that is the same after a restart, so that agents that deduplicate by message id act once.
 
-        Not the caller's own: to the agent behind all callers are one, and one could name what is another's.
+        The caller's own id is not used: to the remote agent all callers are one, and they could refer to each other's
+        tasks.
         """
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._ctx.task_id} {what}"))
 
-    # -- what comes back -----------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     @staticmethod
     async def _first(remote: RemoteTask) -> Event:
@@ -324,20 +324,20 @@ class RemoteRun:
         return event
 
     async def _follow_again(self) -> RemoteTask:
-        """The task of an earlier life of this server: what our callers have not seen of it yet."""
-        # How an agent is best listened to is known once it has been spoken to.
+        """Follow the task of an earlier server process, from what callers have received so far."""
+        # A first request determines the protocol version and how to follow the task.
         await self._get_task()
         following = ResumableStream(self._connection, self._retries, snapshot=self._published_task(), limit=self._limit)
         self._remote = RemoteTask(following.subscribe(self.task_id or ""))
         return self._remote
 
     def _published_task(self) -> Task:
-        """What our callers have seen of the task over there."""
+        """Return the remote task as far as callers have received it."""
         context_id: str = self._ctx.state.get(STATE, "")
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
     async def _handle(self, event: Event) -> Ask | Conclude | None:
-        """Take an event in; what is returned ends the run."""
+        """Process an event; a returned output ends the run."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
             await self._artifact(raw.artifact, raw.append, raw.last_chunk, raw.metadata)
@@ -346,7 +346,7 @@ class RemoteRun:
             await self._report_progress(raw, None)
             return None
         if isinstance(raw, Task):
-            # Some end with the whole task after they have told all of it.
+            # Some agents end the stream with the whole task, after all of its updates.
             for missed in missed_events(self._published_task(), raw):
                 if isinstance(missed.event, ArtifactUpdate):
                     await self._artifact(missed.event.artifact, missed.event.append, raw.state.final, None)
@@ -359,7 +359,7 @@ class RemoteRun:
     async def _artifact(
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
     ) -> None:
-        # There are clients that throw away what continues an artifact that they have not seen begin.
+        # Some clients drop an append to an artifact whose start they have not seen.
         append = append and artifact.artifact_id in self._artifact_ids
         self._artifact_ids.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)

@@ -1,1 +1,1 @@
-"""Who is calling: the schemes that a server accepts."""
+"""Authentication of callers: the schemes that a server accepts."""

@@ -1,4 +1,4 @@
-"""The audit log: who was refused and what was administered, without secrets."""
+"""The audit log: refused callers, sign-ins and changes to users, without secrets."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import json
 import logging
 import re
 
-# What would begin another line, or hide one.
+# Characters that would start another line, or hide one.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _PLAIN = re.compile(r"[^\s=\"]+")
 _LONGEST = 200
 
 
 def _quoted(value: str) -> str:
-    """A value that cannot be taken for two: an issuer's users have any name."""
+    """Quote a value that has spaces, quotes or equals signs: the users of an issuer may have any name."""
     return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 
 class Audit:
-    """Writes to the logger `dragoman.audit`; each record also has its words as fields of their own.
+    """Writes to the logger `dragoman.audit`. Each record also carries its words as separate fields.
 
-    Only names of users who exist are given to it: what a stranger types as a name may be a password.
+    Callers pass only names of users who exist: what somebody types as an unknown name may be a password.
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("dragoman.audit")
 
     def record_denial(self, *, scheme: str, reason: str, user: str = "", address: str = "") -> None:
-        """Somebody presented something that is wrong, or lacks a permission."""
+        """Record a caller whose credential is wrong or who lacks a permission."""
         self._write(logging.WARNING, "denied", user, scheme, reason, address)
 
     def record_challenge(self, *, schemes: str, address: str = "") -> None:
-        """Somebody presented nothing and was asked to. That happens to honest callers too."""
+        """Record a caller who sent no credential and was challenged. Honest callers do that too."""
         self._write(logging.INFO, "asked", "", schemes, "nothing-presented", address)
 
     def record_sign_in(self, *, user: str, address: str = "") -> None:
-        """Somebody signed in with a password in a browser."""
+        """Record a sign-in with a password in a browser."""
         self._write(logging.INFO, "signed-in", user, "login", "", address)
 
     def record_change(self, event: str, *, user: str) -> None:
-        """A user was made or changed."""
+        """Record that a user was created or changed."""
         self._write(logging.INFO, event, user, "", "", "")
 
     def _write(self, level: int, event: str, user: str, scheme: str, reason: str, address: str) -> None:

@@ -1,4 +1,4 @@
-"""All the ways of saying who one is, one after the other."""
+"""The authentication schemes of a server, tried in order, and the cache of verified credentials."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Header = tuple[bytes, bytes]
 
 
 class Chain:
-    """Asks the schemes in order. The first that knows the caller decides.
+    """Tries the schemes in order. The first that identifies the caller decides.
 
-    A credential that one scheme refuses may be right for another: several can read the same header.
+    A credential that one scheme refuses may be valid for another: several schemes read the same header.
     """
 
     def __init__(self, schemes: Sequence[AuthScheme], audit: Audit | None = None) -> None:
-        """Take the schemes.
+        """Create a chain of schemes.
 
         Raises:
-            ConfigError: there is none, or two have one name.
+            ConfigError: there is no scheme, or two have the same name.
         """
         names = [scheme.name for scheme in schemes]
         if not names or len(set(names)) != len(names):
@@ -38,12 +38,12 @@ class Chain:
         self._challenges = tuple(dict.fromkeys(each.challenge for each in schemes if each.challenge))
 
     async def __call__(self, request: InboundRequest, *, ambient: bool = True) -> User:
-        """Who is calling. Without `ambient`, see `identify`.
+        """Return the caller. `ambient` is as in `identify`.
 
         Raises:
-            Unauthenticated: nobody says, or what is presented is wrong. The metadata `schemes` names the schemes.
-            Unauthorized: a scope is missing. The metadata `scope` names those that are needed.
-            ServerError: it cannot be told now.
+            Unauthenticated: there is no credential, or it is wrong. The metadata `schemes` names the schemes.
+            Unauthorized: a scope is missing. The metadata `scope` names the required ones.
+            ServerError: the credential cannot be checked now.
         """
         user = await self.identify(request, ambient=ambient)
         if user is None:
@@ -55,14 +55,14 @@ class Chain:
         return user
 
     async def identify(self, request: InboundRequest, *, ambient: bool = True) -> User | None:
-        """Who is calling; None when nobody says, for servers that also talk to strangers.
+        """Return the caller, or None when the request has no credential, for servers that allow anonymous callers.
 
-        Without `ambient`, schemes whose credentials browsers add by themselves are not asked.
+        Without `ambient`, schemes whose credentials browsers add by themselves are skipped.
 
         Raises:
-            Unauthenticated: what is presented is wrong.
+            Unauthenticated: the credential is wrong.
             Unauthorized: a scope is missing.
-            ServerError: it cannot be told now.
+            ServerError: the credential cannot be checked now.
         """
         refusals: list[tuple[AuthScheme, A2AError]] = []
         for scheme in self._schemes if ambient else self._explicit_schemes:
@@ -78,7 +78,7 @@ class Chain:
         return None
 
     def challenge_headers(self, error: A2AError | None = None) -> list[Header]:
-        """`WWW-Authenticate` for an error that this raised: one header per scheme that has something to say."""
+        """Build the `WWW-Authenticate` headers for an error of this chain: one per scheme that has a challenge."""
         if isinstance(error, Unauthorized):
             scope = error.metadata.get("scope")
             challenges = [f'Bearer realm="dragoman", error="insufficient_scope", scope="{scope}"'] if scope else []
@@ -88,17 +88,17 @@ class Chain:
         return [(b"www-authenticate", each.encode("latin-1")) for each in challenges]
 
     def security(self) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-        """What the card says: `securitySchemes` and `securityRequirements` in 1.0 form, any one of them enough."""
+        """Return `securitySchemes` and `securityRequirements` for the card in 1.0 form; any one scheme is enough."""
         schemes = {each.name: each.card for each in self._schemes}
         requirements = [{"schemes": {each.name: {"list": list(each.scopes)}}} for each in self._schemes]
         return schemes, requirements
 
     def _refusal(self, request: InboundRequest, refusals: list[tuple[AuthScheme, A2AError]]) -> A2AError:
-        """The error to raise: that a scope is missing tells more than that another scheme knows nothing of it."""
+        """Choose the error to raise: a missing scope says more than another scheme's "unknown credential"."""
         where = client_address(request)
         for scheme, error in refusals:
             if isinstance(error, Overloaded):
-                continue  # that line is bounded, and is written where all limits are
+                continue  # refusals by limits are logged by `Limiter`, at a bounded rate
             cause, user = (
                 (error.cause, error.user) if isinstance(error, (InvalidCredential, Forbidden)) else ("unavailable", "")
             )
@@ -117,9 +117,9 @@ SIZE = 4096
 
 
 class CredentialCache(Generic[T]):
-    """Remembers what credentials were good for, for a while, without keeping the credentials.
+    """Caches the result of checking credentials for a limited time, without keeping the credentials.
 
-    They are known by a digest with a key that nobody has: what is in memory, or in a dump of it, opens nothing.
+    Entries are stored under a digest with a random key of this process: a memory dump reveals no credential.
     """
 
     def __init__(self, clock: Clock, seconds: float, size: int = SIZE) -> None:
@@ -133,17 +133,17 @@ class CredentialCache(Generic[T]):
         return len(self._entries)
 
     def digest(self, *credentials: str) -> bytes:
-        """The name of credentials here."""
+        """Return the cache key of credentials."""
         joined = "".join([f"{len(each)}:{each}" for each in credentials])
         return sha256(self._key + joined.encode("utf-8", "surrogatepass")).digest()
 
     def get(self, digest: bytes) -> T | None:
-        """What these credentials were good for; None when that is unknown or too long ago."""
+        """Return the cached result, or None when there is none or it has expired."""
         entry = self._entries.get(digest)
         return entry[0] if entry is not None and self._clock.now() < entry[1] else None
 
     def put(self, digest: bytes, value: T, until_ms: float | None = None) -> None:
-        """Remember, at most until that time in milliseconds since 1970."""
+        """Store a result, until `until_ms` (milliseconds since 1970) at most. The oldest entry is evicted first."""
         end = self._clock.now() + self._ttl_ms
         self._entries.pop(digest, None)
         while len(self._entries) >= self._size:

@@ -1,4 +1,4 @@
-"""The schemes that the settings name, made from their tables `[auth.NAME]`."""
+"""Builds the authentication schemes of a server from the setting `auth` and its tables `[auth.NAME]`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dragoman.model.error import ConfigError
 from dragoman.net.exchange import HttpClient
 
 MAX_FILE = 1024 * 1024
-# What can stand in a header, a cookie and a scope without quotes.
+# Characters allowed in a header, a cookie and a scope without quotes.
 _WORD = re.compile(r"[A-Za-z0-9!#$%&'*+./:^_`|~-]{1,200}")
 _FLOWS = {
     "client_credentials": ("clientCredentials", ("token_url",)),
@@ -42,22 +42,22 @@ _ON_CARD = {
 
 
 def check_word(text: str, source: str) -> None:
-    """Refuse what cannot stand in a header. Raises ConfigError."""
+    """Raise ConfigError when a text cannot stand in a header."""
     if _WORD.fullmatch(text) is None:
         raise ConfigError(f"{source}: {text!r} has characters that cannot stand in a header")
 
 
 def metadata_url(issuer: str) -> str:
-    """Where an OAuth 2 server tells about itself: between the host and the path of its name (RFC 8414)."""
+    """Return the metadata URL of an OAuth 2 server: between the host and the path of its issuer (RFC 8414)."""
     parts = urlsplit(issuer)
     return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path.rstrip('/')}"
 
 
 def from_jwks_file(path: Path, source: str) -> StaticKeys:
-    """The keys of a JWKS file.
+    """Load the keys of a JWKS file.
 
     Raises:
-        ConfigError: it cannot be read, or is none.
+        ConfigError: the file cannot be read, or is not a key set.
     """
     try:
         jwks: Any = json.loads(_read_file(path, source))
@@ -69,10 +69,10 @@ def from_jwks_file(path: Path, source: str) -> StaticKeys:
 
 
 def from_pem_file(path: Path, source: str) -> StaticKeys:
-    """The public key of a PEM file, alone or in a certificate.
+    """Load the public key of a PEM file, alone or in a certificate.
 
     Raises:
-        ConfigError: it cannot be read, or has no public key of a known kind.
+        ConfigError: the file cannot be read, or has no public key of a supported type.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -110,7 +110,7 @@ def _read_file(path: Path, source: str) -> bytes:
 
 
 def oauth2_card(config: Oauth2Config) -> dict[str, Any]:
-    """How the card describes an OAuth 2 server: one flow, as A2A 1.0 has it.
+    """Build the card's description of an OAuth 2 server: one flow, in A2A 1.0 form.
 
     Raises:
         ConfigError: an address that the flow needs is missing, or is not https.
@@ -143,24 +143,24 @@ class CookieConfig(Struct, frozen=True, kw_only=True):
 
 
 class ApiKeyConfig(Struct, frozen=True, kw_only=True):
-    """`[auth.apikey]`: users' keys, and where they stand."""
+    """`[auth.apikey]`: users' keys, and where requests carry them."""
 
     location: Literal["header", "query", "cookie"] = "header"
     name: str = "X-API-Key"
 
 
 class BasicConfig(Struct, frozen=True, kw_only=True):
-    """`[auth.basic]`: users' names and passwords. There is nothing to set."""
+    """`[auth.basic]`: users' names and passwords. It has no options."""
 
 
 class TokenConfig(TokenRules, frozen=True, kw_only=True):
-    """What all tables for tokens have."""
+    """The options that all tables for tokens share."""
 
     jwks_url: str | None = None
 
 
 class BearerConfig(TokenConfig, frozen=True, kw_only=True):
-    """`[auth.bearer]`: users' keys as bearer tokens, and an issuer's tokens when one of its keys is named."""
+    """`[auth.bearer]`: users' keys as bearer tokens, and an issuer's tokens when a source of its keys is set."""
 
     jwks_file: str | None = None
     pem: str | None = None
@@ -168,7 +168,7 @@ class BearerConfig(TokenConfig, frozen=True, kw_only=True):
 
 
 class Oauth2Config(TokenConfig, frozen=True, kw_only=True):
-    """`[auth.oauth2]`: the tokens of an OAuth 2 server. The addresses are for the card."""
+    """`[auth.oauth2]`: the tokens of an OAuth 2 server. The URLs are published on the card."""
 
     flow: Literal["client_credentials", "authorization_code", "device_code"] = "client_credentials"
     token_url: str | None = None
@@ -180,7 +180,7 @@ class Oauth2Config(TokenConfig, frozen=True, kw_only=True):
 
 
 class OidcConfig(TokenConfig, frozen=True, kw_only=True):
-    """`[auth.oidc]`: the tokens of an OpenID Connect provider, which is found by its issuer."""
+    """`[auth.oidc]`: the tokens of an OpenID Connect provider, discovered from its issuer."""
 
 
 class MtlsConfig(Struct, frozen=True, kw_only=True):
@@ -213,9 +213,9 @@ def build_schemes(
     base: Path | None = None,
     address_of: AddressOf = client_address,
 ) -> list[AuthScheme]:
-    """The schemes, in the order of `names`. Paths in the tables are relative to `base`.
+    """Build the schemes in the order of `names`. Paths in the tables are relative to `base`.
 
-    `address_of` says where a request comes from, for the limits on wrong passwords.
+    `address_of` returns the client address of a request, for the limits on wrong passwords.
 
     Raises:
         ConfigError: a name or a key is unknown, a value wrong, a needed one missing, or a file unreadable.
@@ -341,7 +341,7 @@ def _published_keys(name: str, url: str, parts: _Dependencies) -> FetchedKeys:
 
 
 def _token_verifier(name: str, keys: IssuerKeys, config: TokenConfig, parts: _Dependencies) -> TokenVerifier:
-    """What judges the tokens of a scheme. Raises ConfigError for rules that are none."""
+    """Build the token verifier of a scheme. Raises ConfigError when a rule is invalid."""
     _require(config.audience or None, name, "needs audience: the name by which the issuer's tokens mean this server")
     for scope in config.scopes:
         check_word(scope, f"[auth.{name}] scopes")

@@ -1,4 +1,4 @@
-"""The sealed cookie: who signed in, readable to the server only."""
+"""The session cookie: an encrypted statement of who signed in, readable by the server only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CACHE_SECONDS = 300.0
 
 
 class CookiePayload(Struct, frozen=True, rename={"name": "u", "epoch": "e", "at": "t"}):
-    """What is in the cookie: a user, the epoch it was made in, and when, in milliseconds since 1970."""
+    """The content of the cookie: a user, the user's epoch, and the time of issue in milliseconds since 1970."""
 
     name: str
     epoch: int
@@ -31,14 +31,14 @@ _decode = msgspec.json.Decoder(CookiePayload).decode
 
 
 def seal_cookie(ring: KeyRing, account: Account, clock: Clock) -> str:
-    """The value of a cookie for a user. It holds until the user is revoked or gets another password, or it is old."""
+    """Build the cookie value of a user. It is valid until it expires, or the user is revoked or changes passwords."""
     now = clock.now()
     payload = msgspec.json.encode(CookiePayload(account.user.name, account.epoch, now))
     return ring.seal(PURPOSE, payload, now=now / 1000).decode("ascii")
 
 
 class CookieScheme(AuthScheme):
-    """A cookie that the login page or `dragoman users cookie` made."""
+    """Authenticates by a cookie from the login page or `dragoman users cookie`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class CookieScheme(AuthScheme):
         cookie_name: str = NAME,
         max_age: float = MAX_AGE,
     ) -> None:
-        # The name of the challenge is no registered one; HTTP wants a 401 to say something.
+        # HTTP requires a challenge with a 401; no registered scheme describes this one.
         challenge = f'Cookie realm="{REALM}", cookie-name="{cookie_name}"'
         card = {"apiKeySecurityScheme": {"location": "cookie", "name": cookie_name}}
         super().__init__("cookie", card, challenge, ambient=True)
@@ -61,11 +61,10 @@ class CookieScheme(AuthScheme):
         self._cache: CredentialCache[CookiePayload] = CredentialCache(clock, CACHE_SECONDS)
 
     def seal(self, account: Account) -> str:
-        """The value of a cookie for a user."""
+        """Build the cookie value of a user."""
         return seal_cookie(self._ring, account, self._clock)
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`."""
         sealed = cookie_value(request, self.cookie_name)
         if sealed is None:
             return None

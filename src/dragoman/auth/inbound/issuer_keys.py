@@ -1,4 +1,4 @@
-"""The public keys that tokens are checked with: given, or fetched from the issuer and kept for a while."""
+"""The public keys that tokens are verified with: from a file, or fetched from the issuer and cached."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, redact_u
 logger = logging.getLogger("dragoman.auth")
 
 Json = dict[str, Any]
-# How often an unknown key may make us ask: anybody can name one.
+# The least time between fetches that an unknown key id triggers: anybody can send one.
 REFRESH_MS = 30_000
-# How soon an issuer is asked again that did not answer.
+# The delay before a failed fetch is retried.
 RETRY_MS = 5_000
-# How long keys are believed: one that the issuer has withdrawn must stop counting.
+# How long fetched keys are used: a key that the issuer has withdrawn must stop working.
 MAX_AGE_MS = 3_600_000
-# How long keys are still used when the issuer does not answer.
+# How long keys are used while the issuer does not answer.
 STALE_MS = 24 * 3_600_000
 MAX_DOCUMENT = 1024 * 1024
 _CONNECT, _SILENCE = 10.0, 10.0
 
 
 class IssuerKeys(Protocol):
-    """A key set that may change. `version` is another after it has changed."""
+    """A key set that may change. `version` changes with it."""
 
     @property
     def version(self) -> int:
-        """A number that changes with the keys."""
+        """A number that changes whenever the keys change."""
         ...
 
     async def current(self, kid: str) -> Json:
-        """The key set, to find the key of this name in. Raises ServerError when none can be had."""
+        """Return the key set to look up a key id in. Raises ServerError when none is available."""
         ...
 
     async def refresh(self) -> Json | None:
-        """The key set, asked for again because a key was missing; None when it was asked for just now."""
+        """Fetch the key set again because a key id is missing. None when that was done moments ago."""
         ...
 
 
 class StaticKeys:
-    """Keys from a file, which stay as they are. Those that are not `named` are whatever tokens call them."""
+    """Keys from a file, which never change. Without `has_kid` they match any key id that a token names."""
 
     version = 0
 
@@ -55,18 +55,18 @@ class StaticKeys:
         self._has_kid = has_kid
 
     async def current(self, kid: str) -> Json:
-        """The key set."""
+        """Return the key set."""
         return self._jwks if self._has_kid else {"keys": [{**each, "kid": kid} for each in self._jwks["keys"]]}
 
     async def refresh(self) -> Json | None:
-        """Nothing: there is nobody to ask."""
+        """Return None: a file is not fetched again."""
         return None
 
 
 class FetchedKeys:
-    """Keys from an address, asked for when they are first needed, once an hour, and when one is missing.
+    """Keys from a URL, fetched when first needed, once an hour, and when a key id is missing.
 
-    With an `issuer` the address is that of a document that names the place of its keys.
+    With an `issuer`, the URL is that of the issuer's metadata document, which names the URL of its keys.
     """
 
     def __init__(self, http: HttpClient, url: str, clock: Clock, issuer: str | None = None) -> None:
@@ -81,10 +81,10 @@ class FetchedKeys:
         self.version = 0
 
     async def current(self, kid: str) -> Json:
-        """The key set.
+        """Return the key set, fetched if need be.
 
         Raises:
-            ServerError: there is none yet, or only one that is too old, and the issuer does not answer.
+            ServerError: there is none yet, or it is too old, and the issuer does not answer.
         """
         now = self._clock.now()
         jwks = self._jwks
@@ -96,7 +96,7 @@ class FetchedKeys:
         return self._check_age(self._jwks, now)
 
     async def refresh(self) -> Json | None:
-        """The key set, asked for again; None when that was done less than 30 s ago, or failed."""
+        """Fetch the key set again. None when that was done less than 30 s ago, or failed."""
         now = self._clock.now()
         if not self._may_fetch(now) and not self._lock.locked():
             return None
@@ -113,7 +113,7 @@ class FetchedKeys:
         return jwks
 
     async def _fetch(self, now: int) -> None:
-        """Fetch, once for all who wait. A failure is logged and not tried again for a while."""
+        """Fetch the keys once for all waiting callers. A failure is logged and not retried for a while."""
         async with self._lock:
             if not self._may_fetch(now):
                 return
@@ -134,7 +134,7 @@ class FetchedKeys:
                 self.version += 1
 
     async def _jwks_url(self) -> str:
-        """Where the keys are. The document of an issuer must speak for that very issuer."""
+        """Return the URL of the keys. The metadata document must name the same issuer."""
         if self._issuer is None:
             return self._url
         document = await fetch_object(self._http, self._url)
@@ -147,11 +147,11 @@ class FetchedKeys:
 
 
 async def fetch_object(http: HttpClient, url: str) -> Json:
-    """A JSON object from an address.
+    """Fetch a JSON object.
 
     Raises:
-        CannotConnect: nobody answers.
-        BadResponse: the answer is not one; redirects are not followed.
+        CannotConnect: the server does not answer.
+        BadResponse: the response is not a JSON object. Redirects are not followed.
     """
     request = HttpRequest("GET", url, {"Accept": "application/json"}, connect_timeout=_CONNECT, read_timeout=_SILENCE)
     response = await http.send(request)
@@ -169,12 +169,12 @@ async def fetch_object(http: HttpClient, url: str) -> Json:
 
 
 def is_secure_url(url: str) -> bool:
-    """True for what nobody on the way can change: https, or this machine."""
+    """True for https, and for http to this machine: nobody on the way can change the response."""
     return url.startswith("https://") or (url.startswith("http://") and is_loopback(url))
 
 
 def require_secure_url(url: str, source: str) -> str:
-    """A URL from the settings. Raises ConfigError when it is not https."""
+    """Return a URL from the settings. Raises ConfigError when it is not https."""
     if not is_secure_url(url):
         raise ConfigError(f"{source}: must begin with https:// (http:// on this machine only)")
     return url

@@ -1,7 +1,7 @@
-"""Signing in and out in a browser. `/a2a` and the REST paths have nothing to do with it.
+"""The login page: signing in and out in a browser. The A2A endpoints do not use it.
 
-Forms carry a token that fits a cookie of the same browser and the session it is in: a page elsewhere can make a
-browser send a form, and can neither read nor guess that token.
+Forms carry a CSRF token bound to a cookie of the same browser and to its session: a page of another site can make a
+browser send a form, but can neither read nor guess that token.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _SIGNED_IN = (
 
 
 def sign_in_page(token: str, next_path: str, problem: str = "") -> bytes:
-    """The form; `problem` says why the last try failed."""
+    """Render the form; `problem` says why the last attempt failed."""
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     return _page(_SIGN_IN.format(problem=alert, token=escape(token), next=escape(next_path)))
 
 
 def signed_in_page(name: str, token: str) -> bytes:
-    """What those see who are signed in, with a button to sign out."""
+    """Render the page for users who are signed in, with a button to sign out."""
     return _page(_SIGNED_IN.format(name=escape(name), token=escape(token)))
 
 
@@ -78,13 +78,13 @@ _SAFE_HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # Not `no-referrer`: with it browsers hide the Origin of a form, which is looked at here.
+    # Not `no-referrer`: with it browsers hide the Origin of a form, which is checked here.
     (b"referrer-policy", b"same-origin"),
 )
 
 
 class LoginResponse(NamedTuple):
-    """What to send back."""
+    """The HTTP response of the login page."""
 
     status: int
     headers: list[Header]
@@ -93,10 +93,10 @@ class LoginResponse(NamedTuple):
 
 
 class Login:
-    """`GET /login`, `POST /login` and `POST /logout`.
+    """Handles `GET /login`, `POST /login` and `POST /logout`.
 
-    `secure` says that the browser speaks TLS to us or to a proxy we trust, and `origin` what the browser calls us, as
-    in `https://agents.example.com`; both are the server's to know, and so is where a request comes from (`address_of`).
+    `secure` says that the browser uses TLS to this server or to a trusted proxy, and `origin` is this server's origin
+    as the browser sees it, such as `https://agents.example.com`. `address_of` returns the client address of a request.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Login:
         self._address_of = address_of
 
     async def show(self, request: InboundRequest, *, secure: bool) -> LoginResponse:
-        """`GET /login`: the form, or who is signed in."""
+        """Handle `GET /login`: return the form, or the page of the signed-in user."""
         user = await self._user(request)
         if user is None:
             return self._form(request, 200, local_path(request.query.get("next", "")), secure=secure)
@@ -126,10 +126,10 @@ class Login:
         return LoginResponse(200, [*_SAFE_HEADERS, *fresh], page)
 
     async def sign_in(self, request: InboundRequest, body: bytes, *, secure: bool, origin: str) -> LoginResponse:
-        """`POST /login`: a cookie and on to `next`, or the form again, which says what was wrong or how long to wait.
+        """Handle `POST /login`: set the cookie and redirect to `next`, or return the form with what was wrong.
 
         Raises:
-            ServerError: the store does not work now.
+            ServerError: the store is unavailable.
         """
         form = _parse_form(request, body)
         next_path = local_path(form.get("next", ""))
@@ -150,12 +150,12 @@ class Login:
         self._audit.record_sign_in(user=account.user.name, address=client_address(request))
         age = int(self._cookies.max_age)
         session_cookie = _set_cookie(self._cookies.cookie_name, self._cookies.seal(account), age, "Lax", secure=secure)
-        # The next form gets a seed of its own: one from before may have been seen by who used this browser before.
+        # The next form gets a new seed: a previous user of this browser may have seen the old one.
         expired_seed = _set_cookie(_seed_name(secure), "", 0, "Strict", secure=secure)
         return _redirect(next_path, [session_cookie, expired_seed])
 
     async def sign_out(self, request: InboundRequest, body: bytes, *, secure: bool, origin: str) -> LoginResponse:
-        """`POST /logout`: the browser forgets its cookies."""
+        """Handle `POST /logout`: expire the browser's cookies."""
         if not self._is_own_form(request, _parse_form(request, body), secure=secure, origin=origin):
             self._audit.record_denial(scheme="logout", reason="csrf", address=client_address(request))
             return self._form(request, 403, "login", _STALE, secure=secure)
@@ -182,7 +182,7 @@ class Login:
         return LoginResponse(status, [*_SAFE_HEADERS, *fresh], page)
 
     def _seed(self, request: InboundRequest, *, secure: bool) -> tuple[str, list[Header]]:
-        """What the browser's forms come from, and how to make it keep that. Sealed: nobody else can make one."""
+        """Return the sealed seed of the browser's CSRF tokens, and the headers that store a new one."""
         existing = self._read_seed(request, secure=secure)
         if existing is not None:
             return existing, []
@@ -200,7 +200,7 @@ class Login:
         return seed
 
     def _token(self, request: InboundRequest, seed: str) -> str:
-        """The token for forms of this browser in this session."""
+        """Return the CSRF token for forms of this browser in this session."""
         try:
             session = cookie_value(request, self._cookies.cookie_name) or ""
         except InvalidCredential:
@@ -215,21 +215,21 @@ class Login:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         seed = self._read_seed(request, secure=secure)
-        # Compared also when there is no seed, so that it takes as long.
+        # Compared even without a seed, so that the time tells nothing.
         expected = self._token(request, seed or "")
         fits = hmac.compare_digest(expected.encode(), form.get("csrf", "").encode("utf-8", "surrogatepass"))
         return fits and seed is not None
 
 
 def local_path(text: str) -> str:
-    """Where to go next, if that is a path on this server; else the login page."""
+    """Return a redirect target if it is a path on this server, else the login page."""
     plain = text.isascii() and text.isprintable() and not set(text) & set('\\ "<>')
-    # A browser takes // for another host, and drops tabs and line breaks before it looks.
+    # Browsers read // as another host, and drop tabs and line breaks before parsing.
     return text if plain and text.startswith("/") and not text.startswith("//") else "login"
 
 
 def _parse_form(request: InboundRequest, body: bytes) -> dict[str, str]:
-    """The fields of a form; empty when it is none, too long or says something twice."""
+    """Parse the fields of a form; empty when the body is no form, too long or repeats a field."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded" or len(body) > MAX_FORM:
         return {}
@@ -242,7 +242,7 @@ def _parse_form(request: InboundRequest, body: bytes) -> dict[str, str]:
 
 
 def _seed_name(secure: bool) -> str:
-    # With this prefix a browser takes the cookie from this very host only, over TLS only.
+    # Browsers accept a cookie with this prefix from this exact host only, and only over TLS.
     return "__Host-dragoman-form" if secure else "dragoman-form"
 
 

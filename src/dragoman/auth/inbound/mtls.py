@@ -1,4 +1,4 @@
-"""Certificates of callers, checked by TLS and told by the server in the ASGI scope (extension `tls`)."""
+"""Authentication by client certificate, verified by TLS and passed in the ASGI scope (extension `tls`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CACHE_SIZE = 1024
 
 
 class MtlsScheme(AuthScheme):
-    """A certificate that one of the authorities in `tls_ca` signed.
+    """Authenticates by a certificate that an authority in `tls_ca` signed.
 
-    `by` says which of its names counts. `allow` lists the names that may call, empty for all. `users` maps names to
-    users of the store, who bring their permissions; all others have none.
+    `by` selects the name of the certificate that identifies the caller. `allow` lists the names that may call, empty
+    for all. `users` maps names to users of the store, who have permissions; all others have none.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class MtlsScheme(AuthScheme):
         self._read_certificate = lru_cache(_CACHE_SIZE)(partial(_read_certificate, by))
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`."""
         extensions = cast("Mapping[str, Any]", request.scope.get("extensions") or {})
         tls = cast("Mapping[str, Any] | None", extensions.get("tls"))
         chain: list[str] = list(tls.get("client_cert_chain") or ()) if tls else []
@@ -73,7 +72,7 @@ class MtlsScheme(AuthScheme):
 
 
 def _read_certificate(by: CertificateName, pem: str) -> tuple[str, int]:
-    """The name of a certificate, and when it expires, in milliseconds since 1970. Raises Denied."""
+    """Return the name of a certificate and its expiry in milliseconds since 1970. Raises InvalidCredential."""
     from cryptography.x509 import load_pem_x509_certificate
 
     try:

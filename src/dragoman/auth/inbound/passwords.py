@@ -1,4 +1,4 @@
-"""Passwords: hashed, compared, and slow for those who guess."""
+"""User keys and passwords: hashing, verification, and throttling of wrong passwords."""
 
 from __future__ import annotations
 
@@ -25,55 +25,55 @@ _MAX_KEY = 100
 
 
 class UserStore(Protocol):
-    """Where users are kept. What an administrator changes counts with the next request."""
+    """The store of users. Changes take effect with the next request."""
 
     async def by_name(self, name: str) -> Account | None:
-        """A user, with the permissions that hold now. A user's id is its name."""
+        """Return a user with its current permissions. A user's id is its name."""
         ...
 
     async def by_key(self, digest: bytes) -> Account | None:
-        """The user a key was given to, while it holds."""
+        """Return the user of a key, while the key is valid."""
         ...
 
 
 def new_key() -> str:
-    """A key for a user, to be shown once."""
+    """Generate a key for a user. It is displayed once and stored as a digest."""
     return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
 def is_key(text: str) -> bool:
-    """True when a text looks like a user's key."""
+    """True when a text has the format of a user's key."""
     return text.startswith(KEY_PREFIX) and len(text) <= _MAX_KEY
 
 
 def key_digest(key: str) -> bytes:
-    """What is kept of a key. It is random and long, so that a plain digest cannot be turned back."""
+    """Return the stored digest of a key. Keys are long and random, so a plain digest cannot be reversed."""
     return sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 CACHE_SECONDS = 300.0
 MIN_LENGTH, MAX_LENGTH = 8, 1024
 WRONG_CREDENTIALS = "the name or the password is wrong"
-# Each takes 64 MB, and four cores for a while.
+# One verification takes 64 MB, and four cores for a while.
 _CONCURRENCY = max(1, (os.cpu_count() or 1) // 4)
-# How much its thread gives way to the event loop where both want a core, as in `nice`.
+# The `nice` value of its threads, so that the event loop gets the core when both want it.
 _NICE = 10
 
 
 class Hasher(Protocol):
-    """Makes and compares hashes. Both take long, on purpose."""
+    """Hashes and verifies passwords. Both are slow on purpose."""
 
     def hash(self, password: str) -> str:
-        """The hash of a password."""
+        """Return the hash of a password."""
         ...
 
     def verify(self, hashed: str, password: str) -> bool:
-        """True when it is the password."""
+        """True when the password matches the hash."""
         ...
 
 
 class Argon2:
-    """Argon2id with the parameters that its authors recommend where memory counts."""
+    """Argon2id with the low-memory parameters that its authors recommend."""
 
     def __init__(self) -> None:
         from argon2 import PasswordHasher
@@ -81,11 +81,11 @@ class Argon2:
         self._hasher = PasswordHasher()
 
     def hash(self, password: str) -> str:
-        """The hash of a password."""
+        """Return the hash of a password."""
         return self._hasher.hash(password)
 
     def verify(self, hashed: str, password: str) -> bool:
-        """True when it is the password."""
+        """True when the password matches the hash."""
         from argon2.exceptions import Argon2Error, InvalidHashError
 
         try:
@@ -95,10 +95,10 @@ class Argon2:
 
 
 def new_password(password: str, hasher: Hasher | None = None) -> str:
-    """The hash of a password that is being set.
+    """Return the hash of a new password.
 
     Raises:
-        ConfigError: it is too short or too long.
+        ConfigError: the password is too short or too long.
     """
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise ConfigError(f"a password has {MIN_LENGTH} to {MAX_LENGTH} characters, this one has {len(password)}")
@@ -106,13 +106,13 @@ def new_password(password: str, hasher: Hasher | None = None) -> str:
 
 
 def _lower_priority() -> None:
-    if sys.platform == "linux":  # elsewhere this is about whole processes
+    if sys.platform == "linux":  # elsewhere the priority is that of the whole process
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class _Outcome(NamedTuple):
-    """What a comparison found: the account, or why not and whose, for the audit log."""
+    """The result of a verification: the account, or the cause of failure and the user, for the audit log."""
 
     account: Account | None
     cause: str = ""
@@ -120,10 +120,10 @@ class _Outcome(NamedTuple):
 
 
 class Passwords:
-    """Checks names and passwords.
+    """Verifies names and passwords.
 
-    Wrong ones make the next try wait, see `LoginThrottle`; nobody is locked. Comparing is slow and is shared out fairly
-    by address. Nothing tells whether a name exists: the answer is the same, and so is the work, one hash.
+    A wrong password delays the next attempt (`LoginThrottle`); accounts are never locked. Verification is slow, and its
+    slots are shared fairly by address. An unknown name gets the same response after the same work, one hash.
     """
 
     def __init__(
@@ -141,13 +141,13 @@ class Passwords:
         self._dummy_hash: str | None = None
 
     async def check(self, name: str, password: str, address: str = "") -> Account:
-        """The user with this name and this password, tried from an address.
+        """Return the account with this name and password; `address` is the client's.
 
         Raises:
-            Denied: it is wrong. Where the next try must wait, the text and the metadata `retryAfter` say how long.
+            InvalidCredential: it is wrong. If the next try must wait, the text and the metadata `retryAfter` say so.
             Overloaded: it is too early for another try, or too many are being checked already.
         """
-        # Before anything else: who must wait is told nothing by what is remembered.
+        # Before the cache: a throttled caller must learn nothing from a cache hit.
         self._throttle.check(address, name)
         digest = self._cache.digest(address, name, password)
         cached = await self._cached_account(name, digest)
@@ -155,7 +155,7 @@ class Passwords:
             return cached
         outcome: _Outcome | None = None
         while outcome is None and (pending := self._pending.get(digest)) is not None:
-            outcome = await asyncio.shield(pending)  # the same, from the same place: one comparison for all
+            outcome = await asyncio.shield(pending)  # same credentials and address: one verification for all
         if outcome is None:
             outcome = await self._compare_once(name, password, address, digest)
         if outcome.account is None:
@@ -163,7 +163,7 @@ class Passwords:
         return outcome.account
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads and refuse waiting callers."""
         self._slots.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -178,7 +178,7 @@ class Passwords:
         try:
             priority = self._throttle.has_signed_in(address, name)
             async with self._slots.slot(address, priority=priority):
-                # Only now: who is turned away for lack of a slot has tried nothing.
+                # Only now: a caller who got no slot has made no attempt.
                 self._throttle.begin(address, name)
                 outcome = await self._compare(name, password)
             if outcome.account is None:
@@ -201,7 +201,7 @@ class Passwords:
 
     def _verify(self, hashed: str, password: str) -> bool:
         if self._dummy_hash is None:
-            # What passwords of unknown users are compared with, so that it takes as long.
+            # Verified for unknown users, so that it takes as long.
             self._dummy_hash = self._hasher.hash(secrets.token_urlsafe())
         return self._hasher.verify(hashed or self._dummy_hash, password)
 

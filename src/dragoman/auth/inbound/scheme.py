@@ -1,4 +1,4 @@
-"""What a way of saying who one is must do."""
+"""The interface of authentication schemes, and reading credentials from a request."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ REALM = "dragoman"
 
 
 class InboundRequest(Protocol):
-    """What a scheme may look at: an HTTP request, without its body."""
+    """The part of an HTTP request that schemes read: everything but the body."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """By lower-case name; of several with one name, all, joined by commas."""
+        """The headers by lower-case name; repeated ones are joined by commas."""
         ...
 
     @property
@@ -41,11 +41,11 @@ class InboundRequest(Protocol):
 
 
 class AuthScheme:
-    """One way of saying who one is.
+    """Base class of authentication schemes.
 
-    `name` is its key among the card's security schemes, `card` its 1.0 form there, `challenge` what `WWW-Authenticate`
-    says of it; empty if nothing. `scopes` are what a caller must have been allowed, as the card's security requirements
-    list it. An `ambient` credential is one that a browser adds by itself, also to requests that a page elsewhere makes.
+    `name` is its key among the card's security schemes, `card` its 1.0 form there, `challenge` its `WWW-Authenticate`
+    value, empty for none. `scopes` are the required scopes, as the card's security requirements list them. An `ambient`
+    credential is one that browsers add by themselves, even to requests from pages of other sites.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class AuthScheme:
         self.ambient = ambient
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """Who is calling; None when nothing of this kind was presented.
+        """Return the caller, or None when the request has no credential of this scheme.
 
         Raises:
-            Denied: something was, and it is wrong.
-            Forbidden: it is right, and a scope is missing.
-            ServerError: it cannot be judged now.
+            InvalidCredential: the credential is wrong.
+            Forbidden: the credential is valid and lacks a scope.
+            ServerError: the credential cannot be checked now.
         """
         raise NotImplementedError
 
 
 class InvalidCredential(Unauthenticated):
-    """What was presented is wrong. `cause` and `user` are for the audit log, not for the caller."""
+    """The credential is wrong. `cause` and `user` are for the audit log, not for the caller."""
 
     def __init__(self, message: str, *, cause: str, user: str = "", **metadata: str) -> None:
         super().__init__(message, **metadata)
@@ -78,7 +78,7 @@ class InvalidCredential(Unauthenticated):
 
 
 class Forbidden(Unauthorized):
-    """The caller is known and lacks a scope."""
+    """The caller is authenticated and lacks a scope."""
 
     def __init__(self, message: str, *, cause: str, user: str = "", **metadata: str) -> None:
         super().__init__(message, **metadata)
@@ -86,17 +86,17 @@ class Forbidden(Unauthorized):
         self.user = user
 
 
-# Says where a request comes from, which behind a proxy is not where its connection comes from.
+# Returns the client address of a request, which behind a proxy is not that of its connection.
 AddressOf = Callable[[InboundRequest], str]
-# More than any honest token has. What is longer is not even hashed.
+# Longer than any legitimate token. Anything longer is not even hashed.
 MAX_CREDENTIAL = 16 * 1024
 
 
 def authorization(request: InboundRequest, expected: str) -> str | None:
-    """What follows this word in `Authorization`; None when it is missing or begins with another word.
+    """Return the credentials in `Authorization` for a scheme; None when it is missing or of another scheme.
 
     Raises:
-        Denied: it is too long.
+        InvalidCredential: they are too long.
     """
     header = request.headers.get("authorization")
     if header is None:
@@ -106,10 +106,10 @@ def authorization(request: InboundRequest, expected: str) -> str | None:
 
 
 def cookie_value(request: InboundRequest, name: str) -> str | None:
-    """The value of a cookie, or None.
+    """Return the value of a cookie, or None.
 
     Raises:
-        Denied: it is there twice, so that somebody else may have put one of them, or is too long.
+        InvalidCredential: the cookie was sent twice, one perhaps planted by another site, or is too long.
     """
     header = request.headers.get("cookie")
     if header is None or name not in header:
@@ -124,19 +124,19 @@ def cookie_value(request: InboundRequest, name: str) -> str | None:
 
 
 def header_value(request: InboundRequest, name: str) -> str | None:
-    """The value of a header by its lower-case name, or None. Raises Denied when it is too long."""
+    """Return a header by its lower-case name, or None. Raises InvalidCredential when it is too long."""
     value = request.headers.get(name)
     return None if value is None else _check_length(value)
 
 
 def query_value(request: InboundRequest, name: str) -> str | None:
-    """The value of a query parameter, or None. Raises Denied when it is too long."""
+    """Return a query parameter, or None. Raises InvalidCredential when it is too long."""
     value = request.query.get(name)
     return None if value is None else _check_length(value)
 
 
 def client_address(request: InboundRequest) -> str:
-    """Where the request comes from, as far as the server says."""
+    """Return the peer address of the connection, empty when the server does not say."""
     client = request.scope.get("client")
     return str(client[0]) if client else ""
 

@@ -1,4 +1,4 @@
-"""The schemes of the Authorization header and of keys: users' keys, basic, bearer, tokens of an issuer."""
+"""The authentication schemes for API keys, Basic, bearer tokens and the tokens of an issuer."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Location = Literal["header", "query", "cookie"]
 
 
 class ApiKeyScheme(AuthScheme):
-    """A key that `dragoman users key` made."""
+    """Authenticates by a user's key from `dragoman users key`."""
 
     def __init__(self, users: UserStore, *, location: Location = "header", key_name: str = "X-API-Key") -> None:
         card = {"apiKeySecurityScheme": {"location": location, "name": key_name}}
-        # The name of the challenge is no registered one; HTTP wants a 401 to say something.
+        # HTTP requires a challenge with a 401; no registered scheme describes this one.
         challenge = f'ApiKey realm="{REALM}", in="{location}", name="{key_name}"'
         super().__init__("apikey", card, challenge, ambient=location == "cookie")
         self._users = users
@@ -39,13 +39,12 @@ class ApiKeyScheme(AuthScheme):
         self._key_name = key_name.lower() if location == "header" else key_name
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`."""
         key = self._read_key(request, self._key_name)
         return None if key is None else await find_key_user(self._users, key)
 
 
 async def find_key_user(users: UserStore, key: str) -> User:
-    """Who a key was given to. Raises Denied when nobody has it, or not any more."""
+    """Return the user of a key. Raises InvalidCredential when it is unknown, revoked or expired."""
     account = await users.by_key(key_digest(key)) if is_key(key) else None
     if account is None:
         raise InvalidCredential("the key is unknown, was revoked or has run out", cause="unknown-key")
@@ -53,7 +52,7 @@ async def find_key_user(users: UserStore, key: str) -> User:
 
 
 class BasicScheme(AuthScheme):
-    """Users with passwords."""
+    """Authenticates by name and password in `Authorization: Basic`."""
 
     def __init__(self, passwords: Passwords, *, address_of: AddressOf = client_address) -> None:
         challenge = f'Basic realm="{REALM}", charset="UTF-8"'
@@ -62,7 +61,6 @@ class BasicScheme(AuthScheme):
         self._address_of = address_of
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`."""
         credentials = authorization(request, "basic")
         if credentials is None:
             return None
@@ -86,10 +84,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def bearer_token(request: InboundRequest) -> str | None:
-    """The token in `Authorization: Bearer`, or None.
+    """Return the token in `Authorization: Bearer`, or None.
 
     Raises:
-        Denied: it is none, or there are several.
+        InvalidCredential: it is not a token, or there are several.
     """
     token = authorization(request, "bearer")
     if token is not None and _TOKEN.fullmatch(token) is None:
@@ -100,7 +98,7 @@ def bearer_token(request: InboundRequest) -> str | None:
 
 
 class BearerScheme(AuthScheme):
-    """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
+    """Authenticates by bearer token: users' keys if `users` is given, an issuer's tokens if `tokens` is."""
 
     def __init__(
         self, users: UserStore | None, tokens: TokenVerifier | None = None, *, scopes: tuple[str, ...] = ()
@@ -112,7 +110,6 @@ class BearerScheme(AuthScheme):
         self._tokens = tokens
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`."""
         token = bearer_token(request)
         if token is None:
             return None
@@ -124,7 +121,7 @@ class BearerScheme(AuthScheme):
 
 
 class IssuedTokenScheme(AuthScheme):
-    """A bearer token that somebody else gives out; the card says who and how."""
+    """Authenticates by a bearer token of an external issuer, which the card describes."""
 
     def __init__(self, name: str, tokens: TokenVerifier, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
         scope = f', scope="{" ".join(scopes)}"' if scopes else ""
@@ -132,7 +129,7 @@ class IssuedTokenScheme(AuthScheme):
         self._tokens = tokens
 
     async def identify(self, request: InboundRequest) -> User | None:
-        """See `Scheme.identify`. A user's key is none of an issuer's business."""
+        """Return the caller; a user's key is left to the other schemes."""
         token = bearer_token(request)
         if token is None or token.startswith(KEY_PREFIX):
             return None

@@ -1,4 +1,4 @@
-"""Delays for wrong passwords, by address and by name."""
+"""Throttling of password attempts by address and name, and fair slots for their verification."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dragoman.auth.inbound.chain import CredentialCache
 from dragoman.clock import Clock
 from dragoman.model.error import Overloaded, ServerError
 
-# How many keys a counter keeps. The one that failed longest ago is forgotten first.
+# How many keys a counter keeps. The one whose last failure is oldest is evicted first.
 SIZE = 20_000
-# How long an address counts as one where a name has signed in, in seconds.
+# How long a successful sign-in counts for an address and a name, in seconds.
 SIGNED_IN_SECONDS = 30 * 24 * 3600.0
 
 
 class FailureCounter:
-    """Counts failures by key. Each failure after the first `free` ones doubles the wait, which ends at `longest`.
+    """Counts failures by key. Each failure after the first `free` ones doubles the delay, up to `longest`.
 
     Times are seconds. A count halves with every `half_life` that passes without a failure.
     """
@@ -32,25 +32,25 @@ class FailureCounter:
         self._first = int(first * 1000)
         self._longest = int(longest * 1000)
         self._size = size
-        # How many, when the last was, and until when there must be no other; in the order of the last failure.
+        # By key: the count, the time of the last failure, and the end of the delay. Ordered by last failure.
         self._failures: dict[str | bytes, tuple[int, int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def count(self, key: str | bytes) -> int:
-        """How many failures still count."""
+        """Return how many failures still count."""
         count, last, _ = self._failures.get(key, (0, 0, 0))
         return count >> min(max(0, self._clock.now() - last) // self._half_life, 63)
 
     def wait(self, key: str | bytes) -> float:
-        """How many seconds are left until the next try; 0 when it may be now."""
+        """Return the seconds until the next attempt is allowed; 0 when it is allowed now."""
         _, _, until = self._failures.get(key, (0, 0, 0))
-        # Never longer than it was at first: the clock may have been set back.
+        # Never longer than the longest delay: the clock may have been set back.
         return min(max(0, until - self._clock.now()), self._longest) / 1000
 
     def add(self, key: str | bytes, extra: int = 0) -> None:
-        """Count a failure. The wait is as if there had been so many `more`."""
+        """Count a failure. The delay is that of `extra` more failures."""
         now, count = self._clock.now(), self.count(key) + 1
         excess = count + extra - self._free
         wait = min(self._longest, self._first << min(excess - 1, 40)) if excess > 0 else 0
@@ -60,7 +60,7 @@ class FailureCounter:
         self._failures[key] = (count, now, now + wait)
 
     def restart(self, key: str | bytes) -> None:
-        """Begin the wait after the last failure anew: it has ended only now."""
+        """Restart the delay of the last failure: the attempt has ended only now."""
         entry = self._failures.get(key)
         if entry is not None:
             count, last, until = entry
@@ -68,21 +68,21 @@ class FailureCounter:
             self._failures[key] = (count, now, now + until - last)
 
     def forget(self, key: str | bytes) -> None:
-        """Begin anew with a key."""
+        """Reset a key."""
         self._failures.pop(key, None)
 
 
 class LoginThrottle:
-    """Says when the next password may be tried. What others do elsewhere never keeps an address from its first try.
+    """Delays password attempts. Attempts from elsewhere never block the first attempt of an address.
 
-    - One address and one name: five wrong passwords are free, then each doubles the wait, up to 15 minutes.
-    - One address, whatever names: twenty are free, then each doubles the wait, up to a minute. An address where a name
-      has signed in before need not wait for what others there did to other names.
-    - One name, from wherever: the more wrong passwords, the sooner and longer an address must wait after its own,
-      unless the name has signed in there before.
+    - One address and one name: five wrong passwords are free, then each doubles the delay, up to 15 minutes.
+    - One address, any name: twenty are free, then each doubles the delay, up to a minute. A name that has signed in
+      from the address before is not delayed by failures of other names there.
+    - One name, any address: the more wrong passwords, the sooner and longer an address is delayed after its own,
+      unless the name has signed in from it before.
 
-    Names that exist and names that do not are the same here. It is kept in memory, bounded, and gone with the process;
-    names are kept as digests only, because people type passwords where names belong.
+    Existing and unknown names are treated alike. The state is in memory, bounded, and lost with the process; names are
+    kept as digests only, because people type passwords into the name field.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -92,20 +92,20 @@ class LoginThrottle:
         self._signed_in: CredentialCache[bool] = CredentialCache(clock, SIGNED_IN_SECONDS, SIZE)
 
     def has_signed_in(self, address: str, name: str) -> bool:
-        """True where this name has signed in from this address lately."""
+        """True when this name has signed in from this address in the last 30 days."""
         return self._signed_in.get(self._signed_in.digest(address, name)) is not None
 
     def wait(self, address: str, name: str) -> float:
-        """How many seconds are left until the next try; 0 when it may be now."""
+        """Return the seconds until the next attempt is allowed; 0 when it is allowed now."""
         pair = self._signed_in.digest(address, name)
         own = self._pairs.wait(pair)
         return own if self._signed_in.get(pair) is not None else max(own, self._addresses.wait(address))
 
     def begin(self, address: str, name: str) -> None:
-        """Count a try as wrong until `succeeded` is called, so that many at once do not all count as the first.
+        """Count an attempt as failed until `record_success`, so that concurrent attempts do not all count as the first.
 
         Raises:
-            Overloaded: it is too early. Says how long to wait, in the metadata `retryAfter` too.
+            Overloaded: it is too early. The text and the metadata `retryAfter` say how long to wait.
         """
         self.check(address, name)
         pair = self._signed_in.digest(address, name)
@@ -115,7 +115,7 @@ class LoginThrottle:
         self._pairs.add(pair, (elsewhere // 10).bit_length())
 
     def check(self, address: str, name: str) -> None:
-        """Do nothing when a password may be tried now. Raises Overloaded, as `begin` does."""
+        """Raise Overloaded, as `begin` does, when no password may be tried now."""
         wait = self.wait(address, name)
         if wait:
             seconds = format_seconds(wait)
@@ -123,20 +123,20 @@ class LoginThrottle:
             raise Overloaded(text, limit="passwords", retryAfter=seconds.partition(" ")[0])
 
     def record_failure(self, address: str, name: str) -> None:
-        """The password was wrong."""
+        """Record that the password was wrong."""
         self._pairs.restart(self._signed_in.digest(address, name))
         self._addresses.add(address)
         self._names.add(self._signed_in.digest(name))
 
     def record_success(self, address: str, name: str) -> None:
-        """The password was right."""
+        """Record that the password was right."""
         pair = self._signed_in.digest(address, name)
         self._pairs.forget(pair)
         self._signed_in.put(pair, True)
 
 
 def format_seconds(wait: float) -> str:
-    """A time in whole seconds, at least one, in words."""
+    """Format a delay in whole seconds, at least one, with its unit."""
     seconds = max(1, -int(-wait // 1))
     return f"{seconds} second" if seconds == 1 else f"{seconds} seconds"
 
@@ -145,10 +145,10 @@ _Queues = dict[str, deque["asyncio.Future[None]"]]
 
 
 class FairSlots:
-    """So many may work at once; the others wait, and get their turn by address, one after the other.
+    """A semaphore of `slots` with queues by address, which are served round-robin.
 
-    At most `per_address` of one address wait, and at most `waiting` of all: beyond that the address with the most
-    waiting loses its last. Known ones are served before all others and are not counted among them.
+    At most `per_address` callers of one address wait, and at most `waiting` in all: beyond that the address with the
+    longest queue loses its last. Callers with priority are served before all others and do not count among them.
     """
 
     def __init__(self, slots: int, *, waiting: int = 1024, per_address: int = 32) -> None:
@@ -162,7 +162,7 @@ class FairSlots:
 
     @asynccontextmanager
     async def slot(self, address: str, *, priority: bool = False) -> AsyncGenerator[None]:
-        """Wait for a slot and hold it. Raises Overloaded, without waiting, when too many wait already."""
+        """Wait for a slot and hold it. Raises Overloaded at once when too many are waiting."""
         if self._is_closed:
             raise ServerError("the server is stopping")
         if self._free:
@@ -175,7 +175,7 @@ class FairSlots:
             self._release()
 
     def close(self) -> None:
-        """Turn away who waits. Raises nothing."""
+        """Refuse all who wait, and all who come later."""
         self._is_closed = True
         for queues in (self._priority, self._normal):
             for queue in queues.values():
@@ -197,13 +197,13 @@ class FairSlots:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._release()  # it got its turn and left
+                self._release()  # it got a slot and was canceled
             else:
                 self._remove(queues, address, waiter)
             raise
 
     def _make_room(self, own: int) -> None:
-        """Have the address with the most waiting lose its last, if that is fairer. Raises Overloaded."""
+        """Refuse the last caller of the longest queue if that is fairer, else raise Overloaded."""
         if self._waiting < self._max_waiting:
             return
         address = max(self._normal, key=lambda each: len(self._normal[each]))
@@ -229,7 +229,7 @@ class FairSlots:
                 address, queue = next(iter(queues.items()))
                 waiter = queue[0]
                 self._remove(queues, address, waiter)
-                if address in queues:  # it waits for more: behind the others
+                if address in queues:  # its next caller goes behind the other addresses
                     queues[address] = queues.pop(address)
                 if not waiter.done():
                     waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""Judging the tokens (JWT) of an issuer."""
+"""Verification of the tokens (JWT) of an issuer."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dragoman.clock import Clock
 from dragoman.keys.errors import BadSignature
 from dragoman.model.user import User
 
-# A token that was found right is believed that long without looking at its signature again.
+# How long a verified token is accepted without verifying its signature again.
 CACHE_SECONDS = 300.0
 ALGORITHMS = ("ES256", "ES384", "RS256", "PS256", "EdDSA")
-# The year 5138, in seconds: an issuer may say a number that no float holds.
+# The year 5138, in seconds: an issuer may send a number that no float holds.
 _MAX_EXPIRY = 10**11
 _MAX_CLAIM = 1000
 _MAX_PERMISSIONS = 1000
 
 
 class TokenRules(Struct, frozen=True, kw_only=True):
-    """What a token must say. Without an audience every token is refused."""
+    """The requirements for a token. Without an audience every token is refused."""
 
     audience: str | None = None
     issuer: str | None = None
@@ -33,27 +33,27 @@ class TokenRules(Struct, frozen=True, kw_only=True):
     leeway: float = 60.0
     subject: str = "sub"
     permissions: str | None = None
-    """The claim with the caller's permissions, its path with dots; None: the token's scopes."""
+    """The claim with the caller's permissions, as a dotted path; None for the token's scopes."""
 
 
 class TokenVerifier:
-    """Turns a token into a user. Its id is the issuer's name and the subject, with a bar between."""
+    """Verifies a token and returns its user. The user's id is `issuer|subject`."""
 
     def __init__(self, scheme: str, keys: IssuerKeys, rules: TokenRules, clock: Clock) -> None:
         self._scheme = scheme
         self._keys = keys
         self._rules = rules
         self._clock = clock
-        # With the version of the keys: when those change, everything is judged again.
+        # With the version of the keys: when they change, every token is verified again.
         self._cache: CredentialCache[tuple[User, int]] = CredentialCache(clock, CACHE_SECONDS)
 
     async def identify(self, token: str) -> User:
-        """Who a token speaks for.
+        """Return the user of a token.
 
         Raises:
-            Denied: it does not hold.
+            InvalidCredential: the token is not valid.
             Forbidden: it lacks a scope.
-            ServerError: the keys cannot be had.
+            ServerError: the keys are not available.
         """
         digest = self._cache.digest(token)
         cached = self._cache.get(digest)
@@ -127,7 +127,7 @@ class TokenVerifier:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> list[str]:
-    """The scopes of a token: `scope` as OAuth writes it, else `scp` as some issuers do."""
+    """Return the scopes of a token: `scope` as OAuth has it, else `scp` as some issuers do."""
     return _strings(claims.get("scope", claims.get("scp")))
 
 
@@ -140,7 +140,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _claim_at(claims: Mapping[str, Any], path: str) -> Any:
-    """The claim with that name, else the one that is found by its path."""
+    """Return the claim with that exact name, else the one at that dotted path."""
     if path in claims:
         return claims[path]
     value: Any = claims

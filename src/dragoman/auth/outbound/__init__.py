@@ -1,1 +1,1 @@
-"""What a caller sends to say who it is."""
+"""The credentials that a client sends."""

@@ -1,4 +1,4 @@
-"""From what a user gives as `auth=` to a credential."""
+"""Builds the credential that a user passes as `auth=`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _AUTHORIZATION_CREDENTIALS = (Bearer, Basic, OAuth2, DeviceCode)
 
 
 def credential_of(auth: object) -> Credential | None:
-    """The credential meant by `auth=`; None when there is none.
+    """Build the credential for a value of `auth=`; None for None.
 
     Raises:
-        ConfigError: it is nothing a credential can be made of; the text says what is possible.
+        ConfigError: the value cannot be a credential; the text lists what can.
     """
     if auth is None:
         return None
@@ -50,7 +50,7 @@ def credential_of(auth: object) -> Credential | None:
 
 
 class StringCredential(BaseCredential):
-    """A token or key, put where the card says."""
+    """A token or key as a string, sent where the card requires it."""
 
     __slots__ = ("_value",)
 
@@ -58,7 +58,6 @@ class StringCredential(BaseCredential):
         self._value = check_sendable(value, "token given as auth=", ConfigError)
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         put(request, self._scheme(card), self._value)
 
     def __repr__(self) -> str:
@@ -69,7 +68,7 @@ class StringCredential(BaseCredential):
         if not required:
             return _default_scheme(card, self._value)
         single = (schemes[0] for schemes in required if len(schemes) == 1)
-        # Certificates are the connection's affair: beside them, one string may still be all.
+        # The connection carries certificates: beside one, a single string may still be enough.
         beside = (rest[0] for rest in map(_without_tls, required) if len(rest) == 1)
         fitting = [scheme for scheme in (*single, *beside) if can_carry(scheme, self._value)]
         if fitting:
@@ -82,17 +81,17 @@ class StringCredential(BaseCredential):
 
 
 def _unlikeliness(scheme: SchemeRequirement) -> int:
-    """How little a plain string looks like this: cookies are made by a login, and a colon makes no password."""
+    """Rank how unlikely a plain string is meant for a scheme: cookies come from a login, and keys may have a colon."""
     if scheme.how.lower() == "http basic":
         return 2
     return 1 if scheme.kind == "apiKey" and scheme.details.get("location") == "cookie" else 0
 
 
 class CallableCredential(BaseCredential):
-    """A function that gives the string for a scheme. It is called for every request: what is worth keeping, it keeps.
+    """A function that returns the token for a scheme. It is called for every request; caching is up to it.
 
-    It is given the card and the name of the scheme there, or None when the card demands nothing. Where the card demands
-    several schemes together, it is called for each.
+    Its arguments are the card and the name of the scheme on it, or None when the card requires nothing. Where the card
+    requires several schemes together, it is called for each.
     """
 
     __slots__ = ("_function", "_is_async")
@@ -107,11 +106,11 @@ class CallableCredential(BaseCredential):
         except TypeError:
             raise ConfigError(f"the function given as auth= must take (card, scheme). {_EXPECTED}") from None
         except ValueError:
-            # A builtin may not tell.
+            # Some builtins have no signature.
             pass
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`. What the function raises is passed on."""
+        """Call the function for each required scheme. Exceptions of the function propagate."""
         for scheme in _schemes_to_answer(card):
             name = None if scheme is _BEARER else scheme.name
             value = check_sendable(
@@ -122,14 +121,14 @@ class CallableCredential(BaseCredential):
             put(request, scheme, value)
 
     def reject(self) -> bool:
-        """See `Credential.reject`. It may have a newer one by now."""
+        """Return True: the function may return a newer token."""
         return True
 
     def __repr__(self) -> str:
         return f"CallableCredential({getattr(self._function, '__qualname__', type(self._function).__name__)})"
 
     async def _call_function(self, card: AgentCard | None, scheme: str | None) -> object:
-        # A plain function may read a file or call a vault: not in the event loop.
+        # A plain function may read a file or call a vault: it must not block the event loop.
         call = self._function(card, scheme) if self._is_async else asyncio.to_thread(self._function, card, scheme)
         value: object = await call
         return await value if inspect.isawaitable(value) else value
@@ -144,18 +143,15 @@ class CombinedCredentials:
         self._parts = tuple(parts)
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         for part in self._parts:
             await part.apply(request, card, http)
 
     def reject(self) -> bool:
-        """See `Credential.reject`."""
-        # Every part must hear it.
+        # Every part must be told, so no short-circuit.
         answers = [part.reject() for part in self._parts]
         return any(answers)
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """See `Credential.ssl_context`."""
         context: ssl.SSLContext | None = None
         for part in self._parts:
             context = part.ssl_context(verify if context is None else context) or context
@@ -181,7 +177,7 @@ def _combine(items: Sequence[object], *, is_pair: bool) -> Credential:
 
 
 def _schemes_to_answer(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
-    """The schemes a function is asked about: those of the first alternative it can answer for."""
+    """Return the schemes to call a function for: those of the first alternative that strings can satisfy."""
     required = alternatives(card)
     if not required:
         return (_default_scheme(card),)
@@ -200,6 +196,6 @@ def _without_tls(schemes: tuple[SchemeRequirement, ...]) -> tuple[SchemeRequirem
 
 
 def _default_scheme(card: AgentCard | None, value: str | None = None) -> SchemeRequirement:
-    """Where a string goes when the card demands nothing: a bearer token, unless the card only knows other ways."""
+    """Return the scheme of a string when the card requires none: bearer, unless the card describes only others."""
     described = [scheme for scheme in declared_schemes(card) if can_carry(scheme, value)]
     return _BEARER if not described or any(map(takes_bearer, described)) else described[0]

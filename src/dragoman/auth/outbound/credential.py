@@ -1,4 +1,4 @@
-"""What every credential does, and the secret values that nobody may read over a shoulder."""
+"""The interface of client credentials, and secret values that never appear in errors or reprs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dragoman.net.exchange import HttpClient, HttpRequest
 
 
 class Secret:
-    """A secret, given or in an environment variable, which is read whenever the secret is used.
+    """A secret, passed directly or by the name of an environment variable, which is read on each use.
 
-    `what` names it in errors; the value is in none of them.
+    `what` names it in errors, which never contain the value.
 
     Raises:
-        ConfigError: both or neither are given, or the value cannot be sent.
+        ConfigError: both or neither are passed, or the value cannot be sent.
     """
 
     __slots__ = ("_env", "_value", "_what")
@@ -36,7 +36,7 @@ class Secret:
         self._value = None if value is None else check_sendable(value, what, ConfigError, may_be_empty=may_be_empty)
 
     def read(self) -> str:
-        """The value.
+        """Return the value.
 
         Raises:
             AuthError: the environment variable is not set, or its value cannot be sent.
@@ -53,12 +53,12 @@ class Secret:
 
 
 def check_sendable(value: object, what: str, error: type[DragomanError], *, may_be_empty: bool = False) -> str:
-    """The value, when it is text that cannot break out of its place in a request. Raises `error`, without the value."""
+    """Return a value if it is text without control characters, else raise `error`, without the value in it."""
     if not isinstance(value, str):
         raise error(f"the {what} must be a str, not {type(value).__name__}")
     if not value and not may_be_empty:
         raise error(f"the {what} is empty")
-    # Surrogates are what the environment makes of bytes that are not UTF-8.
+    # `os.environ` decodes bytes that are not UTF-8 to surrogates.
     if any(char < " " or "\x7f" <= char <= "\x9f" or "\ud800" <= char <= "\udfff" for char in value):
         raise error(f"the {what} contains a line break or another control character")
     return value
@@ -66,27 +66,27 @@ def check_sendable(value: object, what: str, error: type[DragomanError], *, may_
 
 @runtime_checkable
 class Credential(Protocol):
-    """Something that says who is calling. It is applied anew to every request, a repeated one too."""
+    """A client credential. It is applied to every request, retries included."""
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """Put the credential on the request. `http` is there to fetch a token with.
+        """Add the credential to the request. `http` is for fetching a token.
 
         Raises:
-            AuthError: there is no credential to send, or it does not suit what the card demands.
-            ConfigError: a setting is missing that the card cannot be trusted to give.
+            AuthError: there is no credential to send, or it does not satisfy the card.
+            ConfigError: a setting is missing that the card is not trusted to supply.
             CannotConnect: the token endpoint does not answer; the request itself was not sent.
         """
         ...
 
     def reject(self) -> bool:
-        """Hear that the server answered 401: forget what was cached. True when trying once more makes sense."""
+        """Drop cached tokens after a 401. Returns True when one more attempt makes sense."""
         ...
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """The TLS settings that carry the credential; None when it is not carried by TLS.
+        """Return the TLS context that carries the credential; None when TLS does not carry it.
 
-        `verify` is what the user said about the server's certificate: True, False, a context of their own, or a file
-        or folder of authorities.
+        `verify` is the user's option for the server's certificate: True, False, a context of their own, or a file or
+        folder of authorities.
 
         Raises:
             ConfigError: a file cannot be read.
@@ -95,7 +95,7 @@ class Credential(Protocol):
 
 
 class BaseCredential:
-    """The two answers of a credential that is not cached and not carried by TLS."""
+    """Base class with the defaults for a credential that is not cached and not carried by TLS."""
 
     __slots__ = ()
 

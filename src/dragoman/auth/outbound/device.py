@@ -1,4 +1,4 @@
-"""OAuth2 for people at a terminal: the device code of RFC 8628."""
+"""The OAuth 2 device authorization grant (RFC 8628), for people at a terminal."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Prompt = Callable[[str, str, str | None], object]
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL = 5.0
 _SLOWER = 5.0
-# How long a code is good for when the issuer does not say, and the longest anybody is waited for.
+# The lifetime of a code when the issuer does not say, and the longest wait for the user.
 _MAX_WAIT = 1800.0
 
 
 class DeviceCode(TokenCredential):
-    """Asks a person to allow the access in a browser, waits until they have, and refreshes the token from then on.
+    """Asks the user to authorize in a browser, waits until they have, and refreshes the token from then on.
 
-    `prompt(verification_uri, user_code, verification_uri_complete)` tells them, as a plain or an async function; the
-    last is None when the issuer has no such address. By default it is written to stderr. The addresses are taken from
-    the card when they are not given, and only when they are of the agent's own origin.
+    `prompt(verification_uri, user_code, verification_uri_complete)` is a plain or async function that shows them the
+    code; the last argument is None when the issuer has no such URL. The default writes to stderr. URLs that are not
+    passed come from the card, and only if they have the agent's own origin.
 
     Raises:
-        ConfigError: a value cannot be sent, or an address is not https.
+        ConfigError: a value cannot be sent, or a URL is not https.
     """
 
     __slots__ = ("_configured_device_url", "_pause", "_prompt")
@@ -55,8 +55,8 @@ class DeviceCode(TokenCredential):
         self._pause = _pause
 
     def reject(self) -> bool:
-        """See `Credential.reject`. Without a refresh token it is for the next call to ask the person again."""
-        # Every keeper must hear it.
+        """Drop the tokens. Returns True only with a refresh token; else the next call asks the user again."""
+        # Every cache must be cleared, so no short-circuit.
         answers = [keeper.drop() for keeper in self._caches.values()]
         return any(answers)
 
@@ -74,7 +74,7 @@ class DeviceCode(TokenCredential):
             response = await post_to_issuer(http, source.refresh_url, form, connect=connect, secrets=(refresh,))
             if response.is_success:
                 return read_token(response, requested_at, refresh)
-            # It has expired too, or was taken back: ask the person again.
+            # The refresh token has expired or was revoked: ask the user again.
         return await self._ask_user(http, source, connect)
 
     async def _ask_user(self, http: HttpClient, source: TokenSource, connect: float | None) -> Token:
@@ -105,7 +105,7 @@ class DeviceCode(TokenCredential):
             try:
                 response = await post_to_issuer(http, url, form, connect=connect, secrets=(code,))
             except CannotConnect:
-                # The person may be about to allow it; a network that comes back must not cost them that.
+                # The user may be about to authorize: a network outage must not end the attempt.
                 interval *= 2
                 continue
             if response.error == "slow_down" or response.status == 429:
@@ -127,7 +127,7 @@ def _print_prompt(link: str, code: str, complete_link: str | None) -> None:
 
 
 def _link(response: TokenResponse) -> str:
-    # Some issuers kept the name of an early draft.
+    # Some issuers use the name of an early draft.
     link = _web_link(response.body.get("verification_uri") or response.body.get("verification_url"))
     if link is None:
         raise AuthError(f"{redact(response.url.partition('?')[0])} gives no web address to allow the access at")
@@ -139,7 +139,7 @@ def _complete_link(response: TokenResponse) -> str | None:
 
 
 def _web_link(value: object) -> str | None:
-    # It is put before a person, in a terminal: nothing but a web address will do.
+    # It is printed to a terminal: nothing but a web URL will do.
     if not isinstance(value, str) or not value.isprintable() or len(value) > 2000:
         return None
     try:

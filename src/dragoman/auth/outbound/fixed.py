@@ -1,4 +1,4 @@
-"""Credentials that are what they are: a token, a key, a user with a password, a cookie."""
+"""Static credentials: a bearer token, an API key, a user with a password, a cookie."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT_HEADER = "X-API-Key"
 
 
 class Bearer(BaseCredential):
-    """A bearer token. `env` names an environment variable that has it, read at every request.
+    """A bearer token. `env` names an environment variable that holds it, read at every request.
 
     Raises:
         ConfigError: there is no token, or it cannot be sent.
@@ -27,7 +27,6 @@ class Bearer(BaseCredential):
             raise ConfigError("the token contains a space: give the token alone, without `Bearer`")
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         put_bearer(request, self._secret.read())
 
     def __repr__(self) -> str:
@@ -35,7 +34,7 @@ class Bearer(BaseCredential):
 
 
 class ApiKey(BaseCredential):
-    """A key in a header, the query or a cookie: where the card says, else in the header `X-API-Key`.
+    """A key in a header, the query or a cookie: where the card requires it, else in the header `X-API-Key`.
 
     Raises:
         ConfigError: there is no key, it cannot be sent, or `location` is unknown.
@@ -59,11 +58,10 @@ class ApiKey(BaseCredential):
 
     @property
     def is_named(self) -> bool:
-        """True when the user said where the key goes."""
+        """True when the user passed the name of the key."""
         return self._name is not None
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         location, name = self._place(card)
         put_key(request, location, name, self._secret.read())
 
@@ -91,7 +89,7 @@ class ApiKey(BaseCredential):
 
 
 class Basic(BaseCredential):
-    """A user and a password. `env` names an environment variable that has the password.
+    """A user and a password. `env` names an environment variable that holds the password.
 
     Raises:
         ConfigError: there is no password, or the user or the password cannot be sent.
@@ -106,16 +104,15 @@ class Basic(BaseCredential):
         self._secret = Secret("password", password, env, may_be_empty=True)
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         put_basic(request, f"{self._user}:{self._secret.read()}")
 
     def __repr__(self) -> str:
-        # Some services take their key as the user.
+        # Some services take their key as the user, so it is a secret too.
         return f"Basic(…, {self._secret!r})"
 
 
 class Cookie(BaseCredential):
-    """A cookie, which is sent beside any others. `env` names an environment variable that has its value.
+    """A cookie, sent along with any others. `env` names an environment variable that holds its value.
 
     Raises:
         ConfigError: there is no value, or it or the name cannot be sent.
@@ -132,7 +129,6 @@ class Cookie(BaseCredential):
         self._name = name
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         put_cookie(request, self._name, self._secret.read())
 
     def __repr__(self) -> str:

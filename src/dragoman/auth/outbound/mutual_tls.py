@@ -1,4 +1,4 @@
-"""A certificate of the caller's own."""
+"""Authentication by client certificate."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dragoman.net.exchange import HttpClient, HttpRequest
 
 
 class MutualTLS(BaseCredential):
-    """A client certificate, shown when the connection is made.
+    """A client certificate, presented when the connection is made.
 
-    `cert` is a PEM file with the certificate (and its chain), `key` one with the private key when that is not in
-    `cert`, `password` opens the key. `ca` is a file or folder of the authorities to trust instead of the system's.
+    `cert` is a PEM file with the certificate (and its chain), `key` one with the private key if that is not in `cert`,
+    `password` decrypts the key. `ca` is a file or folder of the authorities to trust instead of the system's.
     """
 
     __slots__ = ("_ca", "_cert", "_key", "_password")
@@ -35,16 +35,16 @@ class MutualTLS(BaseCredential):
         self._ca = None if ca is None else Path(ca)
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`. The connection carries it, so the request is only looked at.
+        """Check that the request uses TLS; the connection carries the certificate.
 
         Raises:
-            AuthError: the request goes over no TLS at all.
+            AuthError: the URL is not https.
         """
         if not request.url.lower().startswith("https:"):
             raise AuthError("a client certificate needs an https:// address")
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """See `Credential.ssl_context`. A context of the user's own is given the certificate."""
+        """Return a context with the certificate loaded; a context of the user's own is changed in place."""
         trusted = self._ca or (Path(verify) if isinstance(verify, str) else None)
         if isinstance(verify, ssl.SSLContext):
             context = verify
@@ -66,7 +66,7 @@ class MutualTLS(BaseCredential):
         password_requests: list[bool] = []
 
         def password() -> str:
-            # Without this, OpenSSL would ask on the terminal.
+            # Without this, OpenSSL would prompt on the terminal.
             password_requests.append(True)
             return self._password or ""
 

@@ -1,4 +1,4 @@
-"""OAuth2 for programs: client credentials."""
+"""The OAuth 2 client credentials grant, and what it shares with the device grant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.net.exchange import HttpClient, HttpRequest
 
 
 class TokenSource(NamedTuple):
-    """Where a token comes from and what it is for: tokens of different wants are kept apart."""
+    """The URLs and scopes that a token is requested with. Tokens are cached by source."""
 
     url: str
     refresh_url: str
@@ -28,7 +28,7 @@ class TokenSource(NamedTuple):
 
 
 class TokenCredential(BaseCredential):
-    """A bearer token that an issuer gives out, kept as long as it holds. `flow` is its name on cards."""
+    """Base class of bearer tokens from an issuer, cached until they expire. `flow` is the name of the flow on cards."""
 
     __slots__ = ("_caches", "_flow", "_id", "_now", "_scopes", "_token_url")
 
@@ -48,7 +48,6 @@ class TokenCredential(BaseCredential):
         self._caches: dict[TokenSource, TokenCache] = {}
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
         source = self._source(request, card)
         cache = self._caches.setdefault(source, TokenCache(self._now))
         timeout = request.connect_timeout
@@ -74,13 +73,13 @@ class TokenCredential(BaseCredential):
 
 
 class OAuth2(TokenCredential):
-    """Fetches a token with a client's id and secret, and keeps it until it expires or is refused.
+    """Fetches a token with a client id and secret, and caches it until it expires or is refused.
 
-    `env` names an environment variable that has the secret. `token_url` and `scopes` are taken from the card when they
-    are not given; the former only when it is of the agent's own origin, so that no card can collect secrets.
+    `env` names an environment variable that holds the secret. `token_url` and `scopes` come from the card if they are
+    not passed; the former only if it has the agent's own origin, so that no card can collect secrets.
 
     Raises:
-        ConfigError: a value cannot be sent, or `token_url` is not an https address.
+        ConfigError: a value cannot be sent, or `token_url` is not an https URL.
     """
 
     __slots__ = ("_audience", "_in_body", "_secret")
@@ -103,7 +102,6 @@ class OAuth2(TokenCredential):
         self._in_body = False
 
     def reject(self) -> bool:
-        """See `Credential.reject`."""
         for keeper in self._caches.values():
             keeper.forget()
         return True
@@ -118,7 +116,7 @@ class OAuth2(TokenCredential):
             try:
                 return read_token(await self._request(http, source.refresh_url, form, connect), requested_at, refresh)
             except AuthError:
-                # It has expired too: begin again.
+                # The refresh token has expired too: start over.
                 requested_at = self._now()
         form = {"grant_type": "client_credentials"}
         if source.scopes:
@@ -128,7 +126,7 @@ class OAuth2(TokenCredential):
         return read_token(await self._request(http, source.url, form, connect), requested_at)
 
     async def _request(self, http: HttpClient, url: str, form: dict[str, str], connect: float | None) -> TokenResponse:
-        """Ask as RFC 6749 wants every issuer to understand it; else with the secret in the form, as some insist."""
+        """Send the client secret by Basic as RFC 6749 requires of issuers, else in the form, as some issuers insist."""
         public = {**form, "client_id": self._id}
         refresh_tokens = (form.get("refresh_token", ""),)
         if self._secret is None:
@@ -148,7 +146,7 @@ class OAuth2(TokenCredential):
 
 
 def read_scopes(scopes: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The scopes a user gave, as a list or as one string with spaces.
+    """Read the scopes that a user passed, as a list or as one string with spaces.
 
     Raises:
         ConfigError: they are not strings.
@@ -160,12 +158,12 @@ def read_scopes(scopes: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def flow_scheme(card: AgentCard | None, flow: str) -> SchemeRequirement | None:
-    """The scheme of a card that has a flow; failing that, one whose scopes at least apply to any token."""
+    """Return the scheme of a card that has a flow, else one whose scopes apply to any token."""
     return first_scheme(card, lambda scheme: bool(scheme.flow(flow))) or first_scheme(
         card, lambda scheme: scheme.kind in ("oauth2", "openIdConnect")
     )
 
 
 def card_scopes(scheme: SchemeRequirement | None, flow: str) -> tuple[str, ...]:
-    """The scopes a card demands; when it demands none in particular, all that the flow has."""
+    """Return the scopes that a card requires; if it names none, all scopes of the flow."""
     return () if scheme is None else scheme.scopes or as_strings(scheme.flow(flow).get("scopes"))

@@ -1,4 +1,4 @@
-"""Where on a request a credential goes."""
+"""Puts credentials on a request: into headers, the query or cookies."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dragoman.net.exchange import HttpRequest
 
 LOCATIONS = ("header", "query", "cookie")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# A key under one of these names would change what the request says, or where it ends.
+# A key in one of these headers would change the meaning or the framing of the request.
 _RESERVED_HEADERS = frozenset(
     ("connection", "content-length", "content-type", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
-# HTTP methods that answer a challenge: no text can stand for them.
+# HTTP authentication schemes with challenge and response: no single string is enough.
 _CHALLENGES = frozenset(("digest", "dpop", "hoba", "mutual", "negotiate", "ntlm", "scram-sha-1", "scram-sha-256"))
 
 
 def can_carry(scheme: SchemeRequirement, value: str | None = None) -> bool:
-    """True when one string is all a scheme needs. `value`, if known, decides for what needs a user and a password."""
+    """True when one string satisfies a scheme. For Basic, `value` must be `user:password` if it is passed."""
     if scheme.kind == "apiKey":
         location, name = scheme.details.get("location"), scheme.details.get("name")
         return location in LOCATIONS and isinstance(name, str) and _is_usable_name(str(location), name)
@@ -31,20 +31,20 @@ def can_carry(scheme: SchemeRequirement, value: str | None = None) -> bool:
         if method == "basic":
             return value is None or ":" in value
         return _TOKEN.fullmatch(method) is not None and method not in _CHALLENGES
-    # What is not described is taken for the most common.
+    # A scheme without a description is taken for bearer.
     return scheme.kind != "mutualTLS"
 
 
 def takes_bearer(scheme: SchemeRequirement) -> bool:
-    """True when a scheme wants a bearer token."""
+    """True when a scheme takes a bearer token."""
     return scheme.kind in ("oauth2", "openIdConnect", "") or scheme.how.lower() == "http bearer"
 
 
 def put(request: HttpRequest, scheme: SchemeRequirement, value: str) -> None:
-    """Put a string where a scheme that `carries` it wants it.
+    """Put a string on a request for a scheme that `can_carry` it.
 
     Raises:
-        AuthError: the string cannot stand there.
+        AuthError: the string is not valid there.
     """
     if scheme.kind == "apiKey":
         put_key(request, str(scheme.details["location"]), str(scheme.details["name"]), value)
@@ -81,14 +81,14 @@ def put_key(request: HttpRequest, location: str, name: str, value: str) -> None:
 
 
 def put_header(request: HttpRequest, name: str, value: str) -> None:
-    """Put a header, in place of one of the same name in whatever case."""
+    """Set a header, replacing one of the same name in any case."""
     for other in [each for each in request.headers if each.lower() == name.lower()]:
         del request.headers[other]
     request.headers[name] = value
 
 
 def put_query(request: HttpRequest, name: str, value: str) -> None:
-    """Put a parameter into the URL, in place of one of the same name; the others stay as they are written."""
+    """Set a query parameter, replacing one of the same name; the others keep their spelling."""
     address, hash_sign, fragment = request.url.partition("#")
     path, _, query = address.partition("?")
     parameters = [each for each in query.split("&") if each and unquote_plus(each.partition("=")[0]) != name]
@@ -97,7 +97,7 @@ def put_query(request: HttpRequest, name: str, value: str) -> None:
 
 
 def put_cookie(request: HttpRequest, name: str, value: str) -> None:
-    """Put a cookie beside the others, in place of one of the same name."""
+    """Add a cookie, replacing one of the same name."""
     if ";" in value:
         raise AuthError("the cookie contains a semicolon, which would end it")
     before = "; ".join(field for header, field in request.headers.items() if header.lower() == "cookie")
@@ -107,7 +107,7 @@ def put_cookie(request: HttpRequest, name: str, value: str) -> None:
 
 
 def is_token(text: str) -> bool:
-    """True for what HTTP takes as a name."""
+    """True for a token in the sense of HTTP (RFC 9110), such as a header name."""
     return _TOKEN.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a card demands of its callers."""
+"""The authentication that a card requires of its callers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {
 
 
 class SchemeRequirement(Struct, frozen=True):
-    """One way to authenticate. `kind` is empty when the card names a scheme and does not say what it is."""
+    """A security scheme of a card with the required scopes. `kind` is empty when the card does not describe it."""
 
     name: str
     kind: str = ""
@@ -33,16 +33,16 @@ class SchemeRequirement(Struct, frozen=True):
 
     @property
     def how(self) -> str:
-        """The kind, for HTTP the method."""
+        """The kind of scheme, for HTTP with its authentication scheme."""
         return f"http {self.details.get('scheme', '')}".strip() if self.kind == "http" else self.kind
 
     def flow(self, name: str) -> dict[str, Any]:
-        """An OAuth2 flow of the scheme; empty when it has no such."""
+        """Return an OAuth 2 flow of the scheme; empty when it has none of that name."""
         return as_object(as_object(self.details.get("flows")).get(name)) if self.kind == "oauth2" else {}
 
 
 def alternatives(card: AgentCard | None) -> list[tuple[SchemeRequirement, ...]]:
-    """What a card demands: one of these, and of that one all schemes. Empty when it demands nothing."""
+    """Return the requirements of a card: all schemes of any one tuple. Empty when nothing is required."""
     if card is None:
         return []
     described = {scheme.name: scheme for scheme in declared_schemes(card)}
@@ -53,14 +53,14 @@ def alternatives(card: AgentCard | None) -> list[tuple[SchemeRequirement, ...]]:
             replace(described.get(name, SchemeRequirement(name)), scopes=as_strings(as_object(scopes).get("list")))
             for name, scopes in required.items()
         )
-        # An empty one says that nothing will do as well.
+        # An empty requirement allows anonymous access.
         if schemes:
             result.append(schemes)
     return result
 
 
 def declared_schemes(card: AgentCard | None) -> list[SchemeRequirement]:
-    """Every scheme a card describes, demanded or not."""
+    """Return every scheme that a card describes, required or not."""
     result: list[SchemeRequirement] = []
     for name, scheme in ((card.security_schemes if card else None) or {}).items():
         members = as_object(scheme)
@@ -70,6 +70,6 @@ def declared_schemes(card: AgentCard | None) -> list[SchemeRequirement]:
 
 
 def first_scheme(card: AgentCard | None, fits: Callable[[SchemeRequirement], bool]) -> SchemeRequirement | None:
-    """The first scheme that fits: of those demanded, else of those described."""
+    """Return the first scheme that fits: of the required ones, else of those described."""
     demanded = (scheme for schemes in alternatives(card) for scheme in schemes)
     return next(filter(fits, demanded), None) or next(filter(fits, declared_schemes(card)), None)

@@ -1,4 +1,4 @@
-"""Tokens that expire, the issuer that gives them out, and the one fetch that everybody waits for."""
+"""Requests to a token endpoint, and the cache of expiring tokens with one fetch for all who wait."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpClient, HttpRequest
 
 _MAX_RESPONSE = 1024 * 1024
-# A token is not thought about: who says nothing for this long will not.
+# Seconds without a byte from the token endpoint after which it is given up.
 _READ_TIMEOUT = 30.0
 
 
 class TokenResponse(NamedTuple):
-    """What the issuer said. `secrets` are those it was told, and must not be heard from it again."""
+    """The response of a token endpoint. `secrets` are values of the request that must not appear in errors."""
 
     url: str
     status: int
@@ -33,17 +33,17 @@ class TokenResponse(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """True when it gave what it was asked for."""
+        """True for a successful response."""
         return 200 <= self.status < 300 and not self.error
 
     @property
     def error(self) -> str:
-        """The word for what is wrong; empty when it has none."""
+        """The OAuth 2 error code; empty when there is none."""
         code = self.body.get("error")
         return code if isinstance(code, str) else ""
 
     def refusal(self) -> AuthError:
-        """The error that says what the issuer said."""
+        """Build the error for a response that is not successful."""
         where = redact(self.url.partition("?")[0])
         if 300 <= self.status < 400:
             return AuthError(
@@ -65,11 +65,11 @@ async def post_to_issuer(
     connect: float | None = 10.0,
     secrets: Iterable[str] = (),
 ) -> TokenResponse:
-    """Send a form to the issuer. What it answers, also in refusal, is returned.
+    """Post a form to an issuer and return its response, refusals included.
 
     Raises:
-        AuthError: the answer is too large, or is none though it is said to be good.
-        CannotConnect: nobody answers.
+        AuthError: the response is too large, or successful without a JSON object.
+        CannotConnect: the issuer does not answer.
     """
     all_headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
     request = HttpRequest(
@@ -86,7 +86,7 @@ async def post_to_issuer(
         status = response.status
         data = await response.read(_MAX_RESPONSE)
     except CannotConnect as error:
-        # What the token is for was not sent: that can be tried again.
+        # The request that needs the token was not sent, so it can be retried.
         raise CannotConnect(f"no token: {error}", reason=error.reason, arrived=False) from error
     except BadResponse as error:
         raise AuthError(f"no token from {redact(url.partition('?')[0])}: {error}") from None
@@ -100,13 +100,13 @@ async def post_to_issuer(
     return token_response
 
 
-# A token is replaced this long before it expires, so that it does not do so on its way.
+# A token is replaced this long before it expires, so that it does not expire in transit.
 _MARGIN = 30.0
 _MARGIN_PART = 0.1
 
 
 class Token(NamedTuple):
-    """An access token. `until` is when to stop using it, `refresh` what it can be replaced with."""
+    """An access token. `until` is the time to stop using it, `refresh` the refresh token, if any."""
 
     access: str
     until: float
@@ -114,10 +114,10 @@ class Token(NamedTuple):
 
 
 def read_token(response: TokenResponse, requested_at: float, refresh: str | None = None) -> Token:
-    """The token in an answer. `refresh` is the one to keep when the answer has no newer.
+    """Read the token of a response. `refresh` is kept when the response has no newer refresh token.
 
     Raises:
-        AuthError: the answer is a refusal, or the token is none a request can carry.
+        AuthError: the response is a refusal, or the token cannot be sent in a request.
     """
     if not response.is_success:
         raise response.refusal()
@@ -131,7 +131,7 @@ def read_token(response: TokenResponse, requested_at: float, refresh: str | None
 
 
 class TokenCache:
-    """Keeps one token fresh. However many want it, one fetches it; when that fails, all who waited hear why."""
+    """Caches one token. Concurrent callers share one fetch, and its error if it fails."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -139,11 +139,11 @@ class TokenCache:
         self._refresh: str | None = None
         self._failures = 0
         self._failure: DragomanError | None = None
-        # A lock belongs to its event loop; a credential may be used in several.
+        # A lock belongs to one event loop; a credential may be used in several.
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def get(self, fetch: Callable[[str | None], Awaitable[Token]]) -> str:
-        """The token, fetched if need be. `fetch` is given the refresh token, if there is one.
+        """Return the token, fetched if need be. `fetch` gets the refresh token, if there is one.
 
         Raises whatever `fetch` raises.
         """
@@ -165,12 +165,12 @@ class TokenCache:
             return token.access
 
     def drop(self) -> bool:
-        """Forget the token. True when there is a refresh token to replace it with."""
+        """Drop the token. Returns True when there is a refresh token to replace it with."""
         self._token = None
         return self._refresh is not None
 
     def forget(self) -> None:
-        """Forget everything."""
+        """Drop the token and the refresh token."""
         self._token = self._refresh = None
 
     def _fresh(self) -> str | None:
@@ -184,7 +184,7 @@ def _lifetime(expires_in: Any) -> float:
     except (TypeError, ValueError):
         seconds = inf
     if not isfinite(seconds):
-        # Not said: it lasts until the server refuses it.
+        # Without an expiry it is used until the server refuses it.
         return inf
     return max(0.0, seconds - min(_MARGIN, seconds * _MARGIN_PART))
 

@@ -1,4 +1,4 @@
-"""Words and addresses of the other side, which may be anybody."""
+"""Handling of text and URLs from cards and issuers, which may be hostile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_TEXT = 300
 
 
 def redact(text: object, secrets: Iterable[str] = ()) -> str:
-    """Foreign text as it may stand in an error: short, printable, and without our secrets should it echo them."""
+    """Make foreign text safe for an error: shortened, printable, and without our secrets should it echo them."""
     words = str(text)
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         words = words.replace(secret, "***")
@@ -22,10 +22,10 @@ def redact(text: object, secrets: Iterable[str] = ()) -> str:
 
 
 def configured_url(url: object, option: str) -> str:
-    """An address the user gave to send secrets to.
+    """Check a URL that the user configured for sending secrets.
 
     Raises:
-        ConfigError: it is not one, or it would send them in the clear.
+        ConfigError: it is not a URL, or would send secrets in the clear.
     """
     problem = _url_problem(url)
     if problem:
@@ -34,10 +34,10 @@ def configured_url(url: object, option: str) -> str:
 
 
 def card_url(value: object, request_url: str, option: str) -> str:
-    """An address from a card, when a secret may be sent there: only to the origin that is being called.
+    """Check a URL from a card before a secret is sent there: it must have the origin that is being called.
 
     Raises:
-        ConfigError: the card has none, or it leads elsewhere; the text says what to pass instead.
+        ConfigError: the card has none, or it has another origin; the text says what to pass instead.
     """
     if not isinstance(value, str) or not value:
         raise ConfigError(f"the agent's card does not say where to ask for a token: pass {option}=")
@@ -57,19 +57,19 @@ def card_url(value: object, request_url: str, option: str) -> str:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """A JSON object, or an empty one in place of anything else."""
+    """Return a JSON object; an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_strings(value: object) -> tuple[str, ...]:
-    """The strings of a JSON list, or of an object's keys."""
+    """Return the strings of a JSON list, or the keys of an object."""
     if not isinstance(value, (list, tuple, dict)):
         return ()
     return tuple(each for each in cast("Iterable[Any]", value) if isinstance(each, str) and each)
 
 
 def _url_problem(url: object) -> str:
-    """What keeps an address from being sent a secret; empty when nothing does."""
+    """Say why no secret may be sent to a URL; empty when it may."""
     if not isinstance(url, str):
         return f"must be a str, not {type(url).__name__}"
     try:
@@ -77,7 +77,7 @@ def _url_problem(url: object) -> str:
         has_place = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return "is not a URL"
-    # Parsers disagree about these: the host that was checked must be the host that is called.
+    # Parsers disagree about these characters: the host that is checked must be the host that is called.
     if not has_place or not url.isprintable() or " " in url or "\\" in url:
         return "is not a URL"
     if "@" in parts.netloc:

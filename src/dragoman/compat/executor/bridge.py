@@ -62,15 +62,15 @@ def executor_of(spec: ExecutorSpec) -> AgentExecutor:
     Raises:
         ConfigError: it is none of these.
     """
-    made = cast("object", spec)
-    if isinstance(made, tuple):
-        implementation, config = cast("tuple[Any, Any]", made)
-        made = implementation(config) if isinstance(implementation, type) else None
-    elif isinstance(made, type):
-        made = made()
-    if not isinstance(made, AgentExecutor):
+    executor = cast("object", spec)
+    if isinstance(executor, tuple):
+        implementation, config = cast("tuple[Any, Any]", executor)
+        executor = implementation(config) if isinstance(implementation, type) else None
+    elif isinstance(executor, type):
+        executor = executor()
+    if not isinstance(executor, AgentExecutor):
         raise ConfigError("an executor is an AgentExecutor, a class of one, or a pair of such a class and its config")
-    return made
+    return executor
 
 
 def run_of(
@@ -93,7 +93,7 @@ async def _run(
 ) -> AsyncGenerator[Any, None]:
     queue = queues.get_or_create(ctx.task_id)
     try:
-        adapter = _Adapter(executor, await _context(ctx, queue, task_store), ctx)
+        adapter = _Adapter(executor, await _request_context(ctx, queue, task_store), ctx)
         async with aclosing(Execution(adapter, adapter, ctx).run()) as outputs:
             async for output in outputs:
                 yield output
@@ -101,12 +101,12 @@ async def _run(
         queue.close()
 
 
-async def _context(ctx: Context, queue: EventQueue, task_store: TaskStore | None) -> RequestContext:
+async def _request_context(ctx: Context, queue: EventQueue, task_store: TaskStore | None) -> RequestContext:
     task: Task | None = None
     if ctx.resume is not None or ctx.restarted:
-        kept = await task_store.get(ctx.task_id) if task_store is not None else None
-        if kept is not None and kept[0] == "ok":
-            task = kept[1]
+        stored = await task_store.get(ctx.task_id) if task_store is not None else None
+        if stored is not None and stored[0] == "ok":
+            task = stored[1]
         else:
             history = tuple(Message.from_model(message) for message in ctx.history)
             task = Task(ctx.task_id, ctx.context_id, TaskStatus(TaskState.WORKING), history=history)
@@ -123,7 +123,7 @@ class _Adapter:
         self._executor = executor
         self._context = context
         self._ctx = ctx
-        self._refused: InvalidAgentResponse | None = None
+        self._invalid_event: InvalidAgentResponse | None = None
 
     # -- the adapter ---------------------------------------------------------------------------------------------------
 
@@ -142,9 +142,11 @@ class _Adapter:
 
     async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
         if not isinstance(event, Event):
-            self._refused = InvalidAgentResponse(f"an executor enqueued a {type(event).__name__}, which is no event")
+            self._invalid_event = InvalidAgentResponse(
+                f"an executor enqueued a {type(event).__name__}, which is no event"
+            )
             self._context.queue.close()
-            raise self._refused
+            raise self._invalid_event
         model = event.to_model()
         if isinstance(model, (ArtifactUpdate, StatusUpdate)):
             model = structs.replace(model, metadata=None)
@@ -160,8 +162,8 @@ class _Adapter:
             reason = _reason(await self._executor.execute(context, context.task_id))
         finally:
             event_queue.close()
-        if self._refused is not None:  # whoever enqueued it may have caught that
-            raise self._refused
+        if self._invalid_event is not None:  # whoever enqueued it may have caught that
+            raise self._invalid_event
         if reason is not None:
             raise Failed(f"execution failed: {reason}")
 

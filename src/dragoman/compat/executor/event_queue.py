@@ -26,14 +26,14 @@ class Subscription:
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
-        self._ended = False
+        self._has_ended = False
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Event:
         while not self._events:
-            if self._ended:
+            if self._has_ended:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
@@ -42,16 +42,16 @@ class Subscription:
 
     async def put(self, event: Event) -> None:
         """Take an event, as soon as there is room for it."""
-        while len(self._events) >= self._limit and not self._ended:
+        while len(self._events) >= self._limit and not self._has_ended:
             self._room.clear()
             await self._room.wait()
-        if not self._ended:
+        if not self._has_ended:
             self._events.append(event)
             self._arrived.set()
 
     def end(self) -> None:
         """Take no more events; those taken can still be read."""
-        self._ended = True
+        self._has_ended = True
         self._arrived.set()
         self._room.set()
 
@@ -112,17 +112,17 @@ class EventQueue:
 
         On a closed queue the subscription has already ended.
         """
-        who = asyncio.current_task() if subscriber is None else subscriber
-        known = self._subscriptions.get(who)
-        if known is not None:
-            return known
-        subscription = Subscription(self._limit, lambda: self._remove(who))
+        key = asyncio.current_task() if subscriber is None else subscriber
+        existing = self._subscriptions.get(key)
+        if existing is not None:
+            return existing
+        subscription = Subscription(self._limit, lambda: self._remove(key))
         if self.closed:
             subscription.end()
             return subscription
-        self._subscriptions[who] = subscription
-        if isinstance(who, asyncio.Task):
-            cast("asyncio.Task[Any]", who).add_done_callback(subscription.leave)
+        self._subscriptions[key] = subscription
+        if isinstance(key, asyncio.Task):
+            cast("asyncio.Task[Any]", key).add_done_callback(subscription.leave)
         return subscription
 
     def close(self) -> None:

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from dragoman.transports.http import Request as HttpRequest
 
 logger = logging.getLogger("dragoman.compat")
-_NONE = b'{"error":"agent card not configured"}'
+_NO_CARD = b'{"error":"agent card not configured"}'
 
 
-class GivenCard(Cards):
+class FixedCard(Cards):
     """Serves one card at every address, or says that there is none."""
 
     def __init__(self, agent: Agent, card: AgentCard | None, started_ms: int) -> None:
@@ -66,7 +66,7 @@ class GivenCard(Cards):
     def serve(self, request: HttpRequest, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers for the card."""
         if self._body is None:
-            return 404, _NONE, []
+            return 404, _NO_CARD, []
         headers = [(b"cache-control", b"public, max-age=%d" % MAX_AGE), (b"access-control-allow-origin", b"*")]
         return 200, self._body, headers
 
@@ -99,7 +99,7 @@ class RequestHandler:
         run = run_of(executor, queues=self.queues, task_store=self.task_store)
         self._agent = Agent(self.task_store.agent, run=run)
         store, clock = self.task_store.engine_store, self.task_store.clock
-        cards = GivenCard(self._agent, agent_card, clock.now())
+        cards = FixedCard(self._agent, agent_card, clock.now())
         hosted = HostedAgent(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
         deliveries = None if self.push_configs is None else self.push_configs.delivery
@@ -178,9 +178,9 @@ class RequestHandler:
             return
         spelling = dialect.event_writer()
         async with aclosing(outcome.result.batches) as batches:
-            async for records, ended in batches:
+            async for records, is_end in batches:
                 for index, record in enumerate(records, 1):
-                    yield decode_any(spelling.write_event(record, last=ended and index == len(records)))
+                    yield decode_any(spelling.write_event(record, last=is_end and index == len(records)))
 
     def _extended(self) -> dict[str, Any]:
         if self._extended_card is None:

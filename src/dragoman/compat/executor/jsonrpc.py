@@ -113,16 +113,16 @@ def decode_request(body: bytes | str | Mapping[str, Any]) -> Ok[Request] | tuple
     if not isinstance(decoded, Mapping):
         return ("error", Error(ErrorType.INVALID_REQUEST, "the request must be an object"))
     members = cast("Mapping[str, Any]", decoded)
-    wrong = _problem(members)
-    if wrong is not None:
-        return ("error", wrong)
+    error = _find_error(members)
+    if error is not None:
+        return ("error", error)
     return ("ok", Request(members["method"], dict(members.get("params") or {}), members.get("id")))
 
 
 def request_id(request: object) -> RequestId:
     """The id a response must carry: the request's, or None when it has none that is allowed."""
-    said = cast("Mapping[str, Any]", request).get("id") if isinstance(request, Mapping) else None
-    return said if _is_id(said) else None
+    id_ = cast("Mapping[str, Any]", request).get("id") if isinstance(request, Mapping) else None
+    return id_ if _is_id(id_) else None
 
 
 def encode_response(result: Any, id: RequestId) -> bytes:
@@ -145,7 +145,7 @@ def error_map(error: dict[str, Any], id: RequestId) -> dict[str, Any]:
     return {"jsonrpc": VERSION, "id": id, "error": error}
 
 
-def _problem(members: Mapping[str, Any]) -> Error | None:
+def _find_error(members: Mapping[str, Any]) -> Error | None:
     method, params = members.get("method"), members.get("params")
     if members.get("jsonrpc") != VERSION:
         return Error(ErrorType.INVALID_REQUEST, "invalid jsonrpc version")

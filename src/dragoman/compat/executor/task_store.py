@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task as ModelTask
 
 
-class _Shared:
+class _SharedStore:
     """The store itself, except that the first user opens it and the last one closes it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._users = 0
-        self._changing = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def open(self) -> None:
-        async with self._changing:
+        async with self._lock:
             if not self._users:
                 await self._store.open()
             self._users += 1
 
     async def close(self) -> None:
-        async with self._changing:
+        async with self._lock:
             if not self._users:
                 return
             self._users -= 1
@@ -60,7 +60,7 @@ class _Shared:
 
 def shared(store: Store) -> Store:
     """The store, opened by its first user and closed by its last."""
-    return cast("Store", _Shared(store))
+    return cast("Store", _SharedStore(store))
 
 
 ORIGIN = V0_3
@@ -167,7 +167,7 @@ class TaskStore:
 
     def _row(self, model: ModelTask, stored: StoredTask | None) -> TaskRow:
         state, now = model.status.state, self.clock.now()
-        status_ms = _since(model.status.timestamp, now)
+        status_ms = _status_ms(model.status.timestamp, now)
         if stored is None:
             number, scope = self.engine_store.next_number(), Scope(self.agent, "", "")
             return TaskRow(number, model.id, scope, model.context_id, ORIGIN, state, status_ms, 1, now)
@@ -192,7 +192,7 @@ class TaskStore:
         raise ServerError(UNAVAILABLE) from error
 
 
-def _since(text: str | None, now: int) -> int:
+def _status_ms(text: str | None, now: int) -> int:
     try:
         return milliseconds(text) if text else now
     except ValueError:

@@ -87,12 +87,12 @@ def _plain(value: Struct) -> dict[str, Any]:
     return decode_any(encode(value))
 
 
-def _read_kind(what: str, kinds: Mapping[str, type[W]], map: Mapping[str, Any]) -> Ok[W] | Failure:
+def _read_kind(noun: str, kinds: Mapping[str, type[W]], map: Mapping[str, Any]) -> Ok[W] | Failure:
     kind = map.get("kind")
     if kind is None:
-        return ("error", f"missing {what} kind")
+        return ("error", f"missing {noun} kind")
     if not isinstance(kind, str) or kind not in kinds:
-        return ("error", f"unknown {what} kind: {kind}")
+        return ("error", f"unknown {noun} kind: {kind}")
     return kinds[kind].from_map(map)
 
 

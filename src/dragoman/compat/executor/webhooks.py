@@ -84,11 +84,11 @@ class PushConfigStore:
     def delivery(self) -> DeliveryService:
         """What delivers every change of a handler's tasks, also to what is put here from now on."""
         tasks, sender, http = self.task_store, self._sender, LazyHttp(self._sender.client)
-        made = DeliveryService(
+        service = DeliveryService(
             tasks.engine_store, tasks.bus, tasks.clock, http, sender.keys, sender.guard, signer=sender.keys
         )
-        self._use(made)
-        return made
+        self._use(service)
+        return service
 
     def _use(self, outbox: WebhookRegistry) -> None:
         self._outbox = outbox
@@ -98,25 +98,25 @@ class PushConfigStore:
         """Keep a webhook, in place of one with the same id; one without an id gets one."""
         model = TaskPushConfig(task_id, config).to_model()
         try:
-            made = await self._pushes.create(self._scope, model, ORIGIN)
+            stored = await self._pushes.create(self._scope, model, ORIGIN)
         except TaskNotFound:
             return NOT_FOUND
         except A2AError as error:
             return ("error", error.message)
-        return ("ok", TaskPushConfig.from_model(made).push_notification_config)
+        return ("ok", TaskPushConfig.from_model(stored).push_notification_config)
 
     async def get(self, task_id: str, config_id: str | None = None) -> Ok[PushConfig] | Failure:
         """One webhook of a task, by default the first; or `not_found`."""
-        found = await self._stored(task_id)
-        for push in found or ():
+        pushes = await self._stored_pushes(task_id)
+        for push in pushes or ():
             if config_id is None or push.id == config_id:
-                return ("ok", self._read(push, task_id))
+                return ("ok", self._to_config(push, task_id))
         return NOT_FOUND
 
     async def list(self, task_id: str) -> Ok[tuple[PushConfig, ...]] | Failure:
         """All webhooks of a task, in the order they came; or `not_found` where there is no such task."""
-        found = await self._stored(task_id)
-        return NOT_FOUND if found is None else ("ok", tuple(self._read(push, task_id) for push in found))
+        pushes = await self._stored_pushes(task_id)
+        return NOT_FOUND if pushes is None else ("ok", tuple(self._to_config(push, task_id) for push in pushes))
 
     async def delete(self, task_id: str, config_id: str) -> Literal["ok"]:
         """Forget a webhook; one that is not there is no mistake."""
@@ -124,7 +124,7 @@ class PushConfigStore:
             await self._pushes.delete(self._scope, GetPushConfigRequest(task_id, config_id))
         return "ok"
 
-    async def _stored(self, task_id: str) -> list[Push] | None:
+    async def _stored_pushes(self, task_id: str) -> list[Push] | None:
         try:
             row, _, _ = await self._tasks.find(self._scope, task_id)
         except TaskNotFound:
@@ -132,8 +132,8 @@ class PushConfigStore:
         await self._outbox.ready()
         return await self.task_store.engine_store.pushes(row.number)
 
-    def _read(self, push: Push, task_id: str) -> PushConfig:
+    def _to_config(self, push: Push, task_id: str) -> PushConfig:
         secrets = self._outbox.secrets(push)
-        said = None if secrets.scheme is None else AuthenticationInfo(secrets.scheme, secrets.credentials)
-        model = TaskPushNotificationConfig(push.url, push.id, task_id, secrets.token, said)
+        authentication = None if secrets.scheme is None else AuthenticationInfo(secrets.scheme, secrets.credentials)
+        model = TaskPushNotificationConfig(push.url, push.id, task_id, secrets.token, authentication)
         return TaskPushConfig.from_model(model).push_notification_config

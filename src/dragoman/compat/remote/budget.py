@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.clock import SystemClock
-from dragoman.compat.remote.exchange import under
+from dragoman.compat.remote.exchange import join_url
 from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import limit_of
 from dragoman.net.addresses import parse_host
@@ -21,7 +21,7 @@ MAX_CALLS = 10
 MAX_AGENTS = 3
 COOLDOWN_MS = 5000
 # How many sessions are known at once. The one that was not heard of for longest is forgotten, and begins anew.
-SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 
 Origin = tuple[str, str, int]
 
@@ -43,7 +43,7 @@ class SessionBudget:
         self._max_agents = max_agents
         self._cooldown_ms = cooldown_ms
         self._clock = clock or SystemClock()
-        self._sessions: OrderedDict[str, _Spent] = OrderedDict()
+        self._sessions: OrderedDict[str, _SessionUsage] = OrderedDict()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], clock: Clock | None = None) -> SessionBudget:
@@ -72,47 +72,47 @@ class SessionBudget:
         """
         origin = _origin(base_url)
         key = session or ""
-        spent = self._sessions.pop(key, None) or _Spent()
-        self._sessions[key] = spent
-        if len(self._sessions) > SESSIONS:
+        usage = self._sessions.pop(key, None) or _SessionUsage()
+        self._sessions[key] = usage
+        if len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         now = self._clock.now()
-        self._check(spent, origin, now)
-        spent.calls += 1
-        spent.agents.pop(origin, None)
-        spent.agents[origin] = now
+        self._check(usage, origin, now)
+        usage.calls += 1
+        usage.agents.pop(origin, None)
+        usage.agents[origin] = now
         if not self._max_agents:
-            self._forget(spent, now)
+            self._forget_idle_agents(usage, now)
 
     def forget(self, session: str | None) -> None:
         """The session is over. One that was never heard of does not matter."""
         self._sessions.pop(session or "", None)
 
-    def _check(self, spent: _Spent, origin: Origin, now: int) -> None:
-        if self._max_calls and spent.calls >= self._max_calls:
+    def _check(self, usage: _SessionUsage, origin: Origin, now: int) -> None:
+        if self._max_calls and usage.calls >= self._max_calls:
             text = f"Session budget exceeded: {self._max_calls} calls of remote agents are all a session has"
             raise BudgetExceededError(text, limit="calls")
-        if self._max_agents and origin not in spent.agents and len(spent.agents) >= self._max_agents:
+        if self._max_agents and origin not in usage.agents and len(usage.agents) >= self._max_agents:
             text = f"Session budget exceeded: {self._max_agents} remote agents are all a session may call"
             raise BudgetExceededError(text, limit="agents")
-        left = self._left(spent.agents.get(origin), now)
-        if left:
-            text = f"Session budget exceeded: the same agent may be called again in {left} ms"
-            raise BudgetExceededError(text, limit="cooldown", retry_after_ms=left)
+        remaining_ms = self._cooldown_left_ms(usage.agents.get(origin), now)
+        if remaining_ms:
+            text = f"Session budget exceeded: the same agent may be called again in {remaining_ms} ms"
+            raise BudgetExceededError(text, limit="cooldown", retry_after_ms=remaining_ms)
 
-    def _left(self, called: int | None, now: int) -> int:
+    def _cooldown_left_ms(self, last_call_ms: int | None, now: int) -> int:
         """The milliseconds of a pause that are left. A call that is to come was before the clock was set back."""
-        if called is None or called > now:
+        if last_call_ms is None or last_call_ms > now:
             return 0
-        return max(0, called + self._cooldown_ms - now)
+        return max(0, last_call_ms + self._cooldown_ms - now)
 
-    def _forget(self, spent: _Spent, now: int) -> None:
+    def _forget_idle_agents(self, usage: _SessionUsage, now: int) -> None:
         # Nobody counts them, so they need not be known once they may be called again. The first was called first.
-        while spent.agents and not self._left(next(iter(spent.agents.values())), now):
-            spent.agents.popitem(last=False)
+        while usage.agents and not self._cooldown_left_ms(next(iter(usage.agents.values())), now):
+            usage.agents.popitem(last=False)
 
 
-class _Spent:
+class _SessionUsage:
     """What a session has asked for: how many calls, and when each agent was called last."""
 
     __slots__ = ("agents", "calls")
@@ -123,13 +123,13 @@ class _Spent:
 
 
 def _origin(base_url: str) -> Origin:
-    parts = urlsplit(under(base_url, ""))
+    parts = urlsplit(join_url(base_url, ""))
     host = parts.hostname or ""
     try:
-        found = parse_host(host)
+        parsed = parse_host(host)
     except ValueError:
         name = host.lower()
     else:
         # An address counts once, however it is written.
-        name = found.name if found.address is None else str(found.address)
+        name = parsed.name if parsed.address is None else str(parsed.address)
     return parts.scheme, name, parts.port or (443 if parts.scheme == "https" else 80)

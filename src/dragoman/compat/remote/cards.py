@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import SystemClock
-from dragoman.compat.remote.exchange import good, guard_of, json_object, status_line, under
+from dragoman.compat.remote.exchange import guard_of, is_success, join_url, json_object, status_line
 from dragoman.compat.sessions.errors import ExternalServiceError, ValidationError
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.aio import fetch
@@ -23,7 +23,7 @@ MAX_CARD = 4 * 1024 * 1024
 _REQUIRED = ("name", "version")
 
 
-class CardCache:
+class RemoteCardCache:
     """Cards by their URL, and by the guard that let them through.
 
     What was fetched without a guard may come from inside the network, which is nothing for those who have one.
@@ -31,14 +31,14 @@ class CardCache:
 
     def __init__(self) -> None:
         # Bytes, so that a caller who changes the map it was given changes no one else's.
-        self._kept: dict[tuple[str, AddressGuard | None], tuple[int, bytes]] = {}
+        self._entries: dict[tuple[str, AddressGuard | None], tuple[int, bytes]] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def clear(self) -> None:
         """Forget every card."""
-        self._kept.clear()
+        self._entries.clear()
 
     async def fetch(self, base_url: str, clock: Clock, guard: AddressGuard | None = None) -> dict[str, Any]:
         """See `fetch_agent_card`."""
@@ -46,11 +46,11 @@ class CardCache:
         try:
             if guard is not None:
                 guard.check_url(base_url)
-            url = under(base_url, CARD_PATH)
+            url = join_url(base_url, CARD_PATH)
             self._prune(clock.now())
-            kept = self._kept.get((url, guard))
-            if kept is not None:
-                return _card(url, kept[1])
+            entry = self._entries.get((url, guard))
+            if entry is not None:
+                return _parse_card(url, entry[1])
             request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="card")
             status, body = await fetch(request, clock=clock, seconds=FETCH_SECONDS, limit=MAX_CARD, guard=guard)
         except AddressForbidden as error:
@@ -60,21 +60,21 @@ class CardCache:
             raise ExternalServiceError(text, reason=error.reason, arrived=error.arrived) from error
         except BadResponse as error:
             raise ValidationError(f"A2A: Agent Card from {url} is invalid: {error}") from error
-        if not good(status):
+        if not is_success(status):
             text = f"A2A: Failed to fetch Agent Card from {url}: {status_line(status)}"
             raise ExternalServiceError(text, status=status, arrived=True)
-        card = _card(url, body)
-        self._kept[url, guard] = (clock.now(), body)
+        card = _parse_card(url, body)
+        self._entries[url, guard] = (clock.now(), body)
         return card
 
     def _prune(self, now: int) -> None:
         # A card from the future was kept before the clock on the wall was set back.
-        stale = [key for key, (since, _) in self._kept.items() if not 0 <= now - since <= TTL_MS]
+        stale = [key for key, (since, _) in self._entries.items() if not 0 <= now - since <= TTL_MS]
         for key in stale:
-            del self._kept[key]
+            del self._entries[key]
 
 
-_CARDS = CardCache()
+_CARDS = RemoteCardCache()
 
 
 async def fetch_agent_card(
@@ -106,7 +106,7 @@ def clear_agent_card_cache() -> None:
     _CARDS.clear()
 
 
-def _card(url: str, body: bytes) -> dict[str, Any]:
+def _parse_card(url: str, body: bytes) -> dict[str, Any]:
     card = json_object(body)
     if card is None:
         raise ValidationError(f"A2A: Agent Card from {url} is invalid: it is not a JSON object")

@@ -21,25 +21,25 @@ def guard_of(guard: AddressGuard | bool | None) -> AddressGuard | None:
     return _PUBLIC if guard else None
 
 
-def under(base_url: str, path: str) -> str:
+def join_url(base_url: str, path: str) -> str:
     """The URL of a path under a base URL, whether that ends with a slash or not.
 
     Raises:
         CannotConnect: the base URL is none.
     """
-    if not _is_base(base_url):
+    if not _is_base_url(base_url):
         text = f"{base_url!r} is not a base URL: write it like https://agent.example.com"
         raise CannotConnect(text, reason="BAD_ADDRESS", arrived=False)
     return base_url.rstrip("/") + path
 
 
-def _is_base(base_url: str) -> bool:
+def _is_base_url(base_url: str) -> bool:
     try:
         parts = urlsplit(base_url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return False
-    return whole and not parts.query and not parts.fragment
+    return is_valid and not parts.query and not parts.fragment
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:
@@ -51,7 +51,7 @@ def json_object(body: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def good(status: int) -> bool:
+def is_success(status: int) -> bool:
     """True for the statuses of success."""
     return 200 <= status < 300
 
@@ -64,7 +64,7 @@ def status_line(status: int) -> str:
         return f"HTTP {status}"
 
 
-def refusal(status: int, body: bytes) -> str:
+def describe_refusal(status: int, body: bytes) -> str:
     """A status with the beginning of what came along: `HTTP 503 — try later`; with its name when nothing did."""
     text = " ".join(body[: 4 * _EXCERPT].decode(errors="replace").split())
     if not text:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from dragoman.clock import SystemClock, sleep
-from dragoman.compat.remote.exchange import good, guard_of, json_object, refusal, under
+from dragoman.compat.remote.exchange import describe_refusal, guard_of, is_success, join_url, json_object
 from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import BadResponse, DragomanError
@@ -44,11 +44,11 @@ class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="ca
 POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000
 SUBMIT_SECONDS = 30.0
-LOOK_SECONDS = 10.0
+REQUEST_SECONDS = 10.0
 # What the other side's route takes; it refuses a request that asks for more or less.
 _THEIR_TIMEOUT_MS = (1000, 600_000)
 # The document has the first two. Whoever answers with another end has ended all the same.
-_ENDS = ("completed", "failed", "canceled", "cancelled", "rejected")
+_FINAL_STATES = ("completed", "failed", "canceled", "cancelled", "rejected")
 
 
 async def invoke_remote_agent(
@@ -91,38 +91,40 @@ async def invoke_remote_agent(
     guard = guard_of(guard)
     try:
         if depth is not None and depth > max_depth_of(os.environ):
-            return _not_sent("Invocation depth limit exceeded.")
+            return _failure("Invocation depth limit exceeded.")
         if guard is not None:
             guard.check_url(base_url)
         body = encode({"method": "tasks/send", "params": params})
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        request = HttpRequest("POST", under(base_url, "/a2a/tasks/send"), headers, body, operation="send")
+        request = HttpRequest("POST", join_url(base_url, "/a2a/tasks/send"), headers, body, operation="send")
         if budget is not None:
             # Last of all: what is not sent for another reason costs nothing.
             budget.take(session, base_url)
-        task_id = _task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
+        task_id = _parse_task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
     except AddressForbidden as error:
-        return _not_sent(f"Blocked URL: {error}")
+        return _failure(f"Blocked URL: {error}")
     except BudgetExceededError as error:
-        return _not_sent(str(error))
+        return _failure(str(error))
     except UnicodeEncodeError:
-        return _not_sent("Submit failed: the message has characters that are not Unicode")
+        return _failure("Submit failed: the message has characters that are not Unicode")
     except DragomanError as error:
-        return _not_sent(f"Submit failed: {error}")
-    task = await _ended(f"{under(base_url, '/a2a/tasks')}/{quote(task_id, safe='')}", timeout_ms, clock, guard)
+        return _failure(f"Submit failed: {error}")
+    task = await _poll_until_end(
+        f"{join_url(base_url, '/a2a/tasks')}/{quote(task_id, safe='')}", timeout_ms, clock, guard
+    )
     if task is None:
         return RemoteInvocationResult(False, task_id, error=f"Timed out after {timeout_ms}ms")
     return _result(task_id, task)
 
 
-def _not_sent(error: str) -> RemoteInvocationResult:
+def _failure(error: str) -> RemoteInvocationResult:
     return RemoteInvocationResult(False, "", error=error)
 
 
-def _task_id(status: int, body: bytes) -> str:
+def _parse_task_id(status: int, body: bytes) -> str:
     """The id of the task a response brings. Raises BadResponse when it brings none."""
-    if not good(status):
-        raise BadResponse(refusal(status, body))
+    if not is_success(status):
+        raise BadResponse(describe_refusal(status, body))
     task_id = (json_object(body) or {}).get("id")
     if not isinstance(task_id, str) or not task_id:
         raise BadResponse("the answer is not a task")
@@ -132,47 +134,47 @@ def _task_id(status: int, body: bytes) -> str:
 # -- poll ----------------------------------------------------------------------------------------------------------
 
 
-async def _ended(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
+async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     """The task once it has ended, or None when the time is up before."""
-    until = clock.now() + timeout_ms
-    while (left := (until - clock.now()) / 1000) > 0:
-        task = await _look(url, min(LOOK_SECONDS, left), clock, guard)
-        if task is not None and task.get("state") in _ENDS:
+    deadline = clock.now() + timeout_ms
+    while (remaining := (deadline - clock.now()) / 1000) > 0:
+        task = await _poll(url, min(REQUEST_SECONDS, remaining), clock, guard)
+        if task is not None and task.get("state") in _FINAL_STATES:
             return task
-        left = (until - clock.now()) / 1000
-        if left > 0:
-            await sleep(clock, min(POLL_SECONDS, left))
+        remaining = (deadline - clock.now()) / 1000
+        if remaining > 0:
+            await sleep(clock, min(POLL_SECONDS, remaining))
     return None
 
 
-async def _look(url: str, seconds: float, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
+async def _poll(url: str, seconds: float, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="get")
     try:
         status, body = await fetch(request, clock=clock, seconds=seconds, guard=guard)
     except DragomanError:
         return None
-    return json_object(body) if good(status) else None
+    return json_object(body) if is_success(status) else None
 
 
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
 def _result(task_id: str, task: dict[str, Any]) -> RemoteInvocationResult:
-    text = _last_words(task)
+    text = _last_agent_text(task)
     if task["state"] == "completed":
         return RemoteInvocationResult(True, task_id, response_text=text)
     return RemoteInvocationResult(False, task_id, error=text or f"Task {task['state']}")
 
 
-def _last_words(task: dict[str, Any]) -> str | None:
+def _last_agent_text(task: dict[str, Any]) -> str | None:
     """The text of the last message with role agent; None when there is none."""
-    for message in reversed(_maps(task.get("messages"))):
+    for message in reversed(_json_objects(task.get("messages"))):
         if message.get("role") == "agent":
-            texts = [part.get("text") for part in _maps(message.get("parts"))]
+            texts = [part.get("text") for part in _json_objects(message.get("parts"))]
             return "".join(text for text in texts if isinstance(text, str))
     return None
 
 
-def _maps(value: Any) -> list[dict[str, Any]]:
-    found = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", one) for one in found if isinstance(one, dict)]
+def _json_objects(value: Any) -> list[dict[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", one) for one in items if isinstance(one, dict)]

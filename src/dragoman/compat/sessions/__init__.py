@@ -53,6 +53,6 @@ def __getattr__(name: str) -> Any:
     # Imported when first used: every server loads this package, and few run programs.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "cards" if name.startswith("build_") else "tasks"
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    module = "cards" if name.startswith("build_") else "tasks"
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
     return value

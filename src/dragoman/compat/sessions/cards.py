@@ -34,7 +34,7 @@ _MODES = ["text/plain", "application/json"]
 _TAKES, _GIVES = ["application/json"], ["application/json", "text/plain"]
 
 
-class About(NamedTuple):
+class CardFacts(NamedTuple):
     """What a card says of an agent beside its skills. The addresses are made from `url`."""
 
     name: str
@@ -48,21 +48,21 @@ class About(NamedTuple):
     documentation_url: str | None = None
 
 
-def agent_card(about: About, skills: Iterable[Json], protocols: Iterable[Json]) -> Json:
+def agent_card(facts: CardFacts, skills: Iterable[Json], protocols: Iterable[Json]) -> Json:
     """A card, in the order in which people read it."""
     return {
-        "name": about.name,
-        "description": about.description,
-        "url": about.url,
-        "provider": dict(about.provider or {"organization": ORGANIZATION, "url": about.url}),
-        "version": about.version,
-        "documentationUrl": about.documentation_url or documentation() or about.url,
+        "name": facts.name,
+        "description": facts.description,
+        "url": facts.url,
+        "provider": dict(facts.provider or {"organization": ORGANIZATION, "url": facts.url}),
+        "version": facts.version,
+        "documentationUrl": facts.documentation_url or documentation() or facts.url,
         "capabilities": {
-            "streaming": about.streaming,
-            "pushNotifications": about.push,
+            "streaming": facts.streaming,
+            "pushNotifications": facts.push,
             "stateTransitionHistory": False,
         },
-        "authentication": {"schemes": list(about.schemes)},
+        "authentication": {"schemes": list(facts.schemes)},
         "defaultInputModes": _MODES,
         "defaultOutputModes": _MODES,
         "skills": list(skills),
@@ -116,38 +116,38 @@ class AgentCards:
     def __init__(self, agent: Agent, cards: Cards) -> None:
         self._agent = agent
         self._cards = cards
-        self._known: dict[tuple[str, tuple[int, int], frozenset[str] | None], tuple[bytes, bytes]] = {}
+        self._cache: dict[tuple[str, tuple[int, int], frozenset[str] | None], tuple[bytes, bytes]] = {}
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers; what a known caller sees is for nobody else to keep."""
         body, etag = self._card(base, user)
-        kept = b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"
+        cache_control = b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"
         headers: list[Header] = [
             (b"etag", etag),
             (b"access-control-allow-origin", b"*"),
-            (b"cache-control", kept),
+            (b"cache-control", cache_control),
             (b"vary", b"authorization, cookie"),
         ]
-        asked = request.headers.get("if-none-match", "")
-        if etag.decode() in (tag.strip().removeprefix("W/") for tag in asked.split(",")):
+        if_none_match = request.headers.get("if-none-match", "")
+        if etag.decode() in (tag.strip().removeprefix("W/") for tag in if_none_match.split(",")):
             return 304, b"", headers
         return 200, body, headers
 
     def _card(self, base: str, user: User | None) -> tuple[bytes, bytes]:
         key = (base, self._agent.revision, user.permissions if user else None)
-        served = self._known.get(key)
+        served = self._cache.get(key)
         if served is None:
-            if len(self._known) >= CACHE_SIZE:  # the Host header is the caller's to choose
-                self._known.clear()
+            if len(self._cache) >= CACHE_SIZE:  # the Host header is the caller's to choose
+                self._cache.clear()
             card = card_of_agent(self._agent, self._cards.extended_card(base, user), base)
             body = msgspec.json.format(msgspec.json.encode(card), indent=2)
-            served = self._known[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
+            served = self._cache[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
 
 
 def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
     """The card of an agent that stands at this address, from the one that A2A has of it."""
-    about = About(
+    facts = CardFacts(
         name=card.name,
         description=card.description,
         url=url,
@@ -158,24 +158,24 @@ def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
         provider=None if card.provider is None else structs.asdict(card.provider),
         documentation_url=card.documentation_url,
     )
-    return agent_card(about, _skills(card.skills, agent.tool_names), agent_protocols(url))
+    return agent_card(facts, _skills(card.skills, agent.tool_names), agent_protocols(url))
 
 
 def _skills(skills: Sequence[AgentSkill], permitted: Sequence[str] | None) -> list[Json]:
     """The skills, or those of them that the agent may use, in the order in which it was permitted them."""
-    found: dict[str, Json] = {}
+    by_id: dict[str, Json] = {}
     for skill in skills:
         tags = skill.tags or categories(skill.id, skill.description)
         takes, gives = skill.input_modes or _MODES, skill.output_modes or _MODES
-        found[skill.id] = _skill(skill.id, skill.name, skill.description, tags, takes, gives)
-    return list(found.values()) if permitted is None else [found[name] for name in permitted if name in found]
+        by_id[skill.id] = _skill(skill.id, skill.name, skill.description, tags, takes, gives)
+    return list(by_id.values()) if permitted is None else [by_id[name] for name in permitted if name in by_id]
 
 
 # An archetype that says nothing.
 _CUSTOM = "custom"
 
 
-def enriched(description: str, persona: Mapping[str, Any] | None, bundles: Sequence[str]) -> str:
+def enrich_description(description: str, persona: Mapping[str, Any] | None, bundles: Sequence[str]) -> str:
     """A description, with what kind of character the agent is and the bundles of skills it was given."""
     archetype: Any = None if persona is None else persona.get("archetype")
     if isinstance(archetype, str) and archetype and archetype != _CUSTOM:
@@ -196,15 +196,15 @@ def build_agent_card(base_url: str | None = None, *, tools: Iterable[Any] | None
     Without `base_url` it is where `BIND_HOST` and `PORT` say, by default 127.0.0.1 and 3000. `tools` are names, or
     things with a `name` and a `description`; by default those of Dragoman's own MCP server, where that is installed.
     """
-    base = _base(base_url)
-    about = About(NAME, DESCRIPTION, base, version("dragoman"))
-    shown = default_tools() if tools is None else _described(tools)
+    base = _base_url(base_url)
+    facts = CardFacts(NAME, DESCRIPTION, base, version("dragoman"))
+    described = default_tools() if tools is None else _describe_tools(tools)
     protocols = [
         protocol("A2A", "Agent2Agent: tasks that are sent and polled", f"{base}/a2a/tasks/send"),
         protocol("MCP", "Model Context Protocol: the tools below"),
         protocol("HTTP", "Plain JSON, for agents by their ids", f"{base}/api"),
     ]
-    return agent_card(about, [tool_skill(name, text) for name, text in shown.items()], protocols)
+    return agent_card(facts, [tool_skill(name, text) for name, text in described.items()], protocols)
 
 
 def build_agent_card_for_agent(
@@ -219,14 +219,17 @@ def build_agent_card_for_agent(
     """
     name = str(member(agent, "name") or "agent")
     agent_id = str(member(agent, "id") or name)
-    url = f"{_base(base_url)}/api/agents/{quote(agent_id, safe='')}"
+    url = f"{_base_url(base_url)}/api/agents/{quote(agent_id, safe='')}"
     description = str(member(agent, "description") or FALLBACK)
-    persona, bundles = _kept(agent, db, agent_id, "persona"), _kept(agent, db, agent_id, "skill_bundles")
+    persona, bundles = _read_member(agent, db, agent_id, "persona"), _read_member(agent, db, agent_id, "skill_bundles")
     archetype = persona if isinstance(persona, str) else member(persona, "archetype")
-    description = enriched(description, {"archetype": archetype}, _names(bundles))
-    about = About(name, description, url, version("dragoman"))
-    skills = [tool_skill(*tool) for tool in _permitted(agent, default_tools() if tools is None else _described(tools))]
-    return agent_card(about, skills, agent_protocols(url))
+    description = enrich_description(description, {"archetype": archetype}, _names(bundles))
+    facts = CardFacts(name, description, url, version("dragoman"))
+    skills = [
+        tool_skill(*tool)
+        for tool in _permitted_tools(agent, default_tools() if tools is None else _describe_tools(tools))
+    ]
+    return agent_card(facts, skills, agent_protocols(url))
 
 
 @lru_cache(maxsize=1)
@@ -242,7 +245,7 @@ def default_tools() -> Mapping[str, str]:
 # -- parts ---------------------------------------------------------------------------------------------------------
 
 
-def _base(base_url: str | None) -> str:
+def _base_url(base_url: str | None) -> str:
     if base_url is not None:
         return base_url.rstrip("/")
     host = os.environ.get("BIND_HOST") or "127.0.0.1"
@@ -250,30 +253,30 @@ def _base(base_url: str | None) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _described(tools: Iterable[Any]) -> Mapping[str, str]:
+def _describe_tools(tools: Iterable[Any]) -> Mapping[str, str]:
     if isinstance(tools, Mapping):
         return {str(name): str(text or "") for name, text in cast("Mapping[Any, Any]", tools).items()}
-    known = default_tools()
-    found: dict[str, str] = {}
+    defaults = default_tools()
+    described: dict[str, str] = {}
     for tool in tools:
         name = tool if isinstance(tool, str) else str(member(tool, "name"))
         text = None if isinstance(tool, str) else member(tool, "description")
-        found[name] = str(text or known.get(name, ""))
-    return found
+        described[name] = str(text or defaults.get(name, ""))
+    return described
 
 
-def _permitted(agent: object, known: Mapping[str, str]) -> list[tuple[str, str]]:
+def _permitted_tools(agent: object, tools: Mapping[str, str]) -> list[tuple[str, str]]:
     names: Any = member(agent, "mcp_tool_permissions")
     names = member(agent, "tool_names") if names is None else names
     if not isinstance(names, (list, tuple)):
-        return list(known.items())
-    return [(name, known[name]) for name in cast("Sequence[Any]", names) if name in known]
+        return list(tools.items())
+    return [(name, tools[name]) for name in cast("Sequence[Any]", names) if name in tools]
 
 
-def _kept(agent: object, db: object, agent_id: str, name: str) -> Any:
-    said = member(agent, name)
-    ask = getattr(db, f"get_{name}", None)
-    return ask(agent_id) if said is None and ask is not None else said
+def _read_member(agent: object, db: object, agent_id: str, name: str) -> Any:
+    value = member(agent, name)
+    read = getattr(db, f"get_{name}", None)
+    return read(agent_id) if value is None and read is not None else value
 
 
 def _names(bundles: Any) -> list[str]:

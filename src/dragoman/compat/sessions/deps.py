@@ -18,7 +18,7 @@ ListAgents = Callable[[], "Iterable[Any] | Awaitable[Iterable[Any]]"]
 _CLOCK = SystemClock()
 
 
-class Chosen(NamedTuple):
+class ProjectAgent(NamedTuple):
     """The agent that gets a task."""
 
     id: str
@@ -50,7 +50,7 @@ class TaskDeps:
         self.db = db
         self.clock: Clock = clock or _CLOCK
 
-    async def agent_with_project(self) -> Chosen:
+    async def agent_with_project(self) -> ProjectAgent:
         """The first agent that has a project to work on.
 
         Raises:
@@ -62,7 +62,7 @@ class TaskDeps:
             project = member(agent, "default_project_id")
             if project:
                 name = str(member(agent, "name") or "agent")
-                return Chosen(str(member(agent, "id") or name), name, str(project))
+                return ProjectAgent(str(member(agent, "id") or name), name, str(project))
         raise NotFoundError("Agent with default project")
 
 

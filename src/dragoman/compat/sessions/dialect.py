@@ -22,7 +22,7 @@ Json = dict[str, Any]
 METHOD = "tasks/send"
 TIMEOUT_MS = 300_000
 # What a caller may ask for over the network.
-SHORTEST_MS, LONGEST_MS = 1000, 600_000
+MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1000, 600_000
 _WORDS = {
     State.UNSPECIFIED: "submitted",
     State.SUBMITTED: "submitted",
@@ -44,7 +44,7 @@ class InvalidBody(InvalidParams):
         super().__init__(f"Validation failed: {field}: {problem}", field=field)
 
 
-class AskedTask(Struct, frozen=True):
+class SessionTaskRequest(Struct, frozen=True):
     """What a caller asks for. `depth` counts the agents that have passed it on, `source` is the one who sends it."""
 
     message: str
@@ -54,7 +54,7 @@ class AskedTask(Struct, frozen=True):
     source: str | None = None
 
 
-def read_body(body: bytes) -> object:
+def parse_body(body: bytes) -> object:
     """The JSON of a request. Raises ParseError."""
     try:
         return decode_any(body)
@@ -62,24 +62,26 @@ def read_body(body: bytes) -> object:
         raise ParseError("Invalid JSON body") from None
 
 
-def read_task(given: object, *, shortest_ms: int = SHORTEST_MS, longest_ms: int | None = LONGEST_MS) -> AskedTask:
+def parse_task_request(
+    body: object, *, shortest_ms: int = MIN_TIMEOUT_MS, longest_ms: int | None = MAX_TIMEOUT_MS
+) -> SessionTaskRequest:
     """What a body asks for; its members stand in `params` or at the top. `method` may be left out.
 
     Raises:
         InvalidBody: a member is missing or wrong.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(body, Mapping):
         raise InvalidBody("", "the body must be a JSON object")
-    members = cast("Mapping[str, Any]", given)
+    members = cast("Mapping[str, Any]", body)
     if members.get("method") not in (None, METHOD):
         raise InvalidBody("method", f"must be {METHOD}")
     if not isinstance(members.get("params"), (Mapping, type(None))):
         raise InvalidBody("params", "must be an object")
-    return AskedTask(
+    return SessionTaskRequest(
         message=_message(members),
         skill=_text(members, "skill"),
-        timeout_ms=_whole(members, "timeoutMs", shortest_ms, longest_ms) or TIMEOUT_MS,
-        depth=_whole(members, "depth", 0, None),
+        timeout_ms=_integer(members, "timeoutMs", shortest_ms, longest_ms) or TIMEOUT_MS,
+        depth=_integer(members, "depth", 0, None),
         source=_text(members, "sourceAgent") or None,
     )
 
@@ -100,7 +102,7 @@ def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int =
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def _found(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
+def _find_member(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
     """A member and where it stands: in `params` first."""
     params: Any = members.get("params")
     inner: Any = None if params is None else params.get(name)
@@ -108,7 +110,7 @@ def _found(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
 
 
 def _message(members: Mapping[str, Any]) -> str:
-    place, message = _found(members, "message")
+    place, message = _find_member(members, "message")
     if message is None:
         raise InvalidBody("", "message is required (either at top-level or inside params)")
     if not isinstance(message, str):
@@ -119,7 +121,7 @@ def _message(members: Mapping[str, Any]) -> str:
 
 
 def _text(members: Mapping[str, Any], name: str) -> str | None:
-    place, value = _found(members, name)
+    place, value = _find_member(members, name)
     if value is None:
         return None
     if not isinstance(value, str):
@@ -135,13 +137,13 @@ def _unicode(place: str, text: str) -> str:
     return text
 
 
-def _whole(members: Mapping[str, Any], name: str, least: int, most: int | None) -> int | None:
-    place, value = _found(members, name)
+def _integer(members: Mapping[str, Any], name: str, least: int, most: int | None) -> int | None:
+    place, value = _find_member(members, name)
     if value is None:
         return None
     # JSON has one kind of number: 5000.0 is a whole one.
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not is_whole:
+    is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_integer:
         raise InvalidBody(place, "must be a whole number")
     if value < least or (most is not None and value > most):
         limits = f"from {least} to {most}" if most is not None else f"{least} or more"
@@ -155,20 +157,20 @@ def _whole(members: Mapping[str, Any], name: str, least: int, most: int | None) 
 def _messages(task: Task) -> Iterator[Json]:
     for message in task.history:
         if message.role is Role.USER:
-            yield _said("user", _written(message.parts))
-    told = [artifact.parts for artifact in task.artifacts]
+            yield _text_message("user", _text_of(message.parts))
+    agent_parts = [artifact.parts for artifact in task.artifacts]
     if task.state.final and task.status.message is not None:
-        told.append(task.status.message.parts)
-    for parts in told:
-        if text := _written(parts):
-            yield _said("agent", text)
+        agent_parts.append(task.status.message.parts)
+    for parts in agent_parts:
+        if text := _text_of(parts):
+            yield _text_message("agent", text)
 
 
-def _said(role: str, text: str) -> Json:
+def _text_message(role: str, text: str) -> Json:
     return {"role": role, "parts": [{"type": "text", "text": text}]}
 
 
-def _written(parts: Iterable[Part]) -> str:
+def _text_of(parts: Iterable[Part]) -> str:
     """Parts as one text: data is written as JSON, and of a file there is nothing to read."""
     pieces = [encode(part.data).decode() if part.kind == "data" else part.text or "" for part in parts]
     return "".join(pieces)

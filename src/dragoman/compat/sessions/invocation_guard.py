@@ -18,8 +18,8 @@ logger = logging.getLogger("dragoman.server")
 MAX_DEPTH = 3
 PER_MINUTE = 5
 # Of how many agents the rate is known at once. Whoever is forgotten begins anew.
-SOURCES = 10_000
-LONGEST_NAME = 200
+MAX_SOURCES = 10_000
+MAX_NAME_LENGTH = 200
 _WINDOW_MS = 60_000
 # Longer numbers are a slip of the hand, and Python does not read all of them.
 _DIGITS = 18
@@ -38,7 +38,7 @@ class InvocationGuard:
         self._max_depth = max_depth
         self._per_minute = per_minute
         # When each one's tasks began; who was seen last is last.
-        self._begun: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
+        self._starts: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
 
     @classmethod
     def from_env(cls, clock: Clock, environ: Mapping[str, str]) -> InvocationGuard:
@@ -51,7 +51,7 @@ class InvocationGuard:
 
     def __len__(self) -> int:
         """How many agents are remembered."""
-        return len(self._begun)
+        return len(self._starts)
 
     def admit(self, source: str | None, depth: int, caller: str = "") -> None:
         """Count a task that an agent wants to begin, as the caller calls it. One without a name is not counted.
@@ -64,30 +64,30 @@ class InvocationGuard:
             raise InvalidParams("Invocation depth is a number from 0 on.", field="depth")
         if depth > self._max_depth:
             raise InvalidParams("Invocation depth limit exceeded.", field="depth")
-        name = (source or "").strip()[:LONGEST_NAME]
+        name = (source or "").strip()[:MAX_NAME_LENGTH]
         if name and self._per_minute:
-            self._count((caller[:LONGEST_NAME], name), self._clock.now())
+            self._count_start((caller[:MAX_NAME_LENGTH], name), self._clock.now())
 
-    def _count(self, name: tuple[str, str], now: int) -> None:
-        begun = self._begun.pop(name, None)
-        if begun is None:
-            self._make_room(now)
-            begun = deque[int]()
-        self._begun[name] = begun
-        while begun and not _lately(begun[0], now):
-            begun.popleft()
-        if len(begun) >= self._per_minute:
-            seconds = (begun[0] + _WINDOW_MS - now) / 1000
+    def _count_start(self, name: tuple[str, str], now: int) -> None:
+        starts = self._starts.pop(name, None)
+        if starts is None:
+            self._evict(now)
+            starts = deque[int]()
+        self._starts[name] = starts
+        while starts and not _is_in_window(starts[0], now):
+            starts.popleft()
+        if len(starts) >= self._per_minute:
+            seconds = (starts[0] + _WINDOW_MS - now) / 1000
             raise overloaded(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
-        begun.append(now)
+        starts.append(now)
 
-    def _make_room(self, now: int) -> None:
+    def _evict(self, now: int) -> None:
         # The first ones have rested longest: where one is at work, so are nearly all behind it.
-        while self._begun:
-            name, begun = next(iter(self._begun.items()))
-            if len(self._begun) < SOURCES and _lately(begun[-1], now):
+        while self._starts:
+            name, starts = next(iter(self._starts.items()))
+            if len(self._starts) < MAX_SOURCES and _is_in_window(starts[-1], now):
                 return
-            del self._begun[name]
+            del self._starts[name]
 
 
 def max_depth_of(environ: Mapping[str, str]) -> int:
@@ -106,6 +106,6 @@ def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
     return default
 
 
-def _lately(then: int, now: int) -> bool:
+def _is_in_window(then: int, now: int) -> bool:
     # What is to come was noted before the clock on the wall was set back.
     return 0 <= now - then < _WINDOW_MS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.compat.sessions.cards import enriched
+from dragoman.compat.sessions.cards import enrich_description
 from dragoman.compat.sessions.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.compat.sessions.routes import SessionRoutes
 from dragoman.server.plugins import Plugin
@@ -25,7 +25,7 @@ class SessionsPlugin(Plugin):
 
     def description(self, agent: Agent, text: str) -> str:
         """See `Plugin.description`."""
-        return enriched(text, agent.persona, agent.skill_bundles)
+        return enrich_description(text, agent.persona, agent.skill_bundles)
 
     def max_depth(self, environ: Mapping[str, str]) -> int:
         """See `Plugin.max_depth`."""

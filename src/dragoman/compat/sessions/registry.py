@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from dragoman.clock import Clock, Timer
-    from dragoman.compat.sessions.dialect import AskedTask, Json
+    from dragoman.compat.sessions.dialect import Json, SessionTaskRequest
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import CallContext
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")
 # How many tasks are known here, and how many go when there are more.
-MOST, PRUNED = 1000, 100
+MAX_TASKS, PRUNE_COUNT = 1000, 100
 # How long a caller waits to hear that the work has begun.
-BEGIN_SECONDS = 1.0
+START_SECONDS = 1.0
 TIMED_OUT = "Task timed out"
 # The first record of a task is the task itself; whatever comes after it is work, or the end.
 _CREATED = 1
@@ -53,7 +53,7 @@ class AgentEngine(NamedTuple):
     clock: Clock
 
 
-class _Entry:
+class _RegistryEntry:
     """What the registry knows of one task."""
 
     def __init__(self, engine: AgentEngine, call: CallContext, task_id: str, created_ms: int, timeout_ms: int) -> None:
@@ -64,18 +64,18 @@ class _Entry:
         self.created_ms = self.changed_ms = created_ms
         self.timeout_ms = timeout_ms
         # What an agent answered that made no task of it.
-        self.answered: Task | None = None
-        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.ended = False
+        self.reply_task: Task | None = None
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.has_ended = False
         self.timer: Timer | None = None
         self.unfollow: Callable[[], None] | None = None
 
-    def begin(self) -> None:
+    def set_started(self) -> None:
         """Let go of who waits for the work to begin."""
-        if not self.begun.done():
-            self.begun.set_result(None)
+        if not self.started.done():
+            self.started.set_result(None)
 
-    def leave(self) -> None:
+    def stop_watching(self) -> None:
         """Neither listen nor count the time any more."""
         if self.timer is not None:
             self.timer.cancel()
@@ -91,12 +91,14 @@ class TaskRegistry:
     are more than `most`, the `pruned` oldest that have ended are forgotten, and none that goes on ever is.
     """
 
-    def __init__(self, guard: InvocationGuard | None = None, *, most: int = MOST, pruned: int = PRUNED) -> None:
+    def __init__(
+        self, guard: InvocationGuard | None = None, *, max_tasks: int = MAX_TASKS, prune_count: int = PRUNE_COUNT
+    ) -> None:
         self._guard = guard
-        self._most = most
-        self._pruned = pruned
+        self._max_tasks = max_tasks
+        self._prune_count = prune_count
         # In the order in which they came.
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _RegistryEntry] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
@@ -104,7 +106,12 @@ class TaskRegistry:
         return len(self._entries)
 
     async def send(
-        self, engine: AgentEngine, call: CallContext, asked: AskedTask, caller: str = "", lease: Lease | None = None
+        self,
+        engine: AgentEngine,
+        call: CallContext,
+        request: SessionTaskRequest,
+        caller: str = "",
+        lease: Lease | None = None,
     ) -> Json:
         """Begin a task, and give it once the work has begun, has ended, or a second has passed.
 
@@ -115,11 +122,11 @@ class TaskRegistry:
         """
         if self._guard is not None:
             # Whoever is known is known by name, and everybody else by where they call from.
-            who = f"user {call.user.id}" if call.user else caller
-            self._guard.admit(asked.source, asked.depth or 0, who)
+            source_key = f"user {call.user.id}" if call.user else caller
+            self._guard.admit(request.source, request.depth or 0, source_key)
         # A caller who leaves now must not leave a task behind whose time nobody watches.
-        entry = await asyncio.shield(self._spawn(self._take(engine, call, asked, caller, lease)))
-        await wait(engine.clock, entry.begun, BEGIN_SECONDS)
+        entry = await asyncio.shield(self._spawn(self._start_task(engine, call, request, caller, lease)))
+        await wait(engine.clock, entry.started, START_SECONDS)
         return await self._json(entry)
 
     async def get(self, call: CallContext, task_id: str, agent: str | None = None) -> Json:
@@ -134,14 +141,14 @@ class TaskRegistry:
         try:
             return await self._json(entry)
         except TaskNotFound:  # it has been swept away
-            entry.leave()
+            entry.stop_watching()
             self._entries.pop(task_id, None)
             raise
 
     def clear(self) -> None:
         """Forget every task. What is at work goes on, and its time is not watched any more."""
         for entry in self._entries.values():
-            entry.leave()
+            entry.stop_watching()
         self._entries.clear()
 
     async def close(self) -> None:
@@ -151,59 +158,59 @@ class TaskRegistry:
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    async def _take(
-        self, engine: AgentEngine, call: CallContext, asked: AskedTask, caller: str, lease: Lease | None
-    ) -> _Entry:
+    async def _start_task(
+        self, engine: AgentEngine, call: CallContext, task_request: SessionTaskRequest, caller: str, lease: Lease | None
+    ) -> _RegistryEntry:
         call = structs.replace(call, asks=False)
         now = engine.clock.now()
-        request = _request(asked)
+        request = _send_request(task_request)
         result = (await engine.service.send(call, request, caller, lease)).result
         if isinstance(result, Message):
-            entry = _Entry(engine, call, new_id(), now, asked.timeout_ms)
-            entry.answered = _answered(entry.task_id, request.message, result, engine.clock.now())
-            entry.ended = True
-            entry.begin()
-            self._keep(entry)
+            entry = _RegistryEntry(engine, call, new_id(), now, task_request.timeout_ms)
+            entry.reply_task = _task_of_reply(entry.task_id, request.message, result, engine.clock.now())
+            entry.has_ended = True
+            entry.set_started()
+            self._add(entry)
             return entry
-        entry = _Entry(engine, call, result.id, now, asked.timeout_ms)
-        entry.unfollow = engine.bus.add_callback(entry.task_id, partial(self._advanced, entry))
-        self._keep(entry)
+        entry = _RegistryEntry(engine, call, result.id, now, task_request.timeout_ms)
+        entry.unfollow = engine.bus.add_callback(entry.task_id, partial(self._on_generation, entry))
+        self._add(entry)
         # Something may have happened before anybody listened.
-        self._advanced(entry, (await self._task(entry)).generation or _CREATED)
+        self._on_generation(entry, (await self._task(entry)).generation or _CREATED)
         return entry
 
-    def _keep(self, entry: _Entry) -> None:
+    def _add(self, entry: _RegistryEntry) -> None:
         self._entries[entry.task_id] = entry
         self._prune(entry)
 
-    def _prune(self, newest: _Entry, least: int = 1) -> None:
+    def _prune(self, newest: _RegistryEntry, least: int = 1) -> None:
         """Forget the oldest that have ended, where there are too many and at least so many of these."""
-        if len(self._entries) > self._most:
-            ended = (each.task_id for each in self._entries.values() if each.ended and each is not newest)
-            old = tuple(islice(ended, self._pruned))
+        if len(self._entries) > self._max_tasks:
+            ended = (each.task_id for each in self._entries.values() if each.has_ended and each is not newest)
+            old = tuple(islice(ended, self._prune_count))
             for task_id in old if len(old) >= least else ():
                 del self._entries[task_id]
 
     # -- watching --------------------------------------------------------------------------------------------------
 
-    def _advanced(self, entry: _Entry, generation: int) -> None:
+    def _on_generation(self, entry: _RegistryEntry, generation: int) -> None:
         """A task has come further."""
         if entry.unfollow is None or generation <= _CREATED:
             return
         engine = entry.engine
         entry.changed_ms = engine.clock.now()
         if not engine.service.is_running(entry.task_id):
-            entry.leave()
-            self._spawn(self._settle(entry))
+            entry.stop_watching()
+            self._spawn(self._finish(entry))
         elif entry.timer is None:
             entry.timer = engine.clock.call_later(entry.timeout_ms / 1000, partial(self._time_out, entry))
-        entry.begin()
+        entry.set_started()
 
-    def _time_out(self, entry: _Entry) -> None:
+    def _time_out(self, entry: _RegistryEntry) -> None:
         """Fail a task whose time is up."""
         self._spawn(self._fail(entry, TIMED_OUT))
 
-    async def _settle(self, entry: _Entry) -> None:
+    async def _finish(self, entry: _RegistryEntry) -> None:
         """Look how a run has ended: one that asks is told that nobody answers."""
         try:
             task = await self._task(entry)
@@ -212,11 +219,11 @@ class TaskRegistry:
         except A2AError as error:
             logger.warning("task %s cannot be read at its end: %s", entry.task_id, error)
         finally:
-            entry.ended = True
+            entry.has_ended = True
             # Not one by one: who has just ended is to be asked for its result.
-            self._prune(entry, self._pruned)
+            self._prune(entry, self._prune_count)
 
-    async def _fail(self, entry: _Entry, text: str) -> None:
+    async def _fail(self, entry: _RegistryEntry, text: str) -> None:
         try:
             await entry.engine.service.fail(entry.task_id, text)
         except A2AError as error:
@@ -225,39 +232,39 @@ class TaskRegistry:
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
         if not task.cancelled():
             task.exception()  # who waits for it hears of it; when nobody does any more, nobody is to be told
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    async def _task(self, entry: _Entry) -> Task:
-        if entry.answered is not None:
-            return entry.answered
+    async def _task(self, entry: _RegistryEntry) -> Task:
+        if entry.reply_task is not None:
+            return entry.reply_task
         result = (await entry.engine.service.get(entry.call, GetTaskRequest(entry.task_id))).result
         assert isinstance(result, Task)
         return result
 
-    async def _json(self, entry: _Entry) -> Json:
+    async def _json(self, entry: _RegistryEntry) -> Json:
         task = await self._task(entry)
         session = session_id(entry.scope, task.context_id)
         return task_json(task, session_id=session, created_ms=entry.created_ms, changed_ms=entry.changed_ms)
 
 
-def _request(asked: AskedTask) -> SendMessageRequest:
-    said: dict[str, Any] = {"skillId": asked.skill, DEPTH_KEY: asked.depth}
+def _send_request(request: SessionTaskRequest) -> SendMessageRequest:
+    metadata: dict[str, Any] = {"skillId": request.skill, DEPTH_KEY: request.depth}
     return SendMessageRequest(
-        Message(new_id(), Role.USER, (Part(text=asked.message),)),
+        Message(new_id(), Role.USER, (Part(text=request.message),)),
         SendMessageConfiguration(return_immediately=True),
-        {name: value for name, value in said.items() if value is not None} or None,
+        {name: value for name, value in metadata.items() if value is not None} or None,
     )
 
 
-def _answered(task_id: str, asked: Message, answer: Message, now: int) -> Task:
+def _task_of_reply(task_id: str, message: Message, answer: Message, now: int) -> Task:
     """A bare answer as the task it would have been."""
     status = TaskStatus(State.COMPLETED, answer, timestamp(now))
-    return Task(task_id, answer.context_id or task_id, status, history=(asked,))
+    return Task(task_id, answer.context_id or task_id, status, history=(message,))

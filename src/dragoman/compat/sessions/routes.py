@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.compat.sessions.cards import AgentCards
-from dragoman.compat.sessions.dialect import InvalidBody, read_body, read_task
+from dragoman.compat.sessions.dialect import InvalidBody, parse_body, parse_task_request
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.table import V1_0
@@ -28,7 +28,7 @@ from dragoman.server.plugins import RoutePath
 from dragoman.transports.http import Disconnected, error_headers, limit_status, respond, unexpected_error
 
 if TYPE_CHECKING:
-    from dragoman.compat.sessions.dialect import AskedTask
+    from dragoman.compat.sessions.dialect import SessionTaskRequest
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.model.user import User
     from dragoman.server.http.app import HostedAgent
@@ -53,8 +53,8 @@ class NoSuchAgent(A2AError):
 
     reason = "NOT_FOUND"
 
-    def __init__(self, which: str) -> None:
-        super().__init__(f"{which} not found")
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"{agent} not found")
 
 
 class SessionRoutes:
@@ -94,8 +94,8 @@ class SessionRoutes:
 
     async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
         """Answer one request. At the root it is for the first agent with a project, if there is one."""
-        found = hosted if request.prefix else self._first_with_project()
-        await self._serve(found, request, send, user)
+        target = hosted if request.prefix else self._first_with_project()
+        await self._serve(target, request, send, user)
 
     def _first_with_project(self) -> HostedAgent | None:
         return next((each for each in self._site.agents if each.agent.default_project_id is not None), None)
@@ -139,14 +139,14 @@ class SessionRoutes:
         site = self._site
         body = await request.json_body(site.body_limit)
         request.charge(body, site.limits.check(body))
-        asked = read_task(read_body(body))
+        task_request = parse_task_request(parse_body(body))
         if hosted is None:
             raise NoSuchAgent("Agent with default project")
-        source = (asked.source or "").strip() or request.headers.get("x-source-agent")
-        asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
+        source = (task_request.source or "").strip() or request.headers.get("x-source-agent")
+        task_request = structs.replace(task_request, source=source, skill=_skill(hosted, task_request))
         engine = AgentEngine(hosted.agent.name, hosted.service, site.bus, site.clock)
         return await self._registry.send(
-            engine, CallContext(user=user, origin=V1_0), asked, request.caller, request.lease
+            engine, CallContext(user=user, origin=V1_0), task_request, request.caller, request.lease
         )
 
     async def _get(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
@@ -155,6 +155,6 @@ class SessionRoutes:
         return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 
 
-def _skill(hosted: HostedAgent, asked: AskedTask) -> str | None:
+def _skill(hosted: HostedAgent, request: SessionTaskRequest) -> str | None:
     """The skill that is asked for, where there is such a skill. Callers name any, and mean the agent."""
-    return asked.skill if any(skill.id == asked.skill for skill in hosted.agent.skills) else None
+    return request.skill if any(skill.id == request.skill for skill in hosted.agent.skills) else None

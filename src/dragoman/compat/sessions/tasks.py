@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dragoman.bus.local import LocalBus
-from dragoman.compat.sessions.dialect import read_task
+from dragoman.compat.sessions.dialect import parse_task_request
 from dragoman.compat.sessions.errors import RateLimitError, ValidationError
-from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskRegistry
+from dragoman.compat.sessions.registry import MAX_TASKS, PRUNE_COUNT, AgentEngine, TaskRegistry
 from dragoman.compat.sessions.worker import Worker
 from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
@@ -22,23 +22,23 @@ from dragoman.model.error import A2AError, InvalidParams, Overloaded, TaskNotFou
 from dragoman.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from dragoman.compat.sessions.deps import Chosen, TaskDeps
+    from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
 
 # Over the network callers are held to less; this is as far as timers elsewhere reach.
-_LONGEST_MS = 2**31 - 1
+_MAX_TIMEOUT_MS = 2**31 - 1
 # How many engines without work are kept, for the next task.
-_IDLE = 16
+_MAX_IDLE_ENGINES = 16
 
 
 class _Engine(NamedTuple):
     """An engine for one agent and the parts it works with."""
 
     deps: TaskDeps
-    agent: Chosen
+    agent: ProjectAgent
     store: MemoryStore
     parts: AgentEngine
 
-    def is_for(self, deps: TaskDeps, agent: Chosen) -> bool:
+    def is_for(self, deps: TaskDeps, agent: ProjectAgent) -> bool:
         mine = self.deps
         return (
             self.agent == agent
@@ -48,7 +48,7 @@ class _Engine(NamedTuple):
         )
 
 
-class _Tasks:
+class _LoopTasks:
     """All tasks of one event loop: what works on them ends with it."""
 
     def __init__(self) -> None:
@@ -56,33 +56,33 @@ class _Tasks:
         self._engines: list[_Engine] = []
         self._opening = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
-        self._sent = 0
+        self._sent_count = 0
 
     async def send(self, deps: TaskDeps, body: object) -> dict[str, Any]:
         """See `handle_task_send`."""
-        asked = read_task(body, shortest_ms=1, longest_ms=_LONGEST_MS)
+        request = parse_task_request(body, shortest_ms=1, longest_ms=_MAX_TIMEOUT_MS)
         engine = await self._engine(deps, await deps.agent_with_project())
-        self._sent += 1
-        if self._sent % PRUNED == 0:
+        self._sent_count += 1
+        if self._sent_count % PRUNE_COUNT == 0:
             # What the registry has forgotten, nobody can ask for.
-            await engine.store.sweep(Sweep(keep_tasks=MOST))
-        return await self.registry.send(engine.parts, CallContext(origin=V1_0), asked)
+            await engine.store.sweep(Sweep(keep_tasks=MAX_TASKS))
+        return await self.registry.send(engine.parts, CallContext(origin=V1_0), request)
 
-    async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
+    async def _engine(self, deps: TaskDeps, agent: ProjectAgent) -> _Engine:
         async with self._opening:
-            for known in self._engines:
-                if known.is_for(deps, agent):
-                    return known
+            for existing in self._engines:
+                if existing.is_for(deps, agent):
+                    return existing
             store, bus = MemoryStore(), LocalBus(deps.clock)
             service = Service(Worker(deps, agent), store, bus, deps.clock, EngineSettings(drain=0))
             await store.open()
             await service.start()
-            made = _Engine(deps, agent, store, AgentEngine(agent.id, service, bus, deps.clock))
+            engine = _Engine(deps, agent, store, AgentEngine(agent.id, service, bus, deps.clock))
             idle = [each for each in self._engines if not each.parts.service.running]
-            for each in idle[:-_IDLE]:  # the registry keeps those that it still needs
+            for each in idle[:-_MAX_IDLE_ENGINES]:  # the registry keeps those that it still needs
                 self._engines.remove(each)
-            self._engines.append(made)
-            return made
+            self._engines.append(engine)
+            return engine
 
     def clear(self) -> None:
         """Forget all tasks and end what works on them. This is for their event loop only."""
@@ -94,28 +94,28 @@ class _Tasks:
             ending.add_done_callback(self._ending.discard)
 
 
-class _Process:
+class _ProcessTasks:
     """The tasks of each event loop; those of one that is gone are gone with it.
 
     Each thread may have a loop of its own. What belongs to one is only ever touched there.
     """
 
     def __init__(self) -> None:
-        self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tasks] = WeakKeyDictionary()
+        self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTasks] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many loops have tasks."""
         return len(self._tasks)
 
-    def tasks(self) -> _Tasks:
+    def tasks(self) -> _LoopTasks:
         """Those of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for closed in [each for each in self._tasks if each.is_closed()]:
                 self._tasks.pop(closed).registry.clear()
             if loop not in self._tasks:
-                self._tasks[loop] = _Tasks()
+                self._tasks[loop] = _LoopTasks()
             return self._tasks[loop]
 
     def clear(self) -> None:
@@ -139,7 +139,7 @@ def _running() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-_PROCESS = _Process()
+_PROCESS = _ProcessTasks()
 
 
 async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
@@ -158,7 +158,7 @@ async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
     except InvalidParams as error:
         raise ValidationError(error.message) from error
     except Overloaded as error:
-        raise RateLimitError(error.message, retry_after=_seconds(error)) from error
+        raise RateLimitError(error.message, retry_after=_retry_after(error)) from error
 
 
 async def handle_task_get(task_id: str) -> dict[str, Any] | None:
@@ -174,6 +174,6 @@ def clear_task_store() -> None:
     _PROCESS.clear()
 
 
-def _seconds(error: A2AError) -> float | None:
-    told = error.metadata.get("retryAfter")
-    return None if told is None else float(told)
+def _retry_after(error: A2AError) -> float | None:
+    value = error.metadata.get("retryAfter")
+    return None if value is None else float(value)

@@ -10,7 +10,7 @@ from dragoman.engine.ports.agent import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.compat.sessions.deps import Chosen, TaskDeps
+    from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
     from dragoman.model.card import AgentExtension
@@ -25,7 +25,7 @@ class Worker:
     streams = True
     output_metadata: OutputMetadata | None = None
 
-    def __init__(self, deps: TaskDeps, agent: Chosen) -> None:
+    def __init__(self, deps: TaskDeps, agent: ProjectAgent) -> None:
         self.name = agent.id
         self._runs = SessionRuns(
             deps.process_manager,

@@ -132,12 +132,12 @@ class ToolServer:
         """The tools that these permissions open, each with `name`, `description` and `inputSchema`."""
         _, offers = self._open_to(permissions)
         schemas: Json = schemas_of(self.agent, offers)
-        found = [{"name": each.id, "description": each.description} for each in offers]
-        return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in found]
+        tools = [{"name": each.id, "description": each.description} for each in offers]
+        return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in tools]
 
     def _open_to(self, permissions: Permissions) -> tuple[User, list[Offer]]:
         self._service()  # without it the tools are not known
-        user = User("", permissions=_keys(permissions))
+        user = User("", permissions=_permission_keys(permissions))
         return user, offers_for(self.agent, user)
 
     async def handle_send(self, params: Any, user: Who) -> Outcome:
@@ -160,7 +160,7 @@ class ToolServer:
     async def _handle(self, operation: Operation, params: Any, user: Who) -> Outcome:
         service, caller = self._service(), _user(user)
         if caller is None:
-            return _refused(Unauthenticated())
+            return _error_outcome(Unauthenticated())
         return await _perform(service, operation, params, caller, self._answers)
 
     async def call_tool_as(self, tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
@@ -218,40 +218,40 @@ async def shutdown() -> None:
 
 async def public_agent_card() -> Json:
     """See `ToolServer.public_agent_card`."""
-    return await _opened().public_agent_card()
+    return await _default_server().public_agent_card()
 
 
 async def agent_card(permissions: Permissions) -> Json:
     """See `ToolServer.agent_card`."""
-    return await _opened().agent_card(permissions)
+    return await _default_server().agent_card(permissions)
 
 
 async def tools_for_permissions(permissions: Permissions) -> list[Json]:
     """See `ToolServer.tools_for_permissions`."""
-    return await _opened().tools_for_permissions(permissions)
+    return await _default_server().tools_for_permissions(permissions)
 
 
 async def handle_send(params: Any, user: Who) -> Outcome:
     """See `ToolServer.handle_send`."""
-    return await _opened().handle_send(params, user)
+    return await _default_server().handle_send(params, user)
 
 
 async def handle_get(params: Any, user: Who) -> Outcome:
     """See `ToolServer.handle_get`."""
-    return await _opened().handle_get(params, user)
+    return await _default_server().handle_get(params, user)
 
 
 async def handle_cancel(params: Any, user: Who) -> Outcome:
     """See `ToolServer.handle_cancel`."""
-    return await _opened().handle_cancel(params, user)
+    return await _default_server().handle_cancel(params, user)
 
 
 async def call_tool_as(tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
     """See `ToolServer.call_tool_as`."""
-    return await _opened().call_tool_as(tool, arguments, user)
+    return await _default_server().call_tool_as(tool, arguments, user)
 
 
-def _opened() -> ToolServer:
+def _default_server() -> ToolServer:
     if _default is None:
         raise ConfigError("there is no database yet: `await setup_database(db)` first")
     return _default
@@ -262,7 +262,7 @@ async def _perform(
 ) -> Outcome:
     call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
-        request = TOOL_TASKS.read_request(operation, _json(params))
+        request = TOOL_TASKS.read_request(operation, _encode_params(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         if answers is None:
             outcome = await endpoint.perform(operation, call, request, None)
@@ -271,23 +271,23 @@ async def _perform(
         assert isinstance(outcome.result, Task)
         return ("ok", decode_any(TOOL_TASKS.write_result(operation, outcome.result)))
     except A2AError as error:
-        return _refused(error)
+        return _error_outcome(error)
 
 
-def _json(params: Any) -> bytes:
+def _encode_params(params: Any) -> bytes:
     if params is not None and not isinstance(params, dict):
         raise InvalidParams("params must be an object", field="params")
     try:
-        written = encode(params)
+        encoded = encode(params)
     except (UnicodeEncodeError, RecursionError):
         raise InvalidParams("params cannot be written as JSON", field="params") from None
-    JSON_LIMITS.check(written, "params")
-    return written
+    JSON_LIMITS.check(encoded, "params")
+    return encoded
 
 
-def _refused(error: A2AError) -> Outcome:
-    told = rpc_error(error, TOOL_TASKS.version)
-    return ("error", {key: told[key] for key in ("code", "message")})
+def _error_outcome(error: A2AError) -> Outcome:
+    error_object = rpc_error(error, TOOL_TASKS.version)
+    return ("error", {key: error_object[key] for key in ("code", "message")})
 
 
 def _store_url(store: str | os.PathLike[str]) -> str:
@@ -301,10 +301,10 @@ def _user(who: Who) -> User | None:
     key = who.get("id")
     if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
         raise ConfigError('a user needs an id: {"id": 1, "username": "ada", "permissions": {"admin": True}}')
-    return User(str(key), str(who.get("username") or ""), _keys(who.get("permissions") or ()))
+    return User(str(key), str(who.get("username") or ""), _permission_keys(who.get("permissions") or ()))
 
 
-def _keys(permissions: Permissions) -> frozenset[str]:
+def _permission_keys(permissions: Permissions) -> frozenset[str]:
     # Of a map, only what is true counts; keys may be numbers.
-    held = [key for key in permissions if not isinstance(permissions, Mapping) or permissions[key] is True]
-    return frozenset(map(str, held))
+    keys = [key for key in permissions if not isinstance(permissions, Mapping) or permissions[key] is True]
+    return frozenset(map(str, keys))

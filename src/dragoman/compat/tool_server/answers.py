@@ -55,7 +55,7 @@ class ToolAnswers:
         except TaskNotCancelable as refused:
             return await self._cancel_ended(endpoint, call, params, refused)
         if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, match.dialect.origin):
-            return outcome._replace(result=await self.as_in_row(outcome.result))
+            return outcome._replace(result=await self.with_row_state(outcome.result))
         return outcome
 
     async def _cancel_ended(
@@ -73,26 +73,26 @@ class ToolAnswers:
             raise refused
         async with self._locks.hold(task.id):
             await self._cancel_row(task.id)
-            return Outcome(await self.as_in_row(task), origin)
+            return Outcome(await self.with_row_state(task), origin)
 
-    async def as_in_row(self, task: Task) -> Task:
+    async def with_row_state(self, task: Task) -> Task:
         """The task with the state and the time of its row, where it has one. Raises ServerError."""
-        found = await A2ATask.read(self._store, task.id)
-        if found is None:
+        row = await A2ATask.read(self._store, task.id)
+        if row is None:
             return task
         status = task.status
-        if found.state == CANCELED and status.state.final:
+        if row.state == CANCELED and status.state.final:
             status = TaskStatus(State.CANCELED)
-        elif found.state != WORDS.get(status.state):
+        elif row.state != WORDS.get(status.state):
             return task  # it has come further since it was read: what it holds belongs to the earlier state
-        return structs.replace(task, status=structs.replace(status, timestamp=timestamp(found.updated_at)))
+        return structs.replace(task, status=structs.replace(status, timestamp=timestamp(row.updated_at)))
 
     async def _cancel_row(self, task_id: str) -> None:
         for _ in range(_TRIES):
-            found = await A2ATask.read(self._store, task_id)
-            if found is None:
+            row = await A2ATask.read(self._store, task_id)
+            if row is None:
                 raise TaskNotCancelable(taskId=task_id)
-            changed = structs.replace(found, state=CANCELED, updated_at=max(self._clock.now(), found.updated_at + 1))
-            if await self._store.replace_row(changed.row, found.updated_at):
+            changed = structs.replace(row, state=CANCELED, updated_at=max(self._clock.now(), row.updated_at + 1))
+            if await self._store.replace_row(changed.row, row.updated_at):
                 return
         raise TaskGenerationMismatch("the task is being changed by somebody else: try again", taskId=task_id)

@@ -53,8 +53,8 @@ def _task(task: Task) -> Task01:
 def _status(task: Task) -> Status01:
     status = task.status
     # Why a task failed is an artifact as a rule; where there is none, it can stand nowhere else.
-    told = status.message if status.state in (State.FAILED, State.REJECTED) and not task.artifacts else None
-    return Status01(LEGACY_WORDS[status.state], None if told is None else message_to_01(told), status.timestamp)
+    message = status.message if status.state in (State.FAILED, State.REJECTED) and not task.artifacts else None
+    return Status01(LEGACY_WORDS[status.state], None if message is None else message_to_01(message), status.timestamp)
 
 
 def _messages(task: Task) -> tuple[Message01, ...]:

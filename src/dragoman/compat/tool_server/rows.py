@@ -31,14 +31,14 @@ WORDS = {
     State.CANCELED: CANCELED,
 }
 # What fits into SQLite's integers in any case.
-_LONGEST = 18
+_MAX_DIGITS = 18
 # Numbers further ahead of the clock are their callers' choice, and no reason to go on from there.
 _DAY_MS = 86_400_000
 
 
 def number_of(task_id: str) -> int | None:
     """The id as a number, if it is the plain spelling of one."""
-    is_number = task_id.isascii() and task_id.isdigit() and len(task_id) <= _LONGEST
+    is_number = task_id.isascii() and task_id.isdigit() and len(task_id) <= _MAX_DIGITS
     return int(task_id) if is_number and (task_id == "0" or not task_id.startswith("0")) else None
 
 
@@ -46,7 +46,7 @@ def user_number(owner: str) -> int:
     """An owner as a number: one that is a number is itself, a stranger is 0, all others have one of 52 bits."""
     if not owner:
         return 0
-    if owner.isascii() and owner.isdigit() and len(owner) <= _LONGEST:
+    if owner.isascii() and owner.isdigit() and len(owner) <= _MAX_DIGITS:
         return int(owner)
     digest = sha256(owner.encode(errors="replace")).digest()
     return int.from_bytes(digest[:8], "big") >> 12 or 1
@@ -88,8 +88,8 @@ class A2ATask(Struct, frozen=True):
     async def read(cls, store: Store, task_id: str) -> Self | None:
         """The row of a task, if it has one. Raises ServerError when the store cannot be read."""
         number = number_of(task_id)
-        found = None if number is None else await store.read_row(A2A_TASKS, number)
-        return None if found is None else cls(*found.values)  # pyright: ignore[reportArgumentType] - as it was written
+        row = None if number is None else await store.read_row(A2A_TASKS, number)
+        return None if row is None else cls(*row.values)  # pyright: ignore[reportArgumentType] - as it was written
 
 
 class NumberedTasks:

@@ -1,1 +1,1 @@
-"""From a message to a task: route, repeats, quota."""
+"""Accepting messages: routing, deduplication, quotas."""

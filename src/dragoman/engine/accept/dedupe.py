@@ -1,4 +1,4 @@
-"""Repeats: a message that was accepted before is answered with its task, and runs nothing."""
+"""Message deduplication: a repeated message is answered with the task of the first, and starts no run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def _positions(digest: bytes) -> list[tuple[int, int]]:
 
 
 class BloomFilter:
-    """A Bloom filter for digests: what it does not hold was never added; what it holds was, or very rarely not.
+    """Bloom filter over digests: no false negatives, rare false positives.
 
-    Two million bytes, and none before the first digest. With two million digests one answer in fifty is a false
-    alarm, which costs a look into the store.
+    It takes two million bytes, allocated with the first digest. At two million digests one lookup in fifty is a false
+    positive, which costs a read from the store.
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ MAX_RECENT_KEYS = 50_000
 
 
 class Deduplicator:
-    """Finds the task a message was accepted into within the window.
+    """Finds the task that accepted the same message within the dedupe window.
 
-    A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other content are
-    never repeats. Recent keys are in memory; of older ones, and of those from before a restart, a Bloom filter
-    remembers that they may exist. So a new message hardly ever costs a read.
+    Only messages whose id is a UUID have a dedupe key: ids typed by hand ("m1") and the same id with other content are
+    never repeats. Recent keys are in memory; older ones, and those from before a restart, are in a Bloom filter. So a
+    new message hardly ever costs a read.
     """
 
     def __init__(self, store: Store, clock: Clock, seconds: float) -> None:
@@ -67,45 +67,45 @@ class Deduplicator:
         self._clock = clock
         self._window_ms = round(seconds * 1000)
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
-        # What went into the older one has expired by the time it is given up.
+        # Rotated once per window: all keys in the older filter have expired when it is dropped.
         self._newer, self._older = BloomFilter(), BloomFilter()
-        self._turned_ms = clock.now()
+        self._rotated_ms = clock.now()
 
     async def load(self) -> None:
-        """Take over the keys an earlier process left."""
+        """Load the keys that an earlier process stored."""
         if self._window_ms > 0:
             for key in await self._store.dedupe_keys(self._clock.now()):
                 self._newer.add(key)
 
     def key_of(self, scope: Scope, message: Message) -> DedupeKey | None:
-        """The key of this message, or None when it cannot be known again."""
+        """The dedupe key of a message, or None when it is not deduplicated."""
         if self._window_ms <= 0 or not is_uuid(message.message_id):
             return None
         content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
         return DedupeKey(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
 
-    def may_contain(self, repeat: DedupeKey) -> bool:
-        """False when no message had this key, for sure and without looking it up."""
-        key = repeat.digest
+    def may_contain(self, dedupe_key: DedupeKey) -> bool:
+        """False when the key is certainly new. Never reads from the store."""
+        key = dedupe_key.digest
         if key in self._recent:
             return True
         return (self._newer.used and key in self._newer) or (self._older.used and key in self._older)
 
-    async def find(self, repeat: DedupeKey) -> str | None:
-        """The id of the task that took this message before."""
+    async def find(self, dedupe_key: DedupeKey) -> str | None:
+        """The id of the task that accepted this message before; None when there is none."""
         now = self._clock.now()
-        known = self._recent.get(repeat.digest)
-        if known is not None:
-            return known[1] if known[0] > now else None
-        if repeat.digest in self._newer or repeat.digest in self._older:
-            return await self._store.duplicate_of(repeat.digest, now)
+        entry = self._recent.get(dedupe_key.digest)
+        if entry is not None:
+            return entry[1] if entry[0] > now else None
+        if dedupe_key.digest in self._newer or dedupe_key.digest in self._older:
+            return await self._store.duplicate_of(dedupe_key.digest, now)
         return None
 
-    def add(self, repeat: DedupeKey, task_id: str) -> None:
-        """Keep a key at hand; the store keeps it too, in the commit of the message."""
+    def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
+        """Add a key to the memory cache. The store saves it too, in the commit of the message."""
         now = self._clock.now()
-        if now - self._turned_ms >= self._window_ms:
-            self._newer, self._older, self._turned_ms = BloomFilter(), self._newer, now
+        if now - self._rotated_ms >= self._window_ms:
+            self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now
         while self._recent:
             key, (until, _) = next(iter(self._recent.items()))
             if until > now and len(self._recent) < MAX_RECENT_KEYS:
@@ -113,4 +113,4 @@ class Deduplicator:
             if until > now:
                 self._newer.add(key)
             del self._recent[key]
-        self._recent[repeat.digest] = (repeat.expires_ms, task_id)
+        self._recent[dedupe_key.digest] = (dedupe_key.expires_ms, task_id)

@@ -1,4 +1,4 @@
-"""Accepting messages: new tasks, answers, words for a task at work, and repeats."""
+"""Accepts messages: new tasks, answers to waiting tasks, follow-ups to working tasks, and repeats."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 
 class AcceptedMessage(NamedTuple):
-    """A message that was taken: its task, alive if it is, and whether it repeats one.
+    """The outcome of accepting a message: its task's row, its live task if there is one, and whether it is a repeat.
 
-    `task` is what a message that goes on with a task found there, itself included. `reply` is the bare message that
-    a repeat is answered with again.
+    `task` is the existing task after the message was added to it; None for a new task. `reply` is the stored bare
+    message that a repeat is answered with.
     """
 
     row: TaskRow
@@ -58,7 +58,7 @@ class AcceptedMessage(NamedTuple):
 
 
 class Inbox:
-    """Turns messages into runs: new tasks, answers, and words for a task at work."""
+    """Accepts messages and starts their runs. Each accepted message starts the agent's code at most once."""
 
     def __init__(
         self,
@@ -83,39 +83,39 @@ class Inbox:
     async def accept(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str, lease: Lease | None
     ) -> AcceptedMessage:
-        """Take a message, with the webhook that comes with it, within what its caller may have going on.
+        """Accept a message and its webhook within the caller's quotas.
 
         Raises:
-            TaskNotFound: it names a task that is not there, or not the caller's.
-            InvalidParams: it names a context that is not the task's, or an id it chose is not printable or too long.
+            TaskNotFound: it names a task that does not exist or belongs to another caller.
+            InvalidParams: its context is not the task's, or an id that the caller chose is not printable or too long.
             UnsupportedOperation: its task has ended.
-            TaskGenerationMismatch: its task has moved on.
-            Overloaded: the caller has too much going on, or the server has.
+            TaskGenerationMismatch: its task is not at the expected generation.
+            Overloaded: the caller or the server has reached a limit.
         """
         message, quota, alive = request.message, self._quota, self._tasks.live
         if len(message.parts) > self._settings.max_parts:
             raise too_many_parts(self._settings.max_parts, len(message.parts))
-        named = message.task_id or request.new_task_id
-        at_work = None if named is None else alive.get(named)
-        if at_work is not None and at_work.row.scope != scope:
-            at_work = None  # somebody else's: not even the limit tells that it is there
-        begins = at_work is None or at_work.state.waiting
-        if begins:  # else words for a run that goes on: nothing begins
-            quota.reserve(caller, len(alive) if at_work is None else 0)
+        task_id = message.task_id or request.new_task_id
+        target = None if task_id is None else alive.get(task_id)
+        if target is not None and target.row.scope != scope:
+            target = None  # another caller's: the quota must not reveal that it exists
+        starts_run = target is None or target.state.waiting
+        if starts_run:  # a follow-up to a working task starts no run
+            quota.reserve(caller, len(alive) if target is None else 0)
         try:
             if request.configuration.task_push_notification_config is None:
                 accepted = await self._route(scope, call, request, caller)
             else:
                 accepted = await self._route_with_webhook(scope, call, request, caller)
         except BaseException:
-            if begins:
+            if starts_run:
                 quota.cancel_reservation(caller)
             raise
-        # The run that has got the message: none for a repeat, which begins nothing, and when it has ended already.
+        # The run that got the message: None for a repeat, which starts nothing, and when it has ended already.
         live = accepted.live
         if live is not None and (accepted.repeat or alive.get(live.id) is not live):
             live = None
-        if begins:
+        if starts_run:
             quota.start_run(live, caller)
         if lease is not None and live is not None:
             quota.hold_lease(live, lease)
@@ -135,32 +135,32 @@ class Inbox:
     async def _route(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
     ) -> AcceptedMessage:
-        """Find out what a message is: a repeat, the beginning of a task, or words for one that is there."""
+        """Decide what a message is: a repeat, the start of a new task, or a message to an existing task."""
         message = request.message
         check_id(message.message_id, "message.messageId")
-        repeat = self.deduplicator.key_of(scope, message)
-        begins = message.task_id is None and request.new_task_id is None
-        if begins and self._settings.task_rows is not None and self._namer(call) is not None:
-            begins = False
-        if repeat is None:
-            if begins:
+        dedupe_key = self.deduplicator.key_of(scope, message)
+        is_new = message.task_id is None and request.new_task_id is None
+        if is_new and self._settings.task_rows is not None and self._id_source(call) is not None:
+            is_new = False
+        if dedupe_key is None:
+            if is_new:
                 return self._create(scope, call, request, None, caller)
-            return await self._go_on(scope, call, request, None, caller)
-        if begins and not self.deduplicator.may_contain(repeat):
-            # It is remembered before anything can come in between, so nobody has to be kept out.
-            return self._create(scope, call, request, repeat, caller)
-        async with self._locks.hold(repeat.digest):
-            known = await self._known(scope, call, message, repeat)
-            if known is not None:
-                return known
-            if begins:
-                return self._create(scope, call, request, repeat, caller)
-            return await self._go_on(scope, call, request, repeat, caller)
+            return await self._continue_task(scope, call, request, None, caller)
+        if is_new and not self.deduplicator.may_contain(dedupe_key):
+            # The key is added before anything is awaited, so no lock is needed.
+            return self._create(scope, call, request, dedupe_key, caller)
+        async with self._locks.hold(dedupe_key.digest):
+            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+            if duplicate is not None:
+                return duplicate
+            if is_new:
+                return self._create(scope, call, request, dedupe_key, caller)
+            return await self._continue_task(scope, call, request, dedupe_key, caller)
 
-    async def _known(
-        self, scope: Scope, call: CallContext, message: Message, repeat: DedupeKey
+    async def _find_duplicate(
+        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
     ) -> AcceptedMessage | None:
-        task_id = await self.deduplicator.find(repeat)
+        task_id = await self.deduplicator.find(dedupe_key)
         if task_id is None:
             return None
         live = self._tasks.live.get(task_id)
@@ -168,53 +168,53 @@ class Inbox:
             return AcceptedMessage(live.row, live, repeat=True)
         try:
             row, live, _ = await self._tasks.find(scope, task_id)
-        except TaskNotFound:  # it was answered without a task, or the store did not take it
+        except TaskNotFound:  # it was answered with a bare message, or the store refused the task
             now = self._tasks.clock.now()
-            reply = await self._tasks.store.reply(repeat.digest, now)
+            reply = await self._tasks.store.reply(dedupe_key.digest, now)
             if reply is None:
                 return None
             row = TaskRow(0, task_id, scope, message.context_id or "", call.origin, State.COMPLETED, now, 0, now)
             return AcceptedMessage(row, None, repeat=True, reply=decode_message(reply))
         return AcceptedMessage(row, live, repeat=True)
 
-    def _namer(self, call: CallContext) -> RowMaker | None:
-        """What gives a new task its id, if that is not a random one."""
+    def _id_source(self, call: CallContext) -> RowMaker | None:
+        """The row maker that assigns the id of a new task; None when the id is random."""
         row_maker = self._tasks.row_maker(call.origin)
         return row_maker if row_maker is not None and row_maker.assigns_id(call) else None
 
-    async def _go_on(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, repeat: DedupeKey | None, caller: str
+    async def _continue_task(
+        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
-        """Take a message that names a task, or whose task gets an id that is not a random one."""
+        """Accept a message that names a task, or whose new task gets its id from a row maker."""
         task_id = request.message.task_id or request.new_task_id
-        namer = self._namer(call) if task_id is None else None
+        id_source = self._id_source(call) if task_id is None else None
         if task_id is None:
-            if namer is not None:
-                request = structs.replace(request, new_task_id=await self._tasks.unused_id(namer))
-            return self._create(scope, call, request, repeat, caller)
+            if id_source is not None:
+                request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
+            return self._create(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
             draft = self._tasks.live.get(task_id)
-            if draft is not None and draft.draft:  # whether there is a task of this id is being decided
+            if draft is not None and draft.draft:  # wait until it is either a task or answered without one
                 await draft.wait_opened()
             try:
                 row, live, stored = await self._tasks.find(scope, task_id)
             except TaskNotFound:
                 if request.message.task_id is not None:
                     raise
-                return await self._create_as_named(scope, call, request, repeat, caller)
+                return await self._create_with_id(scope, call, request, dedupe_key, caller)
             self._check(request, row, live)
             if live is not None and not live.state.waiting:
-                return await self._tell(live, request.message, repeat)
-            if live is not None:  # paused a moment ago: the run is still being put away
+                return await self._deliver(live, request.message, dedupe_key)
+            if live is not None:  # it has just paused and its run is still being released
                 await live.wait_settled()
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
-            return await self._answer(stored, call, request.message, request.metadata, repeat, caller)
+            return await self._resume_task(stored, call, request.message, request.metadata, dedupe_key, caller)
 
     def _check(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
-        asked = request.message.context_id
-        if asked is not None and asked != row.context_id:
+        context_id = request.message.context_id
+        if context_id is not None and context_id != row.context_id:
             raise InvalidParams("contextId is not the context of this task", field="message.contextId")
         if (live.state if live else row.state).final:
             raise UnsupportedOperation("the task has ended: it takes no more messages", taskId=row.id)
@@ -230,22 +230,22 @@ class Inbox:
 
     # -- new tasks -------------------------------------------------------------------------------------------------
 
-    async def _create_as_named(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, repeat: DedupeKey | None, caller: str
+    async def _create_with_id(
+        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
-        # The id may be taken in a scope the caller must not learn about, by a task that is not in the store yet, too.
+        # The id may belong to another scope, which the caller must not learn, or to a task that is not stored yet.
         task_id = request.new_task_id or ""
-        taken = await self._tasks.store.task(task_id) is not None
+        exists = await self._tasks.store.task(task_id) is not None
         live = self._tasks.live.get(task_id)
-        if taken or (live is not None and live.reply is None):
+        if exists or (live is not None and live.reply is None):
             raise InvalidParams("this id cannot be used: choose another", field="id")
-        return self._create(scope, call, request, repeat, caller)
+        return self._create(scope, call, request, dedupe_key, caller)
 
     def _create(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, repeat: DedupeKey | None, caller: str
+        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
         tasks, message, metadata = self._tasks, request.message, request.metadata
-        # Only here, where something new gets them: what an older version has stored is found by whatever its id is.
+        # Checked only for new tasks: those that an older version stored stay reachable whatever their ids.
         if request.new_task_id is not None:
             check_id(request.new_task_id, "id")
         if message.context_id is not None:
@@ -263,7 +263,7 @@ class Inbox:
         row = TaskRow(tasks.store.next_number(), task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
         webhook = None
         if request.configuration.task_push_notification_config is not None and self._webhooks is not None:
-            # The task itself is what the message is answered with: what comes after it is news.
+            # Generation 1, the task itself, is in the response: the webhook gets what follows.
             webhook = self._webhooks.prepare(request.configuration.task_push_notification_config, row, call.version, 1)
         plain = not metadata and call == CallContext(origin=call.origin)
         new = NewTask(
@@ -271,13 +271,13 @@ class Inbox:
             Task(task_id, context_id, status, history=(message,), metadata=self._task_metadata),
             joins,
             None if plain else msgspec.json.encode(Origin(call, metadata)),
-            repeat,
+            dedupe_key,
             webhook,
         )
         live = tasks.new(new, None if webhook is None else partial(self._follow, row, webhook))
         ctx = self._runner.first_context(live, call, message, metadata)
-        if repeat is not None:
-            self.deduplicator.add(repeat, task_id)
+        if dedupe_key is not None:
+            self.deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and not request.configuration.return_immediately
         self._runner.create(live, ctx, plan, new_context=not joins, draft=draft, caller=caller)
@@ -287,47 +287,47 @@ class Inbox:
         if self._webhooks is not None:
             self._webhooks.follow(row, webhook)
 
-    # -- words for a task that exists ------------------------------------------------------------------------------
+    # -- messages to an existing task ------------------------------------------------------------------------------
 
-    async def _tell(self, live: LiveTask, message: Message, repeat: DedupeKey | None) -> AcceptedMessage:
+    async def _deliver(self, live: LiveTask, message: Message, dedupe_key: DedupeKey | None) -> AcceptedMessage:
         await self._tasks.reload(live)
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
-        kept = live.note("message", encode(message), history_message=message, dedupe_key=repeat)
+        stored = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
-        if repeat is not None:
-            self.deduplicator.add(repeat, live.id)
+        if dedupe_key is not None:
+            self.deduplicator.add(dedupe_key, live.id)
         live.deliver(message)
-        await kept
+        await stored
         return AcceptedMessage(live.row, live, task)
 
-    async def _answer(
+    async def _resume_task(
         self,
         stored: StoredTask,
         call: CallContext,
         message: Message,
         metadata: dict[str, Any] | None,
-        repeat: DedupeKey | None,
+        dedupe_key: DedupeKey | None,
         caller: str | None,
     ) -> AcceptedMessage:
         row = stored.row
         if not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
         live = await self._tasks.load(stored)
-        memory = await self._tasks.run_history(row)
+        history = await self._tasks.run_history(row)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
-        metadata = metadata or (memory.origin.metadata if memory.origin else None)
-        # No await from here to the run: a caller who leaves must not leave the task working with nobody at it.
-        live.status(State.WORKING, notes=(("answer", encode(message)),), history_message=message, dedupe_key=repeat)
+        metadata = metadata or (history.origin.metadata if history.origin else None)
+        # No await from here to the run: a canceled request must not leave the task working without a run.
+        live.status(State.WORKING, notes=(("answer", encode(message)),), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
-        if repeat is not None:
-            self.deduplicator.add(repeat, row.id)
-        ctx = self._runner.context(live, call, message, memory, metadata, answer=message)
+        if dedupe_key is not None:
+            self.deduplicator.add(dedupe_key, row.id)
+        ctx = self._runner.context(live, call, message, history, metadata, answer=message)
         self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
         await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)
 
     async def resume(self, task_id: str, data: Any) -> AcceptedMessage:
-        """Answer a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
+        """Resume a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
         stored = await self._tasks.store.task(task_id)
         if stored is None or stored.row.scope.agent != self._agent.name:
             raise TaskNotFound(taskId=task_id)
@@ -339,12 +339,12 @@ class Inbox:
         async with self._locks.hold(task_id):
             _, live, stored = await self._tasks.find(scope, task_id)
             if live is not None:
-                if not live.state.waiting:  # somebody else was first
+                if not live.state.waiting:  # it was answered in the meantime
                     raise UnsupportedOperation("the task does not wait", taskId=task_id)
                 await live.wait_settled()
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
-            memory = await self._tasks.run_history(stored.row)
-            call = memory.call(stored.row)
-            return await self._answer(stored, call, message, None, None, None)
+            history = await self._tasks.run_history(stored.row)
+            call = history.call(stored.row)
+            return await self._resume_task(stored, call, message, None, None, None)

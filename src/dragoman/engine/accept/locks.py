@@ -1,4 +1,4 @@
-"""One at a time, per key."""
+"""Async locks by key."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 class KeyedLocks:
-    """A lock for every key that somebody holds or waits for, and none for the others."""
+    """One lock per key. Locks exist only while they are held or waited for."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, KeyLock] = {}
 
     def hold(self, key: Hashable) -> KeyLock:
-        """Hold the key's lock, as an async context manager."""
-        held = self._locks.get(key)
-        if held is None:
-            held = self._locks[key] = KeyLock(self._locks, key)
-        return held
+        """Return the key's lock, an async context manager."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = KeyLock(self._locks, key)
+        return lock
 
 
 class KeyLock(asyncio.Lock):
-    """The lock of one key, which goes when nobody wants it any more."""
+    """The lock of one key; it removes itself from the dictionary with its last user."""
 
     def __init__(self, locks: dict[Hashable, KeyLock], key: Hashable) -> None:
         super().__init__()
-        self._of = locks
+        self._locks = locks
         self._key = key
         self._users = 0
 
@@ -38,16 +38,16 @@ class KeyLock(asyncio.Lock):
         try:
             await self.acquire()
         except BaseException:
-            self._leave()
+            self._remove_user()
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-        self._leave()
+        self._remove_user()
 
-    def _leave(self) -> None:
+    def _remove_user(self) -> None:
         self._users -= 1
         if not self._users:
-            del self._of[self._key]
+            del self._locks[self._key]

@@ -1,6 +1,6 @@
-"""How much a caller may have going on at once, and how often it may ask.
+"""Quotas and rate limits per caller: runs, streams, memory, requests per second.
 
-A caller is a key made by `caller_of`; the empty key is this process itself, which nothing is held against.
+A caller is a key made by `caller_of`. The empty key is this process itself, which has no limits.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.settings import EngineSettings
 
-# When to come back if nobody can say when something ends, in seconds.
+# The Retry-After when nobody can predict when a limit is free again.
 RETRY_SECONDS = 1
-# Of how many callers the rate is known at once. Whoever is forgotten begins anew.
+# How many callers a rate limiter tracks at once. An evicted caller starts with a full burst.
 MAX_CALLERS = 100_000
-# What a request may take of the memory that is kept for small ones, in bytes.
+# Requests up to this size may use the memory reserved for small ones.
 SMALL_REQUEST_BYTES = 500_000
-# The limit of the server, as errors name it.
+# The name of the server-wide limit in errors.
 SERVER_MEMORY = "memory"
 
 
 def caller_of(user: User | None, address: str = "") -> str:
-    """Whom a request counts for: the user, else all strangers at one address."""
+    """The key that quotas count a request for: the user, or the address of an anonymous caller."""
     return f"user {user.id}" if user is not None else f"address {address or 'unknown'}"
 
 
 def overloaded(text: str, limit: str, seconds: float = RETRY_SECONDS) -> Overloaded:
-    """The error for a limit that was reached, and when to come back: whole seconds, at least one."""
+    """Build the error for a reached limit, with `retryAfter` in whole seconds, at least one."""
     return Overloaded(f"{text}: try again later", limit=limit, retryAfter=str(max(1, math.ceil(seconds))))
 
 
-def too_many_parts(most: int, parts: int) -> InvalidParams:
-    """The error for a message that has too many parts."""
-    return InvalidParams(f"a message has {most} parts at most, not {parts}", field="message.parts", limit="parts")
+def too_many_parts(limit: int, parts: int) -> InvalidParams:
+    """Build the error for a message with too many parts."""
+    return InvalidParams(f"a message has {limit} parts at most, not {parts}", field="message.parts", limit="parts")
 
 
 class CallerCounter:
-    """How many of one thing each caller has; 0 as `most` is any number. Who has none is not remembered."""
+    """Counts one kind of resource per caller, up to `maximum`; 0 is unlimited. Callers at zero use no memory."""
 
-    def __init__(self, limit: str, things: str, most: int) -> None:
+    def __init__(self, limit: str, things: str, maximum: int) -> None:
         self._limit = limit
         self._things = things
-        self._most = most
+        self._max = maximum
         self.counts: dict[str, int] = {}
 
     def check(self, caller: str) -> None:
-        """Do nothing while there is room. Raises Overloaded."""
-        if self._most and self.counts.get(caller, 0) >= self._most:
-            raise overloaded(f"you have {self._most} {self._things}", self._limit)
+        """Raise Overloaded when the caller has reached the maximum."""
+        if self._max and self.counts.get(caller, 0) >= self._max:
+            raise overloaded(f"you have {self._max} {self._things}", self._limit)
 
     def add(self, caller: str, *, force: bool = False) -> None:
-        """Count one more. Raises Overloaded when there is no room, unless it is there `anyway`."""
-        if not self._most or not caller:
+        """Count one more. Raises Overloaded at the maximum, unless `force`."""
+        if not self._max or not caller:
             return
         count = self.counts.get(caller, 0)
-        if count >= self._most and not force:
+        if count >= self._max and not force:
             self.check(caller)
         self.counts[caller] = count + 1
 
@@ -77,47 +77,47 @@ class CallerCounter:
 
 
 class MemoryQuota:
-    """How many bytes of memory requests take, of each caller and of all; 0 as a limit is any number.
+    """Counts the bytes of memory that requests use, per caller and in total; a limit of 0 is unlimited.
 
-    The last quarter is for small ones: whoever sends large messages cannot keep others from asking at all.
+    The last quarter is reserved for small requests, so that large messages cannot block everybody else.
     """
 
-    def __init__(self, most: int = 0, caller_most: int = 0) -> None:
-        self._most = most
-        self._caller_most = caller_most
+    def __init__(self, max_bytes: int = 0, max_caller_bytes: int = 0) -> None:
+        self._max_bytes = max_bytes
+        self._max_caller_bytes = max_caller_bytes
         self.used = 0
         self.callers: dict[str, int] = {}
 
     def reserve(self, caller: str, size: int, before: int = 0) -> None:
-        """Count so many bytes more for a request that takes `before` bytes. Raises Overloaded when there is no room."""
+        """Reserve `size` more bytes for a request that has `before` already. Raises Overloaded at a limit."""
         self._check(caller, size, before)
         self.count(caller, size)
 
     def _check(self, caller: str, size: int, before: int) -> None:
-        most = self._most if before + size <= SMALL_REQUEST_BYTES else self._most // 4 * 3
-        if self._most and self.used + size > most:
+        limit = self._max_bytes if before + size <= SMALL_REQUEST_BYTES else self._max_bytes // 4 * 3
+        if self._max_bytes and self.used + size > limit:
             raise overloaded("the memory for requests is full", SERVER_MEMORY)
-        if self._caller_most and caller and self.callers.get(caller, 0) + size > self._caller_most:
+        if self._max_caller_bytes and caller and self.callers.get(caller, 0) + size > self._max_caller_bytes:
             raise overloaded("your requests and running tasks take as much memory as they may", "caller_memory")
 
     def count(self, caller: str, size: int) -> None:
-        """Count so many bytes more, which are there whether there is room or not."""
+        """Count `size` bytes that are in use already, without checking the limits."""
         self.used += size
         if caller:
             self.callers[caller] = self.callers.get(caller, 0) + size
 
     def release(self, caller: str, size: int) -> None:
-        """Count so many bytes less."""
+        """Release `size` bytes."""
         self.used -= size
-        left = self.callers.get(caller, 0) - size
-        if left > 0:
-            self.callers[caller] = left
+        remaining = self.callers.get(caller, 0) - size
+        if remaining > 0:
+            self.callers[caller] = remaining
         else:
             self.callers.pop(caller, None)
 
 
 class Lease:
-    """The memory of one request: held while it is read and answered, and by the run of its task until that is over."""
+    """The memory of one request, reference-counted: held while it is handled, and by its task's run until that ends."""
 
     __slots__ = ("_caller", "_holders", "_memory", "_size")
 
@@ -128,7 +128,7 @@ class Lease:
         self._holders = 1
 
     def resize(self, size: int) -> None:
-        """Count it as so many bytes from now on. Raises Overloaded when there is no room; nothing has changed then."""
+        """Change the lease to `size` bytes. Raises Overloaded at a limit and changes nothing then."""
         more = size - self._size
         if more > 0:
             self._memory.reserve(self._caller, more, self._size)
@@ -138,7 +138,7 @@ class Lease:
 
     @contextmanager
     def covering(self, size: int, *, force: bool = False) -> Generator[None]:
-        """Count it as so many bytes at least for a while. Raises Overloaded, unless they are there `anyway`."""
+        """Raise the lease to at least `size` bytes within the context. Raises Overloaded at a limit, unless `force`."""
         before = self._size
         if size > before and force:
             self._memory.count(self._caller, size - before)
@@ -152,7 +152,7 @@ class Lease:
                 self.resize(before)
 
     def suspend(self) -> Callable[[], Lease]:
-        """Hold it no more, for now. Gives the way to have as much again, whether there is room or not."""
+        """Release the lease for now. Returns a function that takes a new lease of the same size, ignoring limits."""
         memory, caller, size = self._memory, self._caller, self._size
         self.release()
 
@@ -163,11 +163,11 @@ class Lease:
         return resume
 
     def hold(self) -> None:
-        """Have it held by one more: `release` must follow."""
+        """Add a holder, which must call `release`."""
         self._holders += 1
 
     def release(self) -> None:
-        """Hold it no more. With its last holder the memory is free."""
+        """Remove a holder. The last one frees the memory."""
         self._holders -= 1
         if not self._holders:
             self._memory.release(self._caller, self._size)
@@ -175,54 +175,58 @@ class Lease:
 
 
 class Quota:
-    """What callers have going on with one agent: runs and streams."""
+    """The quotas of one agent: runs and streams per caller and in total."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._streams_open = 0
         self.tasks = CallerCounter("caller_tasks", "tasks at work", settings.caller_tasks)
         self.streams = CallerCounter("caller_streams", "streams open", settings.caller_streams)
-        # By the object that stands for a run: a task can have a second before the first is put away.
+        # By LiveTask, not by task id: a task can have a second run before its first is released.
         self._runs: dict[object, str] = {}
         self._leases: dict[object, list[Lease]] = {}
         self._suspended: dict[object, list[Callable[[], Lease]]] = {}
 
-    def reserve(self, caller: str, alive: int = 0) -> None:
-        """Hold a place for a run, beside `alive` others: `begun` or `dropped` must follow. Raises Overloaded."""
-        if alive >= self._settings.max_tasks:
-            raise overloaded(f"{alive} tasks are at work", "tasks")
+    def reserve(self, caller: str, running: int = 0) -> None:
+        """Reserve a slot for a run, with `running` others; `start_run` or `cancel_reservation` must follow.
+
+        Raises:
+            Overloaded: the server or the caller has the maximum number of runs.
+        """
+        if running >= self._settings.max_tasks:
+            raise overloaded(f"{running} tasks are at work", "tasks")
         self.tasks.add(caller)
 
     def cancel_reservation(self, caller: str) -> None:
-        """Give back a place that was held: no run began."""
+        """Return a reserved slot: no run was started."""
         self.tasks.remove(caller)
 
     def start_run(self, run: object | None, caller: str) -> None:
-        """A run has begun in the place that was held; with None, none has."""
+        """Assign the reserved slot to a run; with None, return it."""
         if not caller:
             return
-        if run is None or run in self._runs:  # or another message began it
+        if run is None or run in self._runs:  # another message may have started it
             self.tasks.remove(caller)
         else:
             self._runs[run] = caller
 
     def hold_lease(self, run: object, lease: Lease) -> None:
-        """Count the memory of a message until the run that got it is over."""
+        """Hold the memory of a message until its run ends."""
         lease.hold()
         self._leases.setdefault(run, []).append(lease)
 
     def suspend_leases(self, run: object) -> None:
-        """A run that waits for its turn has its message on the disk: that takes no memory until it begins."""
+        """Release the leases of a queued run whose message was unloaded to the store."""
         self._suspended[run] = [lease.suspend() for lease in self._leases.pop(run, ())]
 
     def resume_leases(self, run: object) -> None:
-        """A run that had its message on the disk begins."""
+        """Take the suspended leases of a run again, when it starts."""
         resumed = [resume() for resume in self._suspended.pop(run, ())]
         if resumed:
             self._leases.setdefault(run, []).extend(resumed)
 
     def recover(self, runs: Iterable[LiveTask]) -> None:
-        """Count users' runs that began again after a crash, whether there are places or not."""
+        """Count the users' runs that were restarted after a crash, ignoring limits."""
         for run in runs:
             if run.row.scope.owner:
                 caller = caller_of(User(run.row.scope.owner))
@@ -230,7 +234,7 @@ class Quota:
                 self._runs[run] = caller
 
     def end_run(self, run: object) -> None:
-        """A run is over. One that was never counted does not matter."""
+        """Free the slot and the leases of a run. A run that was never counted is ignored."""
         caller = self._runs.pop(run, None)
         if caller is not None:
             self.tasks.remove(caller)
@@ -241,14 +245,14 @@ class Quota:
             self._suspended.pop(run, None)
 
     def check_stream(self, caller: str) -> None:
-        """Do nothing while one more stream may be opened. Raises Overloaded."""
+        """Raise Overloaded when no further stream may be opened."""
         if self._streams_open >= self._settings.max_streams:
             raise overloaded(f"{self._streams_open} streams are open", "streams")
         self.streams.check(caller)
 
     @contextmanager
     def stream(self, caller: str) -> Generator[None]:
-        """Count a stream while it is open. Raises Overloaded: many may have been told that there is room."""
+        """Count a stream while the context is open. Checks the limits again. Raises Overloaded."""
         self.check_stream(caller)
         self._streams_open += 1
         self.streams.add(caller)
@@ -260,47 +264,48 @@ class Quota:
 
 
 class RateLimiter:
-    """Lets each caller ask so many times a second, and `burst` times at once. A caller who rests is forgotten.
+    """Rate limit per caller: `per_second` requests on average, `burst` at once.
 
-    Of each caller one number is kept: when it will have rested enough to be as good as new. A request moves that by
-    the time it costs; one that would move it further away than a whole burst is refused.
+    This is a token bucket in GCRA form: for each caller it stores one number, the time at which the bucket is full
+    again. A request moves that time by its cost; one that would move it further ahead than a whole burst is refused.
+    Callers with a full bucket are dropped.
     """
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self._clock = clock
         self._per_second = per_second
-        # In microseconds: whole numbers add up.
+        # In integer microseconds, so that sums are exact.
         self._cost = max(1, round(1_000_000 / per_second))
-        self._room = self._cost * (burst or max(1, math.floor(per_second)))
-        self._rested: dict[str, int] = {}
+        self._burst_cost = self._cost * (burst or max(1, math.floor(per_second)))
+        self._full_at: dict[str, int] = {}
         self._sweep_at = 0
 
     def __len__(self) -> int:
-        """How many callers are remembered."""
-        return len(self._rested)
+        """The number of callers that are tracked."""
+        return len(self._full_at)
 
     def take(self, caller: str) -> None:
-        """Count a request. Raises Overloaded when it is one too many."""
+        """Count a request. Raises Overloaded when it exceeds the rate."""
         if not caller:
             return
         now = self._clock.now() * 1000
-        rested = self._rested.get(caller)
-        if rested is None:
-            self._make_room(now)
-            rested = now
-        elif not now < rested <= now + self._room:  # it has rested, or the clock was set back
-            rested = now
-        rested += self._cost
-        excess = rested - now - self._room
+        full_at = self._full_at.get(caller)
+        if full_at is None:
+            self._evict(now)
+            full_at = now
+        elif not now < full_at <= now + self._burst_cost:  # the bucket is full, or the clock was set back
+            full_at = now
+        full_at += self._cost
+        excess = full_at - now - self._burst_cost
         if excess > 0:
             raise overloaded(f"you may make {self._per_second:g} requests a second", "rate", excess / 1_000_000)
-        self._rested[caller] = rested
+        self._full_at[caller] = full_at
 
-    def _make_room(self, now: int) -> None:
-        pause = max(self._room, 1_000_000)
+    def _evict(self, now: int) -> None:
+        pause = max(self._burst_cost, 1_000_000)
         if not now < self._sweep_at <= now + pause:
-            # Not more often than callers need to rest, so that a look at all of them is paid for by many requests.
+            # At most once per refill time, so that the cost of a full scan is spread over many requests.
             self._sweep_at = now + pause
-            self._rested = {caller: rested for caller, rested in self._rested.items() if now < rested <= now + pause}
-        if len(self._rested) >= MAX_CALLERS:
-            del self._rested[next(iter(self._rested))]
+            self._full_at = {caller: rested for caller, rested in self._full_at.items() if now < rested <= now + pause}
+        if len(self._full_at) >= MAX_CALLERS:
+            del self._full_at[next(iter(self._full_at))]

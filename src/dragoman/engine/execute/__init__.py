@@ -1,1 +1,1 @@
-"""From a task to its events: runs, outputs, cancel, recovery."""
+"""Execution of agents: runs, outputs, cancellation, recovery."""

@@ -1,4 +1,4 @@
-"""Ends that do not come from the run: a caller cancels, a time is up."""
+"""Ends tasks from outside their runs: a caller cancels, or a deadline passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("dragoman.engine")
 
 
 class TaskCanceler:
-    """Ends tasks before their work is done; the work is told to stop and can change nothing more."""
+    """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more."""
 
     def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks) -> None:
         self._agent = agent
@@ -30,10 +30,10 @@ class TaskCanceler:
         self._locks = locks
 
     async def cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
-        """Cancel a task. Gives it, and the tag of its origin.
+        """Cancel a task. Returns the task and its origin.
 
         Raises:
-            TaskNotFound: there is none, or it is not the caller's.
+            TaskNotFound: there is none, or it belongs to another caller.
             TaskNotCancelable: it has ended.
         """
         async with self._locks.hold(task_id):
@@ -42,14 +42,14 @@ class TaskCanceler:
                 raise TaskNotCancelable(taskId=task_id)
             live, parked = await self._end(row, live, stored, State.CANCELED, None)
         if parked:
-            await self._tell(row)
+            await self._notify_agent(row)
         return live.task(), row.origin
 
     async def fail(self, task_id: str, text: str) -> bool:
-        """Fail a task with words of the agent's. False when there is none that could be failed.
+        """Fail a task with a message from the agent. False when it does not exist or has ended.
 
         Raises:
-            ServerError: that cannot be written now.
+            ServerError: the store cannot write now.
         """
         async with self._locks.hold(task_id):
             live = self._tasks.live.get(task_id)
@@ -59,13 +59,13 @@ class TaskCanceler:
                 return False
             _, parked = await self._end(row, live, stored, State.FAILED, text)
         if parked:
-            await self._tell(row)
+            await self._notify_agent(row)
         return True
 
     async def _end(
         self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
     ) -> tuple[LiveTask, bool]:
-        parked = (live.state if live else row.state).waiting  # the run may just be put away
+        parked = (live.state if live else row.state).waiting  # also while its run is still being released
         if live is None and stored is not None:
             live = await self._tasks.load(stored)
         if live is None:
@@ -76,10 +76,10 @@ class TaskCanceler:
         await live.wait_durable()
         return live, parked
 
-    async def _tell(self, row: TaskRow) -> None:
-        """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
-        asked = (await self._tasks.run_history(row)).questions
+    async def _notify_agent(self, row: TaskRow) -> None:
+        """Notify the agent that a parked task has ended: it has no run that could be canceled."""
+        questions = (await self._tasks.run_history(row)).questions
         try:
-            await self._agent.canceled(asked[-1].ref if asked else None)
+            await self._agent.canceled(questions[-1].ref if questions else None)
         except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
             logger.exception("the agent could not be told that task %s has been ended", row.id)

@@ -1,8 +1,8 @@
-"""Keeps what agents raise from ending the event loop.
+"""Keeps exceptions of agents from stopping the event loop.
 
 An asyncio task passes KeyboardInterrupt and SystemExit on to the loop, which then stops with everything on it. The
-engine catches what a run raises, but runs make tasks of their own: LangGraph one for every node, Pydantic AI for
-tools. Those fail here with an ordinary exception, which comes back to the run that waits for them.
+engine catches what a run raises, but runs create tasks of their own: LangGraph one per node, Pydantic AI one per tool.
+A task factory makes those fail with a RuntimeError instead, which propagates to the run that awaits them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Work(NamedTuple):
-    """The agent that runs, and the caller it runs for: a key as in `quota`, empty for this process itself."""
+    """The agent of a run and the caller it runs for: a quota key, empty for this process itself."""
 
     agent: str
     caller: str
@@ -29,44 +29,44 @@ class Work(NamedTuple):
 _work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("dragoman-work", default=None)
 
 
-# Whose run this is; None outside of any.
+# The run that the current code belongs to; None outside of runs.
 current_work: Callable[[], Work | None] = _work.get
 begin_work: Callable[[Work], object] = _work.set
 
 
 _EXITS = (KeyboardInterrupt, SystemExit)
-# The factories that contain exits, for as long as their loops have them.
+# The factories installed here, while their loops use them.
 _FACTORIES: WeakSet[Any] = WeakSet()
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
-    """See to it that no task which a run makes on this loop can stop it. A second call does nothing."""
-    before: Any = loop.get_task_factory()
-    if before not in _FACTORIES:
-        loop.set_task_factory(_factory(before))
+    """Install the task factory on a loop, so that no task created by a run can stop it. Idempotent."""
+    existing: Any = loop.get_task_factory()
+    if existing not in _FACTORIES:
+        loop.set_task_factory(_factory(existing))
 
 
-def _factory(before: TaskFactory | None) -> Any:
-    """Makes tasks as before; those of runs with a coroutine that lets nothing out that stops loops.
+def _factory(existing: TaskFactory | None) -> Any:
+    """Build a task factory that wraps the coroutines of runs and leaves all others to the existing factory.
 
-    A plain function, because it is called for every request.
+    It is a plain function because it is called for every request.
     """
-    make: Any = before
+    make: Any = existing
     task: Any = asyncio.Task
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         if current_work() is not None:
-            coro = _Contained(coro)
+            coro = _ContainedCoroutine(coro)
         return task(coro, loop=loop, **options) if make is None else make(loop, coro, **options)
 
     _FACTORIES.add(factory)
     return factory
 
 
-class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine whose KeyboardInterrupt and SystemExit are RuntimeErrors.
+class _ContainedCoroutine(Coroutine[Any, Any, Any]):
+    """Wraps a coroutine and raises RuntimeError in place of its KeyboardInterrupt and SystemExit.
 
-    No coroutine around it, which would leave it without being awaited when its task is cancelled before it begins.
+    This is not an `async def` around it: one whose task is cancelled before it starts would never await the inner one.
     """
 
     __slots__ = ("_coroutine",)
@@ -75,31 +75,31 @@ class _Contained(Coroutine[Any, Any, Any]):
         self._coroutine = coroutine
 
     def send(self, value: Any, /) -> Any:
-        """Go on."""
+        """Resume the coroutine."""
         try:
             return self._coroutine.send(value)
         except _EXITS as error:
-            raise _contained(error) from error
+            raise _to_runtime_error(error) from error
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an exception."""
+        """Resume the coroutine with an exception."""
         try:
             return self._coroutine.throw(*error)
         except _EXITS as exit_:
-            raise _contained(exit_) from exit_
+            raise _to_runtime_error(exit_) from exit_
 
     def close(self) -> None:
-        """End it."""
+        """Close the coroutine."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Wait for it from another coroutine."""
+        """Await it from another coroutine."""
         return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        """Debuggers and task groups look at the frame, the name and the state of a coroutine."""
+        """Delegate to the coroutine: debuggers and task groups read its frame, name and state."""
         return getattr(self._coroutine, name)
 
 
-def _contained(error: BaseException) -> RuntimeError:
+def _to_runtime_error(error: BaseException) -> RuntimeError:
     return RuntimeError(f"the agent wanted to end the program: {type(error).__name__}")

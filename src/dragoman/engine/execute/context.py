@@ -1,4 +1,4 @@
-"""What a run knows and can do."""
+"""The context object that agents get as `ctx`."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ logger = logging.getLogger("dragoman.agent")
 
 
 class AskHandler(Protocol):
-    """How `ctx.ask` works for agents that start again from the top after a pause."""
+    """Implements `ctx.ask` for agents that start again from the top after a pause."""
 
     @property
     def replaying(self) -> bool:
-        """True while the run only repeats what was journaled before the last answer."""
+        """True while the run repeats code whose outputs were journaled before the last answer."""
         ...
 
     async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
-        """Give the answer, or pause."""
+        """Return the answer, or pause the task."""
         ...
 
     async def ask_auth(self, text: str, url: str | None) -> Any:
-        """Give what the authorisation brought, or pause."""
+        """Return the data the task was resumed with, or pause it."""
         ...
 
 
 class Context:
-    """The run's view of its task, its caller and its conversation."""
+    """What a run can read and do: its message, task, caller and conversation; asking, progress and artifacts."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Context:
         self.clock = clock
         self.message = message
         self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
-        # The same of the message that began the task: whatever an answer says, it chooses the skill.
+        # The message that created the task, and its metadata: they choose the skill, whatever later messages say.
         self.first_message = live.folding.history[0] if live.folding.history else message
         self.first_metadata: dict[str, Any] = {**(self.first_message.metadata or {}), **(first_metadata or {})}
         self.answers = answers
@@ -90,11 +90,11 @@ class Context:
         self.ask_handler: AskHandler | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
 
-    # -- facts -----------------------------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------------------
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The agent's log; its records carry the ids of the task and the conversation."""
+        """The agent's logger; its records carry `task_id` and `context_id`."""
         if self._log is None:
             self._log = logging.LoggerAdapter(logger, {"task_id": self._live.id, "context_id": self._live.context_id})
         return self._log
@@ -111,7 +111,7 @@ class Context:
 
     @property
     def session_id(self) -> str:
-        """A UUID for the conversation: callers choose the names of theirs, and may choose the same."""
+        """A UUID for the conversation, unique also when callers choose the same context id."""
         return session_id(self._live.row.scope, self._live.context_id)
 
     @property
@@ -121,7 +121,7 @@ class Context:
 
     @property
     def tenant(self) -> str:
-        """The tenant the request named, or an empty string."""
+        """The tenant of the request, or an empty string."""
         return self._call.tenant
 
     @property
@@ -156,24 +156,24 @@ class Context:
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """What this task has produced so far."""
+        """The artifacts of this task so far."""
         return self._live.folding.task().artifacts
 
     @property
     def resume(self) -> AnsweredQuestion | None:
-        """The last question and its answer, when this run goes on after a pause."""
+        """The last question and its answer when this run continues after a pause, else None."""
         return self.answers[-1] if self.answers else None
 
     @property
     def cancelled(self) -> bool:
-        """True once the task has been canceled or the server stops; code in a thread should look now and then."""
+        """True once the task was canceled or the server stops; code in a thread should poll it."""
         return self._live.over
 
     @property
     def _mute(self) -> bool:
         return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)
 
-    # -- what a run can do -----------------------------------------------------------------------------------------
+    # -- actions ---------------------------------------------------------------------------------------------------
 
     @overload
     async def ask(self, question: str) -> str: ...
@@ -182,7 +182,7 @@ class Context:
     @overload
     async def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
     async def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
-        """Pause in input-required until the caller answers; asks again when the answer does not fit.
+        """Pause in input-required until the caller answers; ask again when the answer does not fit the type.
 
         Raises:
             ConfigError: in a low-level `run`, which pauses with `yield Ask(...)` instead.
@@ -190,7 +190,7 @@ class Context:
         return await self._require_ask_handler().ask(question, type, choices)
 
     async def ask_auth(self, text: str, url: str | None = None) -> Any:
-        """Pause in auth-required until the task is resumed, and give the data it was resumed with.
+        """Pause in auth-required until the task is resumed, and return the data it was resumed with.
 
         Raises:
             ConfigError: in a low-level `run`, which pauses with `yield Ask(..., auth=True)` instead.
@@ -203,14 +203,14 @@ class Context:
         return self.ask_handler
 
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
-        """Run `fn` at most once per task, however often the run starts again, and give its JSON result.
+        """Call `fn` at most once per task, however often the run starts again, and return its JSON result.
 
-        That it begins is durable before it is called. When the process ends before its result is, nobody can know
-        whether the effect happened: a later run fails and says so, or calls it again with `retry`, for an effect that
-        does no harm when it happens twice. A function that raises has not happened.
+        A note that the call starts is durable before `fn` is called. When the process ends before the result is
+        durable, nobody can know whether the effect happened: a later run fails and says so, or calls `fn` again with
+        `retry=True`, which is for idempotent effects. A call that raises counts as not having happened.
 
         Raises:
-            Failed: it was begun in an earlier process, and may or may not have happened.
+            Failed: the call was started in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
         """
         if self._once_locks is None:
@@ -237,7 +237,7 @@ class Context:
             return self._once[key]
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Tell the caller how far the work is."""
+        """Send a progress message to the caller, as a WORKING status."""
         if self._mute:
             return
         measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
@@ -248,7 +248,7 @@ class Context:
     async def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Send a result beside the answer.
+        """Send an artifact beside the answer.
 
         Raises:
             TypeError: a value has no JSON form.
@@ -267,14 +267,14 @@ class Context:
         last_chunk: bool = True,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Send an artifact, or a piece of one, exactly as given; for agents that manage their own."""
+        """Send an artifact, or a chunk of one, unchanged; for agents that manage their own artifacts."""
         if self._mute:
             return
         self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         await self._live.drain()
 
     async def messages(self) -> AsyncIterator[Message]:
-        """The messages the caller sends while the work goes on. Ends when the task does."""
+        """Yield the follow-up messages that the caller sends while the task works. Ends with the run."""
         live = self._live
         while not live.over:
             if live.followups:
@@ -284,7 +284,7 @@ class Context:
             await live.wakeup.wait()
 
     def replay_followups(self) -> None:
-        """Offer the messages that came to earlier runs once more, to an agent that starts again from the top."""
+        """Make `messages` yield the follow-ups of earlier runs again, for an agent that starts again from the top."""
         self._live.followups.extendleft(reversed(self._followups))
         self._followups = ()
 
@@ -297,11 +297,11 @@ async def _call(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def describe_in_doubt(effects: frozenset[str]) -> str:
-    """What to say of effects that were begun when the process ended."""
+    """Build the error text for `once` calls that were started when the process ended."""
     names = ", ".join(f"`{key}`" for key in sorted(effects))
     return f"{names} may or may not have happened: the server stopped in the middle of it"
 
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
-    """A message from the agent within a task."""
+    """Build a message from the agent within a task."""
     return Message(new_id(), Role.AGENT, parts, live.context_id, live.id)

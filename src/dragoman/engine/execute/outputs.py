@@ -1,4 +1,4 @@
-"""What an agent may yield, and the parts that callers get for it."""
+"""Outputs of agents, and their conversion to parts and artifacts."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class Reply(Struct, frozen=True):
-    """Answer with a bare Message and no task. Only as the first and only output.
+    """Answers with a bare Message and no task. It must be the only output.
 
-    A skill says that it may: with `replies=True` or in its return type. One that does not, and one that took longer
-    than a second, completes its task with it.
+    A skill declares that it may do so, with `replies=True` or in its return type. Without that, or after more than a
+    second, the message completes a task instead.
     """
 
     value: Any
 
 
 class Conclude(Reply, frozen=True):
-    """Complete the task with this as the message of its status. Only as the only output; for bridges."""
+    """Completes the task with this as the message of its status. It must be the only output; for bridges."""
 
 
 class Replace(Struct, frozen=True):
-    """The finished answer: it supersedes the chunks streamed so far."""
+    """The finished answer, which replaces the chunks streamed so far."""
 
     value: Any
 
 
 class Ask(Struct, frozen=True):
-    """Pause the task until the caller answers; the run ends here.
+    """Pauses the task until the caller answers; the run ends here.
 
-    `ref` is JSON the agent wants back: the next run finds it in `ctx.resume.ref`. With `auth` the task waits in
-    auth-required instead of input-required. `details` are further values to show beside the question.
+    `ref` is JSON that the next run gets back in `ctx.resume.ref`. With `auth` the task waits in auth-required instead
+    of input-required. `details` are further values to send with the question.
     """
 
     question: str
@@ -53,7 +53,7 @@ class Ask(Struct, frozen=True):
 
 
 class AnsweredQuestion(Struct, frozen=True):
-    """A question of an earlier run and what the caller said to it."""
+    """A question of an earlier run and the caller's answer."""
 
     question: str
     ref: Any
@@ -62,10 +62,10 @@ class AnsweredQuestion(Struct, frozen=True):
 
 
 def parts_of(value: Any) -> tuple[Part, ...]:
-    """Turn a value into parts.
+    """Convert a value to parts.
 
-    Text becomes text; numbers become text marked as JSON, so that every client can show them and ours gives the
-    number back; bytes and files become files; everything else becomes data.
+    Strings become text; numbers become text with the media type JSON, so that every client can display them and ours
+    returns the number; bytes and files become files; everything else becomes data.
 
     Raises:
         TypeError: the value has no JSON form.
@@ -88,22 +88,22 @@ def parts_of(value: Any) -> tuple[Part, ...]:
 
 
 def plain_text(value: str) -> str:
-    """A text as nothing but a text: some frameworks have kinds of their own, which no codec knows."""
+    """Convert a subclass of str to str: some frameworks have their own, which msgspec cannot encode."""
     return value if type(value) is str else str.__str__(value)
 
 
 def json_of(value: Any) -> Any:
-    """Turn a dict, list, dataclass, Struct or pydantic model into plain JSON values.
+    """Convert a dict, list, dataclass, Struct or pydantic model to plain JSON values.
 
     Raises:
-        TypeError: some part of it has no JSON form.
+        TypeError: a value in it has no JSON form.
     """
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_unusual)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_unknown)
 
 
-def _unusual(value: Any) -> Any:
+def _encode_unknown(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -112,42 +112,42 @@ def _unusual(value: Any) -> Any:
 
 
 class OutputMetadata(Struct, frozen=True):
-    """Metadata of an agent's own: `task` is on its tasks and their statuses, `note` on the words of its progress."""
+    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to its progress messages."""
 
     task: dict[str, Any] = {}
     progress: dict[str, Any] = {}
 
 
 class ResultWriter:
-    """Streams text into one artifact and gives every other value an artifact of its own.
+    """Writes a run's outputs as artifacts: text is streamed into one, every other value gets its own.
 
-    A chunk is held for one turn of the event loop: when the run ends before that, it was the whole answer and is
-    sent once. Otherwise the text is closed by one update that repeats it whole (`closing="whole"`, the only form
-    that every ADK client reads right) or by the last chunk alone (`closing="last"`).
+    A chunk is held back for one turn of the event loop: when the run ends before that, it was the whole answer and is
+    sent once. Otherwise the text is closed by an update that repeats it whole (`closing="whole"`, the only form that
+    every ADK client reads correctly) or by the last chunk alone (`closing="last"`).
     """
 
-    def __init__(self, live: LiveTask, name: str, closing: Literal["whole", "last"], *, afresh: bool) -> None:
+    def __init__(self, live: LiveTask, name: str, closing: Literal["whole", "last"], *, restarted: bool) -> None:
         self._live = live
         self._closing = closing
         self.name = name
-        self._held: str | None = None
+        self._pending: str | None = None
         self._replaced = False
         self._only_text = True
-        # After a pause the text goes on where it was; after a restart it begins again there, over what was streamed.
-        before = None
+        # After a pause the text continues in the same artifact; after a restart it replaces what was streamed since.
+        previous = None
         if live.base_artifacts:
-            before = next((artifact for artifact in live.base_artifacts if _is_text(artifact, name)), None)
-        self._id = before.artifact_id if before is not None else None
-        self._begun = before is not None and not afresh
-        self._lead = before.text if before is not None and afresh else ""
+            previous = next((artifact for artifact in live.base_artifacts if _is_text(artifact, name)), None)
+        self._id = previous.artifact_id if previous is not None else None
+        self._started = previous is not None and not restarted
+        self._prefix = previous.text if previous is not None and restarted else ""
 
     @property
     def has_pending_text(self) -> bool:
-        """True when there is text that has not been sent yet."""
-        return self._held is not None
+        """True when a chunk has not been sent yet."""
+        return self._pending is not None
 
     def write(self, value: Any) -> None:
-        """Take what the agent has yielded: text, a finished answer, or a value of its own."""
+        """Write an output: text, a `Replace`, or another value. None is ignored."""
         if isinstance(value, str):
             self.write_text(value if type(value) is str else str.__str__(value))
         elif isinstance(value, Replace):
@@ -156,41 +156,41 @@ class ResultWriter:
             self.write_value(parts_of(value))
 
     def write_text(self, text: str) -> None:
-        """Take the next piece of text. Raises UnicodeEncodeError when it is half of a character."""
+        """Write a chunk of text. Raises UnicodeEncodeError when it contains a lone surrogate."""
         if not text:
             return
-        text.encode()  # here and not when it is sent, which may be when nobody listens to errors
-        if self._held is not None:
+        text.encode()  # fail here: the deferred flush has no caller to raise to
+        if self._pending is not None:
             self._flush()
-        self._held = text
-        self._live.hold(self._flush)
+        self._pending = text
+        self._live.defer_output(self._flush)
         asyncio.get_running_loop().call_soon(self._flush)
 
     def write_value(self, parts: tuple[Part, ...]) -> None:
-        """Take a value that is not text: an artifact of its own, complete at once."""
+        """Write a value that is not text as a complete artifact of its own."""
         self._flush()
         number = self._live.artifact_number()
         artifact_id = self.name if number == 1 else f"{self.name}-{number}"
         self._send(Artifact(artifact_id, parts, self.name), append=False, last=True)
 
     def replace(self, parts: tuple[Part, ...]) -> None:
-        """Let the finished answer supersede the chunks."""
-        self._held, self._lead = None, ""
-        self._begun = self._replaced = True
+        """Replace the streamed text with the finished answer."""
+        self._pending, self._prefix = None, ""
+        self._started = self._replaced = True
         self._only_text = all(_is_plain(part) for part in parts)
         self._send(Artifact(self._text_id(), parts, self.name), append=False, last=True)
 
     def pause(self) -> None:
-        """Send what is held; the text may go on after the pause."""
+        """Send the pending chunk; the text may continue after the pause."""
         self._flush()
 
     def close(self) -> None:
-        """The run is over: close the text. The status that ends the task follows, in the same change of the store."""
-        last, self._held = self._held, None
-        self._live.hold(None)
-        if not self._begun:
-            if last is not None or self._lead:
-                self._text(self._lead + (last or ""), append=False, last=True, more=True)
+        """Close the text at the end of the run. The final status follows in the same write."""
+        last, self._pending = self._pending, None
+        self._live.defer_output(None)
+        if not self._started:
+            if last is not None or self._prefix:
+                self._text(self._prefix + (last or ""), append=False, last=True, more=True)
             return
         if self._replaced and last is None:
             return
@@ -202,13 +202,13 @@ class ResultWriter:
         self._text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
 
     def _flush(self) -> None:
-        held, self._held = self._held, None
-        if held is None or self._live.over:
+        text, self._pending = self._pending, None
+        if text is None or self._live.over:
             return
-        self._live.hold(None)
-        self._text(self._lead + held, append=self._begun, last=False)
-        self._lead = ""
-        self._begun = True
+        self._live.defer_output(None)
+        self._text(self._prefix + text, append=self._started, last=False)
+        self._prefix = ""
+        self._started = True
         self._replaced = False
 
     def _text(self, text: str, *, append: bool, last: bool, more: bool = False) -> None:
@@ -218,8 +218,8 @@ class ResultWriter:
 
     def _text_id(self) -> str:
         if self._id is None:
-            taken = self._live.has_artifact(self.name)
-            self._id = f"{self.name}-{self._live.artifact_number()}" if taken else self.name
+            exists = self._live.has_artifact(self.name)
+            self._id = f"{self.name}-{self._live.artifact_number()}" if exists else self.name
         return self._id
 
     def _send(self, artifact: Artifact, *, append: bool, last: bool) -> None:

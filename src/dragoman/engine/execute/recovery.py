@@ -1,4 +1,4 @@
-"""Recovery: what becomes of tasks that a crash interrupted, and of those the store stopped taking."""
+"""Recovery of tasks that a crash interrupted, and of tasks whose writes the store refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RETRY_SECONDS = 1
 
 
 class Recovery:
-    """Decides, when the server starts, what becomes of the tasks that were not finished."""
+    """Restarts or fails, at startup, the tasks that a crash interrupted."""
 
     def __init__(
         self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings, ownership: Ownership
@@ -41,13 +41,13 @@ class Recovery:
         self._ownership = ownership
 
     async def recover(self) -> None:
-        """Run again what may run again or never began; fail the rest with a plain reason."""
+        """Run the tasks that never started or may be restarted; fail the others with a plain reason."""
         ended: list[LiveTask] = []
         drafts = [(stored, True) for stored in await self._ownership.unowned_drafts(self._agent.name)]
         for stored, draft in (*drafts, *((one, False) for one in await self._ownership.unowned(self._agent.name))):
             try:
                 live = await self._recover(stored, draft=draft)
-            except Exception:  # one task that cannot be read must not keep all others from being served
+            except Exception:  # one unreadable task must not prevent the server from starting
                 logger.exception("task %s cannot be recovered", stored.row.id)
                 continue
             if live is not None:
@@ -57,59 +57,59 @@ class Recovery:
             logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
 
     async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
-        """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
+        """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
         live = await self._tasks.load(stored, restart=True, draft=draft)
-        memory = await self._tasks.run_history(stored.row)
-        call = memory.call(stored.row)
-        metadata = memory.origin.metadata if memory.origin else None
+        history = await self._tasks.run_history(stored.row)
+        call = history.call(stored.row)
+        metadata = history.origin.metadata if history.origin else None
         began = draft or stored.row.state is not State.SUBMITTED
         reason = INTERRUPTED
-        if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
-            message = memory.answers[-1] if memory.answers else live.folding.history[0]
-            ctx = self._runner.context(live, call, message, memory, metadata, restarted=began)
+        if live.folding.history:  # a task imported into the store may have no message to run
+            message = history.answers[-1] if history.answers else live.folding.history[0]
+            ctx = self._runner.context(live, call, message, history, metadata, restarted=began)
             ctx.replay_followups()
             attempt: int | None = None
             plan = self._agent.plan(ctx)
             if may_restart(plan):
-                attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
+                attempt = 1 + (history.attempt if history.attempt is not None else 1 if began else 0)
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     self._runner.begin(live, ctx, plan, attempt=attempt)
                     return None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
-        if memory.in_doubt:
-            reason = f"{reason}; {describe_in_doubt(memory.in_doubt)}"
+        if history.in_doubt:
+            reason = f"{reason}; {describe_in_doubt(history.in_doubt)}"
         live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
         return live
 
 
 class BrokenTaskReaper:
-    """Ends tasks whose run broke because the store refused a write: no task stays at work with nobody at it.
+    """Fails tasks whose run broke because the store refused a write, so that none stays working without a run.
 
-    The refusal itself cannot be journaled, so the store is asked every second until it works.
+    The failure cannot be written while the store refuses writes, so this retries every second until it can.
     """
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        # By id, with the number of the task's row: an id may turn out to be another task's.
+        # Task numbers by id: the id may belong to another task when it is read back.
         self._ids: dict[str, int] = {}
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
 
     def add(self, task_id: str, number: int) -> None:
-        """Take a task whose journal ends in the middle."""
+        """Add a task whose journal ends before its run did."""
         self._ids[task_id] = number
-        self._plan()
+        self._schedule()
 
     def close(self) -> None:
-        """Leave what is left to the next start."""
+        """Stop; the next startup recovers the remaining tasks."""
         self._closed = True
         for pending in (self._timer, self._worker):
             if pending is not None:
                 pending.cancel()
 
-    def _plan(self) -> None:
+    def _schedule(self) -> None:
         if self._ids and self._timer is None and self._worker is None and not self._closed:
             self._timer = self._tasks.clock.call_later(RETRY_SECONDS, self._begin)
 
@@ -122,7 +122,7 @@ class BrokenTaskReaper:
         self._worker = None
         if not worker.cancelled() and (error := worker.exception()) is not None and not isinstance(error, ServerError):
             logger.error("interrupted tasks could not be failed", exc_info=error)
-        self._plan()
+        self._schedule()
 
     async def _work(self) -> None:
         await self._tasks.store.check()
@@ -135,7 +135,7 @@ class BrokenTaskReaper:
 
     async def _fail(self, task_id: str, number: int) -> bool:
         stored = await self._tasks.store.task(task_id)
-        # Not there: it was never acknowledged. At rest: what was refused is an answer, and can be given again.
+        # Missing: it was never acknowledged. Waiting: the refused write was an answer, which can be sent again.
         if (
             stored is None
             or stored.row.number != number

@@ -1,4 +1,4 @@
-"""One run of an agent: from its outputs to the task's events."""
+"""One run of an agent: drives its generator and turns outputs into events."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.agent import Plan
 
 logger = logging.getLogger("dragoman.engine")
-# The skills that have been named in a warning: once each is enough.
-_UNDECLARED: set[str] = set()
+# Skills that were warned about already: one warning each is enough.
+_WARNED_SKILLS: set[str] = set()
 
 
 class Run:
-    """One run: starts the agent's code, and never before it is durable that it begins.
+    """One run of the agent's code for a task. That it starts is durable before the code is called.
 
-    Drives the agent's generator. Its end is completed, an exception is failed, a cancel arrives at the yield.
-    What waits for its turn keeps its message on the disk, and reads it when it begins. `attempt` counts the runs of a
-    task that may run again and does; `new_context` says that the conversation begins with it. `caller` is whom it
-    counts for; None is its task's owner.
+    The end of the generator completes the task, an exception fails it, and a cancel is raised at its `yield`. A queued
+    run may unload its message and read it from the store when it starts. `attempt` counts the runs of a task that is
+    restarted after crashes; `new_context` is True for the first task of a conversation. `caller` is the quota key;
+    None stands for the task's owner.
     """
 
     def __init__(
@@ -57,68 +57,68 @@ class Run:
         self._new_context = new_context
         self._attempt = attempt
         self._state_before: bytes | None = None
-        # Whoever waits for a bare reply does not wait long.
-        self._opening = None
+        # A draft becomes a task when the bare reply takes too long.
+        self._open_timer = None
         if live.draft:
-            self._opening = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
+            self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
 
-    def forget(self) -> None:
-        """Keep nothing of the message: it is on the disk."""
+    def unload(self) -> None:
+        """Drop the context and the message, which are in the store."""
         self._ctx = None
         self._runner.quota.suspend_leases(self.live)
 
     async def work(self) -> None:
-        """Run to the end or to a pause. Never raises, except when it is itself cancelled from outside."""
+        """Run until the end or a pause. Raises nothing but CancelledError, when this asyncio task is cancelled."""
         live, runner, attempt = self.live, self._runner, self._attempt
         ctx = self._ctx
         if ctx is None:
-            self._ctx = ctx = await self._restored()
+            self._ctx = ctx = await self._restore_context()
         if attempt is not None:
             live.queue_note("attempt", str(attempt).encode())
         try:
             if not live.ended:
-                await self._go(ctx)
+                await self._execute(ctx)
         except asyncio.CancelledError:
             if runner.stopping and not live.over and self._restarts():
-                # It was told to stop, and did not bring the server down: that is no attempt.
+                # The server stopped it, it did not crash the server: do not count the attempt.
                 live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
         finally:
-            if self._opening is not None:
-                self._opening.cancel()
+            if self._open_timer is not None:
+                self._open_timer.cancel()
         with contextlib.suppress(ServerError):
             await live.wait_durable()
 
     def _restarts(self) -> bool:
         return self._runner.tasks.store.durable and may_restart(self._plan)
 
-    async def _restored(self) -> Context:
-        """The context, with the message read from the disk."""
+    async def _restore_context(self) -> Context:
+        """Rebuild the context with the message read from the store."""
         live, runner = self.live, self._runner
         runner.quota.resume_leases(live)
         await runner.tasks.reload(live)
-        memory = await runner.tasks.run_history(live.row)
-        metadata = memory.origin.metadata if memory.origin else None
-        ctx = runner.context(live, memory.call(live.row), live.folding.history[0], memory, metadata)
+        history = await runner.tasks.run_history(live.row)
+        metadata = history.origin.metadata if history.origin else None
+        ctx = runner.context(live, history.call(live.row), live.folding.history[0], history, metadata)
         self._plan = runner.agent.plan(ctx)
         return ctx
 
-    async def _go(self, ctx: Context) -> None:
+    async def _execute(self, ctx: Context) -> None:
         live, plan, store = self.live, self._plan, self._runner.tasks.store
         outputs: AsyncIterator[Any] | None = None
         try:
             if not self._new_context:
-                kept = await store.context_state(live.row.scope, live.context_id)
-                ctx.state.update(msgspec.json.decode(kept) if kept else {})
+                saved_state = await store.context_state(live.row.scope, live.context_id)
+                ctx.state.update(msgspec.json.decode(saved_state) if saved_state else {})
             self._state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
             if plan.prepare is not None:
                 await plan.prepare(ctx)
                 if live.ended:
                     return
             live.begin()
-            # Whoever finds this task after a crash knows that its code may have begun. Work that may simply run again
-            # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
-            # rows of a task sees that it has begun before anything is done.
+            # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
+            # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
+            # always wait: readers of those rows must see WORKING before any effect.
             if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows:
                 await live.wait_durable()
                 if live.ended:
@@ -130,13 +130,15 @@ class Run:
         except Failed as error:
             self._end(State.FAILED, str(error))
         except BaseException as error:
-            # Whatever an agent raises ends its task, never the server, and a cancel that nobody asked for is no
-            # exception. One that somebody did, while the task goes on, means that the server stops: recovery decides.
+            # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
+            # A requested cancel while the task has not ended means that the server stops: recovery handles the task.
             if isinstance(error, asyncio.CancelledError) and not live.ended and _is_being_cancelled():
                 raise
-            if isinstance(error, GeneratorExit) and _current_task() is not live.worker:  # the loop is gone: no agent's
+            if (
+                isinstance(error, GeneratorExit) and _current_task() is not live.worker
+            ):  # the loop was closed: not raised by the agent
                 raise
-            self._end(State.FAILED, None if live.ended else self._hidden(error))
+            self._end(State.FAILED, None if live.ended else self._log_and_describe(error))
         finally:
             await _close(outputs)
 
@@ -164,13 +166,13 @@ class Run:
             return
         if live.draft:
             live.open()
-        # A run without output may still have to close a text that was begun before a pause.
+        # A run without output may still have to close a text that was started before a pause.
         (response or self._response(ctx)).close()
         self._end(State.COMPLETED)
 
     def _response(self, ctx: Context) -> ResultWriter:
         agent = self._runner.agent
-        return ResultWriter(self.live, f"{ctx.skill or agent.name}-result", agent.closing, afresh=ctx.restarted)
+        return ResultWriter(self.live, f"{ctx.skill or agent.name}-result", agent.closing, restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, alone: bool) -> None:
         live = self.live
@@ -198,7 +200,7 @@ class Run:
         live = self.live
         if live.ended:
             return
-        # Texts of exceptions may hold what has no place in JSON, such as the bytes of a file's name.
+        # Exception texts may contain lone surrogates, such as undecodable bytes of a file name.
         message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
         if live.draft:
             live.open()
@@ -217,7 +219,7 @@ class Run:
             return None
         return after if after != self._state_before else None
 
-    def _hidden(self, error: BaseException) -> str:
+    def _log_and_describe(self, error: BaseException) -> str:
         reference = secrets.token_hex(3)
         logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
         if self._runner.settings.show_errors:
@@ -226,8 +228,8 @@ class Run:
 
 
 def _warn_of_reply(ctx: Context, who: str) -> None:
-    if who not in _UNDECLARED:
-        _UNDECLARED.add(who)
+    if who not in _WARNED_SKILLS:
+        _WARNED_SKILLS.add(who)
         ctx.log.warning(
             "`%s` answered with a Reply without saying that it may: its callers get a task. "
             "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
@@ -236,7 +238,7 @@ def _warn_of_reply(ctx: Context, who: str) -> None:
 
 
 def may_restart(plan: Plan) -> bool:
-    """True when the work may simply run again after a crash."""
+    """True when the run may be repeated after a crash."""
     return plan.restarts() if callable(plan.restarts) else plan.restarts
 
 
@@ -248,7 +250,7 @@ def _is_being_cancelled() -> bool:
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # there is no loop any more
+    except RuntimeError:  # the loop was closed
         return None
 
 

@@ -1,4 +1,4 @@
-"""Threads for code that blocks, shared fairly by callers and agents."""
+"""Thread pool for blocking code, shared fairly among callers and agents."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.engine")
 MAX_THREADS = 128
-# Of the threads that are free an agent may have three times as many: alone three quarters of all.
+# An agent may hold three times as many threads as are free: alone, three quarters of the pool.
 AGENT_SHARE = 3
-# How often it is said that calls wait, in seconds.
+# The shortest time between two warnings that calls wait.
 WARN_SECONDS = 60.0
 
 
-class _Call:
-    """Something to call: `run` raises nothing, and says itself what came out."""
+class _Job:
+    """A queued call. `run` raises nothing and reports its own result."""
 
     __slots__ = ("dropped", "name", "run", "work")
 
@@ -39,23 +39,23 @@ class _Call:
         self.dropped = False
 
     def drop(self) -> None:
-        """Do not run it any more."""
+        """Skip the call if it has not started."""
         self.dropped = True
 
 
 class FairThreadPool(Executor):
-    """A pool of threads that end with the process: code that blocks for ever does not keep a stopped server alive.
+    """Pool of daemon threads: code that blocks forever does not keep a stopped server alive.
 
-    A caller may hold as many threads as are free, so that one alone has half of them and the next finds room at once,
-    however long the first one's calls take. Those who wait take turns: agents first, and the callers of each. The
-    same holds for agents where several share the pool, with three times as much. Work that is no run's, the server's
-    own, never waits.
+    A caller may hold as many threads as are free, so one alone gets half of the pool and the next finds room at once,
+    however long the first one's calls take. Where several agents share the pool, an agent may hold three times as many
+    as are free. Queued calls are served round-robin, over agents and then over the callers of each. Calls outside of
+    runs, the server's own, never wait.
     """
 
     def __init__(self, name: str, max_threads: int = MAX_THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._numbers = count()
-        self._ready: SimpleQueue[_Call] = SimpleQueue()
+        self._ready: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._now = now
         self._warn_at = 0.0
@@ -64,25 +64,25 @@ class FairThreadPool(Executor):
         # All below is guarded by the lock.
         self._threads = 0
         self._idle = 0
-        self._running: set[_Call] = set()
+        self._running: set[_Job] = set()
         self._by_caller: dict[str, int] = {}
         self._by_agent: dict[str, int] = {}
-        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Call, None]]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Job, None]]] = OrderedDict()
         self._queued = 0
 
     def resize(self, max_threads: int, *, shared: bool) -> None:
-        """Have that many threads from now on; `shared` says that several agents use them."""
+        """Change the size of the pool; `shared` is True when several agents use it."""
         with self._lock:
             self.max_threads, self.shared = max_threads, shared
-            begun = self._take_turns()
-        for call in begun:
-            self._hand_over(*call)
+            ready = self._dequeue_ready()
+        for call in ready:
+            self._dispatch(*call)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have it called as soon as a thread is free for whoever calls this."""
-        future = _Result()
+        """Call `fn` in a thread as soon as one is free for the current caller."""
+        future = _CancelableFuture()
 
         def run() -> None:
             if future.set_running_or_notify_cancel():
@@ -95,10 +95,10 @@ class FairThreadPool(Executor):
         future.on_cancel(partial(self.drop, call))
         return future
 
-    def start(self, run: Callable[[], None], name: str) -> _Call:
-        """Have `run`, which raises nothing, called by a thread: now, or when it is the current caller's turn."""
+    def start(self, run: Callable[[], None], name: str) -> _Job:
+        """Call `run`, which raises nothing, in a thread: now, or when it is the current caller's turn."""
         work = current_work()
-        call = _Call(run, name, work)
+        call = _Job(run, name, work)
         with self._lock:
             if work is not None and not self._is_free_for(work):
                 self._waiting.setdefault(work.agent, OrderedDict()).setdefault(work.caller, OrderedDict())[call] = None
@@ -109,13 +109,13 @@ class FairThreadPool(Executor):
                 warning = None
                 grows = self._count(call)
         if grows is not None:
-            self._hand_over(call, grows)
+            self._dispatch(call, grows)
         elif warning is not None:
             logger.warning(*warning)
         return call
 
-    def drop(self, call: _Call) -> None:
-        """Forget a call that nobody waits for any more, unless it has begun."""
+    def drop(self, call: _Job) -> None:
+        """Remove a call from the queue, unless it has started."""
         call.drop()
         work = call.work
         with self._lock:
@@ -129,12 +129,12 @@ class FairThreadPool(Executor):
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a thread."""
+        """The number of calls that wait for a thread."""
         return self._queued
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, call: _Call, grows: bool) -> None:
+    def _dispatch(self, call: _Job, grows: bool) -> None:
         self._ready.put(call)
         if grows:
             threading.Thread(target=self._serve, name=f"{self._name}-{next(self._numbers)}", daemon=True).start()
@@ -147,34 +147,34 @@ class FairThreadPool(Executor):
                     call.run()
                 with self._lock:
                     self._discount(call)
-                    del call  # a thread that waits keeps nothing alive
-                    begun = self._take_turns() if self._waiting else []
-                    if not begun:
+                    del call  # an idle thread keeps nothing alive
+                    ready = self._dequeue_ready() if self._waiting else []
+                    if not ready:
                         if self._threads > self.max_threads:
                             self._threads -= 1
                             return
                         self._idle += 1
                         break
-                    # The first is this thread's own, which was not idle.
-                    call, grows = begun.pop(0)
+                    # This thread takes the first itself: it never became idle.
+                    call, grows = ready.pop(0)
                     if grows:
                         self._threads -= 1
                     else:
                         self._idle += 1
-                for other in begun:
-                    self._hand_over(*other)
+                for other in ready:
+                    self._dispatch(*other)
 
-    # -- whose turn it is; all of it under the lock ------------------------------------------------------------------
+    # -- scheduling; all of it under the lock ------------------------------------------------------------------------
 
     def _is_free_for(self, work: Work) -> bool:
         free = self.max_threads - len(self._running)
         if free <= 0 or (self.shared and self._by_agent.get(work.agent, 0) >= free * AGENT_SHARE):
             return False
-        # This process itself is trusted, and what it calls may be what others of its calls wait for.
+        # This process itself has no limit: its calls may be what its other calls wait for.
         return not work.caller or self._by_caller.get(work.caller, 0) < free
 
-    def _count(self, call: _Call) -> bool:
-        """Note that a call has got a thread; True when that must be a new one."""
+    def _count(self, call: _Job) -> bool:
+        """Count a call that gets a thread; True when a new thread must be started for it."""
         work = call.work
         if work is not None:
             self._running.add(call)
@@ -186,7 +186,7 @@ class FairThreadPool(Executor):
         self._threads += 1
         return True
 
-    def _discount(self, call: _Call) -> None:
+    def _discount(self, call: _Job) -> None:
         work = call.work
         if work is None:
             return
@@ -197,21 +197,21 @@ class FairThreadPool(Executor):
             else:
                 del counts[key]
 
-    def _take_turns(self) -> list[tuple[_Call, bool]]:
-        """The calls that may begin now, and whether each needs a new thread."""
-        begun: list[tuple[_Call, bool]] = []
+    def _dequeue_ready(self) -> list[tuple[_Job, bool]]:
+        """Take from the queue the calls that may start now, each with whether it needs a new thread."""
+        ready: list[tuple[_Job, bool]] = []
         while (call := self._next()) is not None:
-            begun.append((call, self._count(call)))
-        return begun
+            ready.append((call, self._count(call)))
+        return ready
 
-    def _next(self) -> _Call | None:
+    def _next(self) -> _Job | None:
         for agent, callers in self._waiting.items():
             for caller, calls in callers.items():
                 work = Work(agent, caller)
                 if self._is_free_for(work):
                     call, _ = calls.popitem(last=False)
                     self._queued -= 1
-                    # Their turn is over: they stand behind the others now.
+                    # Round-robin: both go behind the others.
                     callers.move_to_end(caller)
                     self._waiting.move_to_end(agent)
                     if not calls:
@@ -229,8 +229,8 @@ class FairThreadPool(Executor):
         if now < self._warn_at or not self._running:
             return None
         self._warn_at = now + WARN_SECONDS
-        held = Counter((call.name, call.work.agent if call.work else "") for call in self._running)
-        ((name, agent), threads), *_ = held.most_common(1)
+        by_skill = Counter((call.name, call.work.agent if call.work else "") for call in self._running)
+        ((name, agent), threads), *_ = by_skill.most_common(1)
         return (
             "calls wait for a thread: `%s` of agent %s holds %d of %d: let it be `async def`, give it a timeout, or "
             "raise limits_threads",
@@ -241,63 +241,65 @@ class FairThreadPool(Executor):
         )
 
 
-class _Result(Future[Any]):
-    """A future whose call leaves the queue when it is cancelled."""
+class _CancelableFuture(Future[Any]):
+    """A future that removes its call from the queue when it is cancelled."""
 
-    _give_up: Callable[[], None]
+    _on_cancel: Callable[[], None]
 
-    def on_cancel(self, give_up: Callable[[], None]) -> None:
-        """Say what is called when it is cancelled."""
-        self._give_up = give_up
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Set the callback for cancellation."""
+        self._on_cancel = callback
 
     def cancel(self) -> bool:
-        """Cancel it unless it has begun."""
+        """Cancel the call unless it has started."""
         cancelled = super().cancel()
         if cancelled:
-            self._give_up()
+            self._on_cancel()
         return cancelled
 
 
 class LoopThreads(ThreadPoolExecutor):
-    """The pool as the default executor of an event loop, which takes no other class than its own."""
+    """Adapter of the pool for `loop.set_default_executor`, which accepts only ThreadPoolExecutor."""
 
     def __init__(self, pool: FairThreadPool) -> None:
         super().__init__(1)
         self._pool = pool
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have it called by a thread of the pool."""
+        """Call `fn` in a thread of the pool."""
         return self._pool.submit(fn, *args, **kwargs)
 
 
 @cache
 def skill_threads() -> FairThreadPool:
-    """The threads in which `def` skills run."""
+    """The process-wide pool in which `def` skills run."""
     return FairThreadPool("dragoman-skill")
 
 
 @cache
 def helper_threads() -> FairThreadPool:
-    """The threads for everything else that blocks. Not those of skills: these wait for what is done here."""
+    """The process-wide pool for all other blocking code. It is separate because skills may wait for what runs here."""
     return FairThreadPool("dragoman-helper")
 
 
 async def in_thread(fn: Callable[..., Any], *args: Any, pool: FairThreadPool | None = None, name: str = "") -> Any:
-    """Call `fn` in a thread, with the caller's context variables. `name` is what the log calls it."""
+    """Call `fn` in a thread with the current context variables, and return its result. `name` is used in the log."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            settle: Callable[[], None] | None = partial(_give, done, context.run(_without_stop, fn, args))
+            settle: Callable[[], None] | None = partial(
+                _set_result, done, context.run(_call_without_stop_iteration, fn, args)
+            )
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            settle = partial(_fail, done, error)
+            settle = partial(_set_exception, done, error)
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is gone, and with it whoever waited
+        except RuntimeError:  # the loop was closed, and nobody waits any more
             logger.debug("%s has ended after its event loop", _name_of(fn))
-        settle = None  # an error knows this frame: without it, they would keep each other alive
+        settle = None  # the traceback references this frame: break the reference cycle
 
     pool = helper_threads() if pool is None else pool
     call = pool.start(run, name or _name_of(fn))
@@ -308,20 +310,20 @@ async def in_thread(fn: Callable[..., Any], *args: Any, pool: FairThreadPool | N
         raise
 
 
-def _without_stop(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _call_without_stop_iteration(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     try:
         return fn(*args)
     except StopIteration as error:
-        # A future cannot carry it, and whoever waits for that future would wait for ever.
+        # A future cannot hold StopIteration: whoever awaits it would wait forever.
         raise RuntimeError(f"{_name_of(fn)} let StopIteration out") from error
 
 
-def _give(done: asyncio.Future[Any], result: Any) -> None:
+def _set_result(done: asyncio.Future[Any], result: Any) -> None:
     if not done.done():
         done.set_result(result)
 
 
-def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
+def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
     if not done.done():
         done.set_exception(error)
 

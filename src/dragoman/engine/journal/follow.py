@@ -47,22 +47,22 @@ class Follower:
         self._closing = False
         self.open = 0
         # What the last reader asked for, and what it was given.
-        self._asked: tuple[int, int, int, bool] | None = None
-        self._given = Batch(())
+        self._cache_key: tuple[int, int, int, bool] | None = None
+        self._cached_batch = Batch(())
 
     def close(self) -> None:
         """Let streams end once all is told. Their readers can resume them; wake them up after this."""
         self._closing = True
 
     @contextmanager
-    def _counted(self) -> Generator[None]:
+    def _count_open(self) -> Generator[None]:
         self.open += 1
         try:
             yield
         finally:
             self.open -= 1
             if not self.open:
-                self._asked, self._given = None, Batch(())
+                self._cache_key, self._cached_batch = None, Batch(())
 
     async def follow(
         self,
@@ -78,10 +78,10 @@ class Follower:
         A stream that `begins` with a record of its own, such as the task as it was, gives that first. A reader who
         has been told nothing yet gets a sign of life when there is no record for it. `place` is held while it is open.
         """
-        with slot or nullcontext(), self._counted(), self._bus.watch(row.id) as watch:
+        with slot or nullcontext(), self._count_open(), self._bus.watch(row.id) as watch:
             opened = first_record is not None
             if first_record is not None:
-                first = _cut([first_record], ends_on_pause)
+                first = _truncate([first_record], ends_on_pause)
                 first_record, ended = None, first.ended
                 yield first
                 del first  # what was given is not held: it can be large, and the next may be long in coming
@@ -94,7 +94,7 @@ class Follower:
                 live = current or live
                 batch = self._from_memory(live, after, ends_on_pause) if live is not None else None
                 if batch is None or (not batch.records and current is None):
-                    batch = _cut(await self._store.records(row.number, after, PAGE), ends_on_pause)
+                    batch = _truncate(await self._store.records(row.number, after, PAGE), ends_on_pause)
                 if batch.records:
                     after, ended = batch.records[-1].generation, batch.ended
                     yield batch
@@ -107,7 +107,7 @@ class Follower:
                 # All is told: what comes now wakes the watch, which was there before the first look.
                 if self._closing:
                     return
-                if live is not None and live.broken and not await self._waits(row):
+                if live is not None and live.broken and not await self._is_waiting(row):
                     raise live.refusal
                 if current is None and await self._is_over(row, after):
                     return
@@ -115,20 +115,20 @@ class Follower:
                     yield Batch(())
                 opened = True
 
-    def _from_memory(self, live: LiveTask, after: int, pause_ends: bool) -> Batch | None:
+    def _from_memory(self, live: LiveTask, after: int, ends_on_pause: bool) -> Batch | None:
         """The durable records after that one; None when they must be read from the store.
 
         Readers who keep up ask for the same, one after the other: only the first has to look.
         """
-        asked = (live.row.number, after, live.committed, pause_ends)
-        if asked != self._asked:
+        key = (live.row.number, after, live.committed, ends_on_pause)
+        if key != self._cache_key:
             records = live.after(after)
             if records is None:
                 return None
-            self._asked, self._given = asked, _cut(records, pause_ends)
-        return self._given
+            self._cache_key, self._cached_batch = key, _truncate(records, ends_on_pause)
+        return self._cached_batch
 
-    async def _waits(self, row: TaskRow) -> bool:
+    async def _is_waiting(self, row: TaskRow) -> bool:
         """True when a task waits for its caller as before, whatever of a later run was refused by the store."""
         stored = await self._store.task(row.id)
         return stored is not None and stored.row.state.waiting
@@ -142,18 +142,18 @@ class Follower:
         return stored.row.state.final and not await self._store.records(row.number, after, 1)
 
 
-def _cut(records: list[Record], pause_ends: bool) -> Batch:
+def _truncate(records: list[Record], ends_on_pause: bool) -> Batch:
     """Cut off what comes after the end of the stream."""
     for index, record in enumerate(records):
         state = record.state
-        if state is not None and ends_stream(state, pause_ends=pause_ends):
+        if state is not None and ends_stream(state, ends_on_pause=ends_on_pause):
             return Batch(records[: index + 1], ended=True)
     return Batch(records)
 
 
-def ends_stream(state: State, *, pause_ends: bool) -> bool:
+def ends_stream(state: State, *, ends_on_pause: bool) -> bool:
     """True when a stream is over once the task is in this state."""
-    return state.final or (pause_ends and state is State.INPUT_REQUIRED)
+    return state.final or (ends_on_pause and state is State.INPUT_REQUIRED)
 
 
 async def single(record: Record) -> AsyncGenerator[Batch, None]:

@@ -93,13 +93,13 @@ class LiveTask(TaskWriter):
         self.wakeup = asyncio.Event()  # set when there is something to look at: a message, or the end
         self.worker: asyncio.Task[None] | None = None
         self._new = new
-        self._in_store = in_store  # as a draft
+        self._is_stored_draft = in_store  # as a draft
         self._status_metadata = status_metadata
         self._row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
-        self._begun = False
-        self._reply_kept = False
-        self._flush_held: Callable[[], None] | None = None
+        self._started = False
+        self._reply_durable = False
+        self._flush_pending: Callable[[], None] | None = None
         self._unwritten: tuple[Record, ...] = ()
         self._unwritten_bytes = 0
         self._settled_task: Task | None = None
@@ -120,9 +120,9 @@ class LiveTask(TaskWriter):
         if self.worker is not None:
             self.worker.cancel()
 
-    def hold(self, flush: Callable[[], None] | None) -> None:
+    def defer_output(self, flush: Callable[[], None] | None) -> None:
         """Output waits one turn of the loop, to see whether it is the last. `flush` lets it go before any event."""
-        self._flush_held, self._has_pending = flush, flush is not None
+        self._flush_pending, self._has_pending = flush, flush is not None
 
     def _on_refused(self) -> None:
         self.ended = self.over = True
@@ -143,7 +143,7 @@ class LiveTask(TaskWriter):
     def write_draft(self) -> None:
         """Write a draft of the task."""
         assert self._new is not None
-        self.draft = self._in_store = True
+        self.draft = self._is_stored_draft = True
         snapshot = encode(self._new.task)
         webhook = self._new.webhook
         self._store.write(
@@ -163,16 +163,16 @@ class LiveTask(TaskWriter):
     def _request_notes(self, new: NewTask) -> tuple[Note, ...]:
         return () if new.request is None else (Note(1, "request", new.request),)
 
-    def create(self, *, begins: bool = False) -> None:
+    def create(self, *, starts: bool = False) -> None:
         """Write record 1, the task itself; when it `begins` at once, that it is at work too, in one change."""
         new = self._new
         assert new is not None
         self.draft = False
         first = Record.of(1, new.task)
-        has_note = new.request is not None and not self._in_store
+        has_note = new.request is not None and not self._is_stored_draft
         records, size = (first,), len(first.body)
-        if begins and self._row_maker is None:
-            self._begun = True
+        if starts and self._row_maker is None:
+            self._started = True
             now = self._clock.now()
             event = StatusUpdate(
                 self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._status_metadata
@@ -195,23 +195,23 @@ class LiveTask(TaskWriter):
                 notes=self._request_notes(new) if has_note else (),
                 dedupe_key=new.dedupe_key,
                 pushes=() if new.webhook is None else (new.webhook,),
-                opens_draft=self._in_store,
+                opens_draft=self._is_stored_draft,
                 size=size if new.request is None else size + len(new.request),
             )
         )
-        if begins and self._row_maker is not None:
+        if starts and self._row_maker is not None:
             self.begin()
 
     def begin(self) -> None:
         """The agent's code is about to be called: the task is at work, or stays a draft."""
-        self._begun = True
+        self._started = True
         if not self.draft and self.state is not State.WORKING:
             self.status(State.WORKING)
 
     def open(self) -> None:
         """Let a draft be a task from now on, whatever it is answered with."""
         if self.draft and not self.over:
-            self.create(begins=self._begun)
+            self.create(starts=self._started)
 
     def emit(
         self,
@@ -230,11 +230,11 @@ class LiveTask(TaskWriter):
         """
         if self.broken or self._abandoned:
             self._check()
-        if self._flush_held is not None:
-            flush, self._flush_held, self._has_pending = self._flush_held, None, False
+        if self._flush_pending is not None:
+            flush, self._flush_pending, self._has_pending = self._flush_pending, None, False
             flush()
         if self.draft:
-            self.create(begins=isinstance(event, ArtifactUpdate))
+            self.create(starts=isinstance(event, ArtifactUpdate))
         generation = self.folding.generation + 1
         # First: what has no JSON form must not take a number.
         record = Record.of(generation, event)
@@ -340,7 +340,7 @@ class LiveTask(TaskWriter):
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
         if self.broken or self._abandoned:
             self._check()
-        if self._reply_kept or (self._settle_at is not None and self.committed >= self._settle_at):
+        if self._reply_durable or (self._settle_at is not None and self.committed >= self._settle_at):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settlers.append(future)
@@ -348,7 +348,7 @@ class LiveTask(TaskWriter):
 
     async def wait_opened(self) -> None:
         """Wait until the task exists for sure, or the run has answered without one."""
-        while self.draft and not self._reply_kept:
+        while self.draft and not self._reply_durable:
             self._check()
             await self._wait(1, 0)
         if self.reply is None:
@@ -367,14 +367,14 @@ class LiveTask(TaskWriter):
         if error is not None:
             self._break(error)
             return
-        self._reply_kept = True
+        self._reply_durable = True
         self.committed = max(self.committed, 1)
         self._wake_waiters()
         self._wake_settlers()
 
     # -- waiting for its turn --------------------------------------------------------------------------------------
 
-    def unload(self, then: Callable[[], None]) -> None:
+    def unload(self, on_unloaded: Callable[[], None]) -> None:
         """Once all is durable, forget what the store can tell, if that is much; `then` is called when it was.
 
         Whoever adds to a task that is dormant wakes it first.
@@ -384,19 +384,21 @@ class LiveTask(TaskWriter):
         if size <= SMALL_BYTES or self.draft:
             return
         if self.committed >= self.folding.generation and self._notes_durable >= self._notes_queued:
-            self._forget(then)
+            self._unload_now(on_unloaded)
             return
-        kept = self._wait(self.folding.generation, self._notes_queued)
-        kept.add_done_callback(lambda kept: None if kept.cancelled() or kept.exception() else self._forget(then))
+        durable = self._wait(self.folding.generation, self._notes_queued)
+        durable.add_done_callback(
+            lambda kept: None if kept.cancelled() or kept.exception() else self._unload_now(on_unloaded)
+        )
 
-    def _forget(self, then: Callable[[], None]) -> None:
-        if self._begun or self.over or self.followups or self.state is not State.SUBMITTED:
+    def _unload_now(self, on_unloaded: Callable[[], None]) -> None:
+        if self._started or self.over or self.followups or self.state is not State.SUBMITTED:
             return
         bare = structs.replace(self.folding.task(), history=(), artifacts=())
         self.folding, self.unloaded = Folding(bare, self.folding.generation), True
         self._window.clear()
         self._window_bytes = 0
-        then()
+        on_unloaded()
 
     def reload(self, folding: Folding) -> None:
         """Go on with what was read from the store."""

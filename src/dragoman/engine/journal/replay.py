@@ -49,20 +49,20 @@ class Replay:
             Compacted: a record that is needed is not there.
         """
         stored = self.stored
-        wanted = stored.row.generation if generation is None else generation
-        if stored.snapshot is not None and stored.snapshot_generation == wanted:
-            return msgspec.structs.replace(decode_task(stored.snapshot), generation=wanted)
-        return (await self._fold(wanted)).task()
+        target = stored.row.generation if generation is None else generation
+        if stored.snapshot is not None and stored.snapshot_generation == target:
+            return msgspec.structs.replace(decode_task(stored.snapshot), generation=target)
+        return (await self._fold(target)).task()
 
-    async def _fold(self, wanted: int) -> Folding:
+    async def _fold(self, target: int) -> Folding:
         stored, folding = self.stored, self._folding
         if self._messages is None:
             self._messages = _messages_by_generation(await self._store.notes(stored.row.number))
-        if folding is None and stored.snapshot is not None and stored.snapshot_generation < wanted:
+        if folding is None and stored.snapshot is not None and stored.snapshot_generation < target:
             folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
         after = 0 if folding is None else folding.generation
-        while folding is None or after < wanted:
-            records = await self._store.records(stored.row.number, after, min(PAGE, wanted - after))
+        while folding is None or after < target:
+            records = await self._store.records(stored.row.number, after, min(PAGE, target - after))
             if not records:
                 raise JournalCompacted(f"the journal of task {stored.row.id} ends at {after}")
             for record in records:
@@ -134,29 +134,29 @@ class RunHistory(NamedTuple):
 def read_run_history(notes: Iterable[Note]) -> RunHistory:
     """What the notes of a task say about its earlier runs."""
     origin: Origin | None = None
-    asked: list[OpenQuestion] = []
+    questions: list[OpenQuestion] = []
     answers: list[Message] = []
-    told: list[Message] = []
+    followups: list[Message] = []
     once: dict[str, Any] = {}
-    doubtful: set[str] = set()
+    in_doubt: set[str] = set()
     attempt: int | None = None
     for note in notes:
         if note.kind == "request":
             origin = msgspec.json.decode(note.body, type=Origin)
         elif note.kind == "ask":
-            asked.append(msgspec.json.decode(note.body, type=OpenQuestion))
+            questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
         elif note.kind == "answer":
             answers.append(decode_message(note.body))
             attempt = None
         elif note.kind == "message":
-            told.append(decode_message(note.body))
+            followups.append(decode_message(note.body))
         elif note.kind == "once":
-            kept = msgspec.json.decode(note.body)
-            doubtful.discard(kept["key"])
-            if "value" in kept:  # else the function raised
-                once[kept["key"]] = kept["value"]
+            effect = msgspec.json.decode(note.body)
+            in_doubt.discard(effect["key"])
+            if "value" in effect:  # else the function raised
+                once[effect["key"]] = effect["value"]
         elif note.kind == "begun":
-            doubtful.add(note.body.decode())
+            in_doubt.add(note.body.decode())
         elif note.kind == "attempt":
             attempt = int(note.body)
-    return RunHistory(origin, tuple(asked), tuple(answers), tuple(told), once, frozenset(doubtful), attempt)
+    return RunHistory(origin, tuple(questions), tuple(answers), tuple(followups), once, frozenset(in_doubt), attempt)

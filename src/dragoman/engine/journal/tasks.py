@@ -134,9 +134,9 @@ class Tasks:
         if claim is None:
             raise ServerError(ELSEWHERE)
         task = await self.read(stored)
-        standing = task.artifacts
+        base_artifacts = task.artifacts
         if restart:  # a snapshot is made when a task pauses or ends, and this one has not ended
-            standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
+            base_artifacts = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
         folding = Folding(task, row.generation)
         live = LiveTask(
             self.store,
@@ -147,7 +147,7 @@ class Tasks:
             committed=0 if draft else row.generation,
             new=NewTask(row, task) if draft else None,
             in_store=draft,
-            base_artifacts=standing,
+            base_artifacts=base_artifacts,
             status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
             claim=claim,

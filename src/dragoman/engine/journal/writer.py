@@ -175,9 +175,9 @@ class TaskWriter:
         if self.broken or self._abandoned:
             self._check()
         notes = self._notes_queued if generation is None else 0
-        wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
-        if self.committed < wanted or self._notes_durable < notes:
-            await self._wait(wanted, notes)
+        target = generation if generation is not None else 0 if self.draft else self.folding.generation
+        if self.committed < target or self._notes_durable < notes:
+            await self._wait(target, notes)
 
     async def drain(self) -> None:
         """Wait while the task is too far ahead of the store."""

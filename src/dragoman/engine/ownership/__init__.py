@@ -1,1 +1,1 @@
-"""Who may write a task."""
+"""Ownership: which process may write a task."""

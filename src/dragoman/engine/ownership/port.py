@@ -1,4 +1,4 @@
-"""The port to ownership: who may write a task, and what happens when it may not any more."""
+"""The ownership port: claims on tasks, and the error for a lost claim."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """The right to write one task. A claim with a later `epoch` ends it."""
+    """The right to write one task. A claim with a later `epoch` revokes it (a fencing token)."""
 
     task: int
     epoch: int
 
 
 class OwnershipLost(ServerError):
-    """Somebody else may write the task now. A store reports it for a write whose claim has ended.
+    """Another process owns the task now. A store reports it for a write whose claim was revoked.
 
-    Whoever worked on the task here stops and writes nothing more; what becomes of it is the new owner's business.
+    The run in this process stops and writes nothing more; the new owner decides what becomes of the task.
     """
 
 
 class Ownership(Protocol):
-    """Decides who may write which task. A task that is created here is ours; all others have to be claimed."""
+    """Decides which process may write which task. A process owns the tasks it creates and claims all others."""
 
     async def claim(self, row: TaskRow) -> Claim | None:
-        """Take a task at rest, to answer it, to end it or to run it again. None when somebody else has it."""
+        """Claim a stored task before answering, ending or restarting it. None when another process owns it."""
         ...
 
     def release(self, claim: Claim) -> None:
-        """Nobody here works on the task any more."""
+        """Give up a claim: no run in this process works on the task any more."""
         ...
 
     async def unowned(self, agent: str) -> list[StoredTask]:
-        """The unfinished tasks of an agent that nobody works on, oldest first: what a crash has left over."""
+        """The unfinished tasks of an agent that no process owns, oldest first: those a crash interrupted."""
         ...
 
     async def unowned_drafts(self, agent: str) -> list[StoredTask]:
-        """The drafts that nobody works on, oldest first."""
+        """The drafts of an agent that no process owns, oldest first."""
         ...

@@ -1,4 +1,4 @@
-"""Ownership in one process: every task is ours."""
+"""Ownership for a single process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class SoleOwner:
-    """The only engine on its store. Nobody else writes, so that whatever is unfinished at the start is unowned."""
+    """The only engine on its store: every claim succeeds, and every task unfinished at startup is unowned."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def claim(self, row: TaskRow) -> Claim | None:
-        """Take a task: nobody else can have it."""
+        """Claim a task. Never returns None: there is no other process."""
         return Claim(row.number, 0)
 
     def release(self, claim: Claim) -> None:
-        """Do nothing: there is nobody to leave it to."""
+        """Do nothing: there is no other process to claim it."""
 
     async def unowned(self, agent: str) -> list[StoredTask]:
-        """All unfinished tasks of an agent, oldest first. Only right before it begins to work."""
+        """All unfinished tasks of an agent, oldest first. Only correct at startup, before any run starts."""
         return await self._store.unfinished(agent)
 
     async def unowned_drafts(self, agent: str) -> list[StoredTask]:
-        """All drafts of an agent, oldest first. Only right before it begins to work."""
+        """All drafts of an agent, oldest first. Only correct at startup, before any run starts."""
         return await self._store.drafts(agent)

@@ -1,1 +1,1 @@
-"""What the engine needs from the outside: a store, a bus, a sender of webhooks, an agent."""
+"""Ports of the engine: the protocols that stores, buses, webhook senders and agents implement."""

@@ -1,4 +1,4 @@
-"""The port to an agent."""
+"""The agent port: what the engine needs from an agent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """How an agent does what one message asks, decided before anything is written.
+    """How an agent handles one message, decided before anything is written.
 
-    `run` is an async generator of outputs. `replies` is True when it may answer with a bare Message, so that no task is
-    made before its first output; `restarts` when this work may simply run again after a crash, or says so when somebody
-    has to know. `prepare` is called before the work begins: the task is submitted until then.
+    `run` is an async generator function that yields outputs. With `replies` it may answer with a bare Message, so no
+    task is created before its first output. `restarts` says whether the run may be repeated after a crash; a callable
+    is evaluated only when the answer is needed. `prepare` is awaited before the run starts; until it returns, the task
+    stays submitted.
     """
 
     run: Callable[[Context], AsyncIterator[Any]]
@@ -27,42 +28,42 @@ class Plan(NamedTuple):
 
 
 class Runnable(Protocol):
-    """An agent as the engine sees it: one async generator and a few facts."""
+    """An agent as the engine sees it: one async generator and a few constants."""
 
     @property
     def name(self) -> str:
-        """The agent's name, which scopes its tasks."""
+        """The agent's name, part of the scope of its tasks."""
         ...
 
     @property
     def extensions(self) -> Sequence[AgentExtension]:
-        """The protocol extensions it knows, or demands."""
+        """The protocol extensions the agent supports or requires."""
         ...
 
     @property
     def closing(self) -> Literal["whole", "last"]:
-        """How a streamed text is closed."""
+        """How a streamed text ends: with the whole text once more, or with the last chunk alone."""
         ...
 
     @property
     def parallel(self) -> bool:
-        """True when several runs of one context may go on at once."""
+        """True when several runs of one context may execute at the same time."""
         ...
 
     @property
     def streams(self) -> bool:
-        """False when the agent's card says that it does not stream."""
+        """False when the agent's card declares that it does not stream."""
         ...
 
     @property
     def output_metadata(self) -> OutputMetadata | None:
-        """What it writes on everything it says, if anything."""
+        """Metadata the agent adds to its tasks, statuses and progress messages, if any."""
         ...
 
     def plan(self, ctx: Context) -> Plan:
-        """How to do what a message asks. Never raises: what is wrong with it is for the run to say."""
+        """Choose how to handle a message. Never raises: errors in the message are reported by the run."""
         ...
 
     async def canceled(self, ref: Any) -> None:
-        """Hear that a task was canceled while it waited for an answer; `ref` is what came with its question."""
+        """Called when a task is ended while it waits for an answer; `ref` is the `ref` of its `Ask`."""
         ...

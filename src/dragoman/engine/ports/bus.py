@@ -1,4 +1,4 @@
-"""The port to a bus: wake-ups."""
+"""The bus port: wakes subscribers when a task has new records."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Protocol
 
 
 class Watch(Protocol):
-    """One listener's view of how far a task has come."""
+    """A subscription to one task that remembers the latest generation it was notified of."""
 
     async def wait_past(self, generation: int, seconds: float) -> bool:
-        """Wait for news; True when the task is known to be past that generation, False when time is up or it is not."""
+        """Wait for a notification. True when the task is past `generation`; False after a timeout or other wake-up."""
         ...
 
 
 class Bus(Protocol):
-    """Wakes listeners up. It never carries the only copy of anything."""
+    """Notifies subscribers. It carries no data, so a lost notification costs time and never an event."""
 
     def watch(self, task_id: str) -> AbstractContextManager[Watch]:
-        """Listen to a task for as long as the context is open."""
+        """Subscribe to a task while the context manager is open."""
         ...
 
     def add_callback(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call back with the generation whenever a task has come further. Gives the way to stop that."""
+        """Call back with the new generation whenever a task has new records. Returns a function that unsubscribes."""
         ...
 
     def notify(self, task_id: str, generation: int) -> None:
-        """Tell all listeners that the task has come this far."""
+        """Notify all subscribers that the task has reached `generation`."""
         ...
 
     def wake_all(self) -> None:
-        """Let every listener look up, for instance because the server stops."""
+        """Wake every subscriber without a new generation, for instance because the server stops."""
         ...

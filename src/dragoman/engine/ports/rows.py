@@ -1,4 +1,4 @@
-"""Extra rows in a commit: tables that a plug-in keeps beside the journal, with a row for some tasks."""
+"""Plug-in tables: extra rows that a store writes in the same commit as the task they belong to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value: TypeAlias = int | str | None
 
 
 class Column(NamedTuple):
-    """One column of a table."""
+    """One column of a plug-in table."""
 
     name: str
     type: Literal["INTEGER", "TEXT"]
@@ -24,12 +24,12 @@ class Column(NamedTuple):
 
 
 class TaskTable(Struct, frozen=True):
-    """A table that stores keep for a plug-in. A row belongs to one task and is deleted with it.
+    """A table that stores maintain for a plug-in. A row belongs to one task and is deleted with it.
 
-    The first column is the key, an integer; `key_of` gives the key of a task id, or None when no row can have it.
-    `version` names the column whose value is another after each change. `owner` names the column with the number of
-    the task's owner: a store that knows the owner as one of its users writes that user's key, every other store the
-    value it is given; the first value stays. `indexes` maps names of indexes to the columns they are on.
+    The first column is the key, an integer; `key_of` returns the key for a task id, or None when no row can have it.
+    `version` names the column whose value differs after each change. `owner` names the column with the number of the
+    task's owner: a store that has the owner among its users writes that user's key, every other store the value in the
+    row; later writes never change it. `indexes` pairs index names with the columns they cover.
     """
 
     name: str
@@ -40,12 +40,12 @@ class TaskTable(Struct, frozen=True):
     indexes: tuple[tuple[str, str], ...] = ()
 
     def position(self, column: str) -> int:
-        """Where the value of a column stands in a row."""
+        """The index of a column's value in a row."""
         return [name for name, _, _ in self.columns].index(column)
 
 
 class ExtraRow(NamedTuple):
-    """A row of a plug-in's table, its values in the order of the columns."""
+    """A row of a plug-in table, with its values in the order of the columns."""
 
     table: TaskTable
     values: tuple[Value, ...]
@@ -57,32 +57,32 @@ class ExtraRow(NamedTuple):
 
 
 class RowMaker(Protocol):
-    """Makes the rows of tasks.
+    """Builds the plug-in rows of tasks.
 
-    The code of such a task runs once its first row is durable, the time of each of its statuses is later than the
-    one before, and its conversation has the task's id unless its caller chose another.
+    For such tasks the engine starts the agent only after the first row is durable, gives every status a later
+    timestamp than the one before, and uses the task id as context id unless the caller chose one.
     """
 
     def assigns_id(self, call: CallContext) -> bool:
-        """True when a task that this call creates gets its id from here."""
+        """True when a task created by this call gets its id from `next_id`."""
         ...
 
     def next_id(self, now_ms: int) -> str:
-        """An id this has not given before."""
+        """Return an id that this method has not returned before."""
         ...
 
     def rows(self, row: TaskRow, task: Task) -> tuple[ExtraRow, ...]:
-        """The rows of a task whose state has changed, written in the commit of that change."""
+        """Build the rows for a task whose state has changed; they are written in the commit of that change."""
         ...
 
 
 class TaskRows(Protocol):
-    """Says which tasks have extra rows."""
+    """Registry of row makers by the origin of tasks."""
 
     async def load(self) -> None:
-        """Read from the open store what ids depend on."""
+        """Read from the open store what the next ids depend on. Called once at startup."""
         ...
 
     def of(self, origin: str) -> RowMaker | None:
-        """What makes the rows of tasks with this origin; None when they have none."""
+        """The row maker for tasks with this origin; None when they have no rows."""
         ...

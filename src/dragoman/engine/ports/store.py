@@ -1,4 +1,4 @@
-"""The port to a store, and what is written into one and read from it."""
+"""The store port, and the types that are written to a store and read from it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """Whose tasks these are. A task is visible in its own scope only."""
+    """Agent, tenant and owner of a task. A task is visible in its own scope only."""
 
     agent: str
     tenant: str
     owner: str
 
 
-# "begun" is an effect of `once` that was about to happen, "once" what came of it; "attempt" is how often a run that
-# may run again has begun.
+# "begun" is written before `ctx.once` calls its function and "once" after it, with the result; "attempt" counts how
+# often a restartable run has started.
 NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "attempt"]
 
 
 class Note(NamedTuple):
-    """Something no stream shows, kept beside the record it belongs to."""
+    """Internal data stored with the record it belongs to. Streams never carry notes."""
 
     generation: int
     kind: NoteKind
@@ -37,7 +37,7 @@ class Note(NamedTuple):
 
 
 class TaskRow(Struct, frozen=True):
-    """What a store knows about a task without reading its journal."""
+    """The columns of a task: what a store returns without reading its journal."""
 
     number: int
     id: str
@@ -51,7 +51,7 @@ class TaskRow(Struct, frozen=True):
 
 
 class StoredTask(NamedTuple):
-    """A task at rest: its row, and the last snapshot with the generation it shows."""
+    """A task read from a store: its row, and its last snapshot with the generation of that snapshot."""
 
     row: TaskRow
     snapshot: bytes | None
@@ -59,30 +59,31 @@ class StoredTask(NamedTuple):
 
 
 class DedupeKey(NamedTuple):
-    """The mark a message leaves, by which the same message is known again."""
+    """Identifies a message for deduplication: a SHA-256 digest and when it expires."""
 
     digest: bytes
     expires_ms: int
 
 
 class PushState(IntEnum):
-    """Whether a webhook is still owed something."""
+    """Delivery state of a webhook: OPEN has or may get events to deliver, DONE has none, DEAD was given up."""
 
     OPEN = 0
     DONE = 1
     DEAD = 2
 
 
-# The `due_ms` of a webhook that somebody has woken by hand, until the server has seen that.
+# The `due_ms` of a webhook that `dragoman push retry` asks to deliver now, until the server has noticed.
 WOKEN = -1
 
 
 class Push(Struct, frozen=True):
-    """One webhook of one task. What it is owed is the task's journal after `cursor`: there is no other copy.
+    """One webhook of one task. Its queue is the task's journal after `cursor`: there is no other copy.
 
-    `secrets` are sealed. `dialect` is the version in which it was registered. `created_ms` tells one webhook from
-    another that took its place. It has failed `tries` times since `failing_ms`, and is not tried before `due_ms`.
-    `error` says why, and keeps the last event that the receiver refused for good, also when all others have arrived.
+    `secrets` are encrypted. `dialect` is the protocol version it was registered in. `created_ms` distinguishes a
+    webhook from one that replaced it under the same id. Delivery has failed `tries` times since `failing_ms` and is not
+    retried before `due_ms`. `error` is the reason; it also records the last event that the receiver refused for good,
+    even after later events were delivered.
     """
 
     task: int
@@ -100,20 +101,20 @@ class Push(Struct, frozen=True):
 
 
 class Write(Struct):
-    """One atomic change of one task. Writes are applied in the order they were given.
+    """One atomic change of one task. Writes are applied in the order they are queued.
 
-    `row` is the task's row after the change, and `before` the state it leaves, if it leaves one. `records` follow each
-    other; the row has the generation of the last. `size` is about how many bytes there are to write. A created task
-    either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
-    belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
-    `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
-    A write of webhooks alone may carry an older row. `rows` are written into the tables of plug-ins.
+    `row` is the task's row after the change, `previous_state` its state before a status change. `records` have
+    consecutive generations; the row has the generation of the last. `size` estimates the bytes to write. A created task
+    starts a new context unless `joins_context`, when the context may have tasks already. With `delete`, the task and
+    all that belongs to it are removed. `pushes` are new or replaced webhooks, `deleted_pushes` the ids of removed ones;
+    `push_progress` updates cursors and is ignored for webhooks that were deleted or replaced. A write of webhooks alone
+    may carry an older row. `rows` are written to plug-in tables.
 
-    A `draft` is a task that nobody is shown before it is created, because it may yet be answered with a bare message.
-    Its `snapshot` is the task as it would be created. With `opens`, the created task was a draft. A draft that is
-    deleted may leave a `reply`, which is kept for as long as `repeat` says.
+    A `draft` is a task that no query returns before it is created, because the agent may still answer with a bare
+    message. Its `snapshot` is the task as it would be created. With `opens_draft`, the created task was a draft. A
+    deleted draft may leave a `reply`, which is stored until `dedupe_key` expires.
 
-    `done` is called on the event loop once the change is durable, or with the error that kept it from being so.
+    `done` is called on the event loop once the change is durable, or with the error that prevented it.
     """
 
     row: TaskRow
@@ -138,16 +139,16 @@ class Write(Struct):
 
 
 class Cursor(NamedTuple):
-    """The last task of a page, from which the next page goes on."""
+    """Sort key of the last task of a page: the next page starts after it."""
 
     status_ms: int
     number: int
 
 
 class TaskQuery(Struct, frozen=True):
-    """Which tasks to list, newest status first.
+    """Filters and limits of a task list, newest status first.
 
-    A page ends before a task whose snapshot would make more than `budget` bytes of it, though never before its first.
+    A page ends before the task whose snapshot would take it above `budget` bytes, but has at least one task.
     """
 
     scope: Scope
@@ -160,18 +161,18 @@ class TaskQuery(Struct, frozen=True):
 
 
 class TaskPage(NamedTuple):
-    """Some tasks, whether there are more, and how many the filters match in all."""
+    """A page of tasks, whether more follow, and how many tasks match in total."""
 
     tasks: Sequence[StoredTask]
     more: bool
     total: int
 
     @classmethod
-    def of(cls, found: Iterable[StoredTask], query: TaskQuery, total: int) -> TaskPage:
-        """The first of the tasks found, as many as the query takes. Of the others one is looked at, at most."""
+    def of(cls, matches: Iterable[StoredTask], query: TaskQuery, total: int) -> TaskPage:
+        """Build a page from `matches` in order, up to the query's limits. Reads at most one match beyond the page."""
         tasks: list[StoredTask] = []
         size = 0
-        for stored in found:
+        for stored in matches:
             size += len(stored.snapshot or b"")
             if len(tasks) == query.limit or (tasks and query.budget is not None and size > query.budget):
                 return cls(tasks, more=True, total=total)
@@ -180,11 +181,11 @@ class TaskPage(NamedTuple):
 
 
 class Sweep(Struct, frozen=True):
-    """What may go. Only ended tasks are ever touched; None leaves them alone.
+    """Retention rules for one sweep. Only ended tasks are ever touched; None disables a rule.
 
-    Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Of tasks
-    that ended before `compact_before_ms` the snapshot stays and the events go. Dedupe keys that expired before
-    `expired_before_ms` go, where the store does not see to that itself. One sweep touches at most `limit` tasks.
+    Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Tasks that
+    ended before `compact_before_ms` keep their snapshot and lose their events. Dedupe keys that expired before
+    `expired_before_ms` are deleted, unless the store expires them itself. One sweep touches at most `limit` tasks.
     """
 
     ended_before_ms: int | None = None
@@ -195,36 +196,35 @@ class Sweep(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where tasks are kept. One store serves one engine; reads see every write that is done."""
+    """Stores tasks and their journals. One store serves one engine; reads see every completed write."""
 
     @property
     def durable(self) -> bool:
-        """True when what was written outlives the process: then there is a restart to be prepared for."""
+        """True when writes survive the process, so that the engine has to prepare for a restart."""
         ...
 
     def add_table(self, table: TaskTable) -> None:
-        """Keep the table of a plug-in too, from the next `open` on. Its rows are written with their tasks, and go
-        with them."""
+        """Add a plug-in table, effective at the next `open`. Its rows are written and deleted with their tasks."""
         ...
 
     async def open(self) -> None:
-        """Make ready. Raises ConfigError when it cannot be used."""
+        """Open the store. Raises ConfigError when it cannot be used."""
         ...
 
     async def close(self) -> None:
-        """Finish what was written and let go."""
+        """Complete the queued writes and close the store."""
         ...
 
     def next_number(self) -> int:
-        """A number no other task has, larger than all before."""
+        """Allocate a task number, larger than all before it."""
         ...
 
     def write(self, write: Write) -> None:
-        """Queue a change. Never blocks; the outcome arrives through `write.done`."""
+        """Queue a change. Never blocks; the outcome is reported through `write.done`."""
         ...
 
     async def task(self, task_id: str) -> StoredTask | None:
-        """Find a task by its id."""
+        """Read a task by its id; None when there is none, or only a draft."""
         ...
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
@@ -236,23 +236,23 @@ class Store(Protocol):
         ...
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """One page of tasks."""
+        """Read one page of tasks."""
         ...
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
-        """The state kept for a conversation."""
+        """The saved `ctx.state` of a conversation as JSON, or None."""
         ...
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The task a message with this mark was accepted into, if that was recently."""
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
         ...
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that one with this mark was answered with, if that was recently."""
+        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
         ...
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The marks of all messages that were accepted recently."""
+        """The digests of all dedupe keys that have not expired."""
         ...
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
@@ -268,32 +268,32 @@ class Store(Protocol):
         ...
 
     async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
-        """The webhooks that are not done, dead ones too, with their tasks, oldest first; or only those `WOKEN`."""
+        """The webhooks that are not DONE, dead ones included, with their tasks, oldest first; or only those `WOKEN`."""
         ...
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
-        """A row of a plug-in's table."""
+        """Read a row of a plug-in table."""
         ...
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Change a row of a plug-in's table, if it still has that version. False when it has not, or is not there.
+        """Replace a row of a plug-in table if it still has `version`. False when it has another, or does not exist.
 
         Raises:
-            ServerError: it cannot be written now.
+            ServerError: the store cannot write now.
         """
         ...
 
     async def last_key(self, table: TaskTable) -> int:
-        """The largest key in a plug-in's table; 0 when it is empty."""
+        """The largest key in a plug-in table; 0 when it is empty."""
         ...
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact some of what the rules name, in a moment: others want to write too.
+        """Delete and compact some of the tasks that match the rules, in one short step that does not starve writers.
 
-        Gives how many tasks were touched, and at least 1 while there is more to do: 0 means all is done.
+        Returns the number of tasks touched, at least 1 while there is more to do: 0 means the sweep is complete.
         """
         ...
 
     async def check(self) -> None:
-        """Raise when the store cannot take a write now."""
+        """Raise an exception when the store cannot take a write now."""
         ...

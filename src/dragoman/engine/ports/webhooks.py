@@ -1,4 +1,4 @@
-"""The port to the sender of webhooks."""
+"""The webhook port: what the engine needs from the component that delivers push notifications."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ from dragoman.model.operation import TaskPushNotificationConfig
 
 
 class Outbox(Protocol):
-    """Brings events to webhooks. What it owes is in the store; it is only told where to look."""
+    """Delivers the events of tasks to their webhooks.
+
+    The queue is the store: what is still to be delivered is the journal after each webhook's cursor.
+    """
 
     async def ready(self) -> None:
-        """Get ready for webhooks, before the first one. Raises ServerError when there can be none now."""
+        """Prepare for the first webhook. Raises ServerError when webhooks cannot be accepted now."""
         ...
 
     def check(self, config: TaskPushNotificationConfig) -> None:
-        """Raise InvalidParams when a webhook is not one, or its address may not be called."""
+        """Validate a webhook. Raises InvalidParams when it is malformed or its address is not allowed."""
         ...
 
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """A webhook as it is stored, its secrets sealed. Where it takes the place of one that is followed, it begins
-        where that one is.
+        """Build the stored form of a webhook, with its secrets encrypted.
+
+        A webhook that replaces one being delivered starts at that one's cursor.
 
         Raises:
-            InvalidParams: it is not one, or its address may not be called.
+            InvalidParams: it is malformed, or its address is not allowed.
         """
         ...
 
     def is_unchanged(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
-        """True when a stored webhook is what its owner asks for anyway."""
+        """True when a stored webhook already equals the requested configuration."""
         ...
 
     def replaces(self, push: Push, dialect: str) -> bool:
-        """True when a webhook without an id, registered in that dialect, takes the place of a stored one."""
+        """True when a new webhook without an id, registered in that dialect, replaces this stored one."""
         ...
 
     def redacted(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
-        """A webhook as its owner sees it again: without its secrets."""
+        """The configuration of a stored webhook, without its secrets."""
         ...
 
     def follow(self, row: TaskRow, push: Push) -> None:
-        """Bring the task's events to this webhook from now on, in place of one with the same id."""
+        """Start delivering the task's events to this webhook, in place of one with the same id."""
         ...
 
     def unfollow(self, task: int, push_id: str) -> None:
-        """Bring nothing more to a webhook."""
+        """Stop delivering to a webhook."""
         ...

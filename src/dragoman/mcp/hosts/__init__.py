@@ -1,1 +1,1 @@
-"""MCP hosts and how they are told about this server."""
+"""Installation of this server in MCP hosts."""

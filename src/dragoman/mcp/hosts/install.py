@@ -1,4 +1,4 @@
-"""Telling an MCP host about this server: an entry in the host's own file, beside all that is there already."""
+"""Installs this server in the configuration file of an MCP host, leaving everything else in the file as it is."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dragoman.model.error import ConfigError
 
 NAME = "dragoman"
 Json = dict[str, Any]
-# Folders in uv's cache. What is in there may be gone tomorrow.
+# Folders in uv's cache, whose contents are temporary.
 _UV_CACHE_FOLDER = re.compile(r"(archive|environments|builds)-v\d+")
 
 
 class McpHost(Struct, frozen=True, kw_only=True):
-    """A program that starts MCP servers. `variable` is how its file names a variable, {} for the name, if it can."""
+    """A program that starts MCP servers. `variable` is its syntax for an environment variable, {} for the name."""
 
     title: str
     key: str
@@ -41,11 +41,11 @@ HOSTS: dict[str, McpHost] = {
 }
 
 
-# -- what is written -------------------------------------------------------------------------------------------------
+# -- the entry -------------------------------------------------------------------------------------------------------
 
 
 def launch_command(*arguments: str, environ: Mapping[str, str], program: str | None = None) -> list[str]:
-    """The command that starts this server from any folder. `program` is what this one was started as.
+    """Return the command that starts this server from any directory. `program` is the path this one was started by.
 
     Raises:
         ConfigError: it runs from uv's cache, and uvx cannot be found.
@@ -54,16 +54,16 @@ def launch_command(*arguments: str, environ: Mapping[str, str], program: str | N
         return [_find_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
     suffix = ".exe" if os.name == "nt" else ""
     typed = Path(program if program is not None else sys.argv[0]).absolute()
-    # The one that was typed may be a link that outlives what it leads to; so links are kept.
+    # Links are not resolved: the link that was typed may outlive its target.
     for script in (typed.with_suffix(suffix), Path(sysconfig.get_path("scripts")) / f"dragoman{suffix}"):
         if script.stem == "dragoman" and script.is_file() and os.access(script, os.X_OK):
             return [str(script), "mcp", *arguments]
-    # -P: modules of the folder a host happens to start it in are not imported.
+    # -P: modules in the host's working directory must not be imported.
     return [sys.executable, "-P", "-m", "dragoman.cli.main", "mcp", *arguments]
 
 
 def build_entry(host: str, command: Sequence[str], variables: Sequence[str]) -> Json:
-    """How a host is told to start the server. `variables` are named, and their values never written."""
+    """Build a host's entry for this server. It refers to `variables` by name; their values are never written."""
     result: Json = {"type": "stdio"} if HOSTS[host].typed else {}
     result |= {"command": command[0], "args": list(command[1:])}
     if variables:
@@ -72,18 +72,18 @@ def build_entry(host: str, command: Sequence[str], variables: Sequence[str]) -> 
 
 
 def snippet(host: str, entry: Json) -> str:
-    """The part of the host's file that is about this server."""
+    """Return the part of the host's file that configures this server."""
     return json.dumps({HOSTS[host].key: {NAME: entry}}, indent=2, ensure_ascii=False)
 
 
 def claude_command(entry: Json) -> str:
-    """What to type to have Claude Code write the entry itself."""
+    """Return the shell command that has Claude Code write the entry itself."""
     env = [word for name, value in entry.get("env", {}).items() for word in ("--env", f"{name}={value}")]
     return shlex.join(["claude", "mcp", "add", NAME, *env, "--", entry["command"], *entry["args"]])
 
 
 def variables_to_fill(host: str, entry: Json) -> list[str]:
-    """The variables whose values the user has to write into the host's file."""
+    """Return the variables whose values the user has to write into the host's file."""
     return [
         name
         for name, value in entry.get("env", {}).items()
@@ -92,12 +92,12 @@ def variables_to_fill(host: str, entry: Json) -> list[str]:
 
 
 def placeholder(variable: str) -> str:
-    """What stands in a file where the user has to write a value."""
+    """Return the placeholder for a value that the user has to write."""
     return f"<put the value of {variable} here>"
 
 
 def is_unset(variable: str, value: str) -> bool:
-    """True when a variable has no value: the host has put in what stood in its file."""
+    """True when a variable has no value: it is empty, or the host passed its placeholder through."""
     return not value or value == placeholder(variable) or value.startswith("${")
 
 
@@ -114,19 +114,19 @@ def _is_in_uv_cache(prefix: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _find_uvx(environ: Mapping[str, str]) -> str:
-    # uv tells programs it starts where it is itself; uvx is beside it.
+    # uv passes its own path to programs it starts; uvx is in the same directory.
     beside = [str(Path(environ["UV"]).parent)] if environ.get("UV") else []
     found = shutil.which("uvx", path=os.pathsep.join([*beside, environ.get("PATH", os.defpath)]))
     if found is None:
-        raise ConfigError("uvx is not found, and what it has started here may be gone tomorrow: put uvx on the PATH")
+        raise ConfigError("uvx is not found, and this copy in uv's cache is temporary: put uvx on the PATH")
     return str(Path(found).absolute())
 
 
-# -- where -----------------------------------------------------------------------------------------------------------
+# -- the path --------------------------------------------------------------------------------------------------------
 
 
 def config_path(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform) -> Path:
-    """The file in which a host looks for servers."""
+    """Return the path of the file that configures a host's MCP servers."""
     if host == "claude-code":
         return cwd / ".mcp.json"
     if host == "vscode":
@@ -148,17 +148,15 @@ def config_path(host: str, *, environ: Mapping[str, str], cwd: Path, platform: s
 
 
 def write_entry(path: Path, host: str, entry: Json) -> Json | None:
-    """Put the entry into a host's file, which stays as it was otherwise; a copy of that is beside it as `.bak`.
+    """Write the entry into a host's file and leave the rest of the file as it is.
 
-    A copy that is there already stays: it is how the file was before the first time.
-
-    Values the user has given to variables there stay. Gives the entry as it stands there now, or None when it stood
-    there already.
+    The original file is copied to `.bak` beside it, unless there is such a copy from an earlier run. Values that the
+    user has set for variables are preserved. Returns the entry as it is in the file now, or None when nothing changed.
 
     Raises:
-        ConfigError: the file is not one to add to, or cannot be written.
+        ConfigError: the file cannot be parsed, or cannot be written.
     """
-    # A link stays one: what it leads to is changed.
+    # A symlink is kept: its target is changed.
     path = path.resolve()
     try:
         before = path.read_bytes() if path.exists() else None
@@ -217,7 +215,7 @@ def _refuse_to_change(path: Path, why: str) -> ConfigError:
 
 
 def _merge(existing: object, entry: Json) -> Json:
-    """The new entry, with what the user has added to the former one."""
+    """Return the new entry with what the user has added to the existing one."""
     if not isinstance(existing, dict) or "command" not in existing:
         return entry
     old = cast("Json", existing)
@@ -235,7 +233,7 @@ def _indent(text: str) -> int | str:
 
 
 def _replace(path: Path, data: bytes, mode: int | None) -> None:
-    """Write a file whole or not at all, readable by no more people than `mode` says."""
+    """Replace a file atomically, never readable by more users than `mode` allows."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     file = os.open(part, flags, 0o666 if mode is None else mode)

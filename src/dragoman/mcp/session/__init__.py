@@ -1,1 +1,1 @@
-"""What goes on between one host and this server: questions, tasks, resources."""
+"""The session with an MCP host: stdio transport, elicitation, tasks, resources and task followers."""

@@ -1,4 +1,4 @@
-"""What an agent asks, put to the host's user: as an elicitation, in both eras of MCP."""
+"""Forwards an agent's questions to the host's user as MCP elicitations, in both eras of the protocol."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import AgentRecord, TaskRecord
     from dragoman.mcp.session.follower import TaskFollower
     from dragoman.mcp.tools.context import ToolContext
-    from dragoman.mcp.tools.tool import ToolRequest
+    from dragoman.mcp.tools.tool import ToolInvocation
     from dragoman.model.task import Task
 
 ANSWER = "answer"
-# For so long a question may stay open at the host.
+# How long a question may stay open at the host, in seconds.
 MAX_AGE = 3600.0
-# Answered questions beyond these are forgotten, the oldest first.
+# How many answered questions are remembered; the oldest are dropped first.
 _MAX_ANSWERED = 10_000
 _FORM_TYPES = ("string", "integer", "number", "boolean")
 _ANSWER_FORM: dict[str, Any] = {
@@ -38,19 +38,19 @@ _ANSWER_FORM: dict[str, Any] = {
 
 
 class ElicitationBridge:
-    """Turns a waiting task into a question for the user, and the answer into a message to the task."""
+    """Turns a task that needs input into an elicitation, and the user's answer into a message to the task."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
-        # A key of this process: after a restart the host has to ask again, and is told so.
+        # The key lives in this process: after a restart an open question is rejected with advice.
         self._sealer = Sealer((secrets.token_bytes(32),))
-        # The marks of questions that were answered, oldest first: a host's copy of one counts once.
+        # The nonces of answered questions, oldest first: a replayed answer is rejected.
         self._answered_nonces: dict[str, None] = {}
 
     def open_question(
-        self, request: ToolRequest, agent: AgentRecord, follower: TaskFollower
+        self, request: ToolInvocation, agent: AgentRecord, follower: TaskFollower
     ) -> types.ElicitRequestParams | None:
-        """What to ask, if there is something to ask and somebody to be asked."""
+        """Return the elicitation for a task that waits for input, if the host supports it; else None."""
         task = follower.record.task
         if task is None or not task.state.waiting or not follower.is_done or follower.problem or follower.refusal:
             return None
@@ -59,12 +59,12 @@ class ElicitationBridge:
         return params if params is not None and request.can_elicit(by_url=is_url) else None
 
     async def ask(
-        self, request: ToolRequest, agent: AgentRecord, follower: TaskFollower
+        self, request: ToolInvocation, agent: AgentRecord, follower: TaskFollower
     ) -> TaskFollower | types.InputRequiredResult | None:
-        """Ask what is to be asked.
+        """Ask the user what the task needs.
 
-        Gives the follower that goes on with the answer, the question for a host that wants it returned, or None when
-        the task is to be shown as it is.
+        Returns the follower that continues with the answer, the elicitation as a result for hosts of the modern era,
+        or None when there is nothing to ask or nobody to ask.
         """
         params, task = self.open_question(request, agent, follower), follower.record.task
         if params is None or task is None:
@@ -82,22 +82,24 @@ class ElicitationBridge:
             )
         try:
             answer = await request.elicit(params)
-        except MCPError:  # a host that cannot after all: its model is told what to do
+        except MCPError:  # the host cannot elicit after all: the result tells its model what to do
             return None
         return self.continue_task(agent, follower.record, answer)
 
-    async def resume(self, request: ToolRequest) -> tuple[AgentRecord, TaskFollower] | None:
-        """What a host's second call goes on with, which brings the answer. Raises ToolError."""
+    async def resume(self, request: ToolInvocation) -> tuple[AgentRecord, TaskFollower] | None:
+        """Continue a task with the answer in a host's second call; None for a first call. Raises ToolError."""
         if request.state is None:
             return None
         try:
             state: dict[str, str] = msgspec.json.decode(self._sealer.unseal(request.state.encode(), MAX_AGE))
         except BadSeal:
-            raise ToolError("This question is too old to be answered so: call get_task, then send_message.") from None
+            raise ToolError(
+                "This question is too old to be answered this way: call get_task, then send_message."
+            ) from None
         agent = await self._context.peers.find_agent(state["agent"])
         record = self._context.registry.require_task(state["task"])
         is_open = record.task is not None and question_key(record.task) == state["question"]
-        # While somebody answers, the task still shows the question.
+        # While an answer is being sent, the task still shows the question.
         if not is_open or state["once"] in self._answered_nonces or self._context.followers.get(record) is not None:
             raise ToolError("This question is not open any more: call get_task to see how the task is.")
         answer = request.responses.get(ANSWER)
@@ -109,16 +111,16 @@ class ElicitationBridge:
         return agent, self.continue_task(agent, record, answer)
 
     def continue_task(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> TaskFollower:
-        """The follower of a task whose question was answered so."""
+        """Send the user's answer to the task and return its follower."""
         follower = self._context.followers.new(record)
         task = record.task
         assert task is not None
         client = self._context.peers.client(agent)
         if _accepts_actions(task) and (answer.action != "accept" or task.state is State.AUTH_REQUIRED):
-            # Who asks wants to hear what became of the question: a tool of MCP, on the other side of the agent.
+            # The question comes from an MCP tool behind the agent, which expects the elicitation's action.
             return follower.send(client, text=answer.action, data={"action": answer.action}, task=task)
         if answer.action == "accept" and task.state is State.AUTH_REQUIRED:
-            # The user has been elsewhere: the task goes on when the agent hears of it.
+            # The user has authorized elsewhere: the task continues once the agent is notified.
             return follower.follow(client, previous=task)
         content, form = dict(answer.content or {}), _requested_form(task)
         if answer.action != "accept" or (form is None and ANSWER not in content):
@@ -130,10 +132,10 @@ class ElicitationBridge:
 
 
 def _elicit_params(task: Task, name: str) -> types.ElicitRequestParams | None:
-    """The question in MCP's form, with the name of who asks; None when there is none that a form could put."""
+    """Return a task's question as elicitation parameters with the agent's name; None when no form can ask it."""
     question = attribute_question(name, task.question or "The agent waits for an answer.")
     if task.state is State.AUTH_REQUIRED:
-        # Never a form: credentials do not belong there.
+        # Never a form: credentials must not be typed into one.
         parts = task.status.message.parts if task.status.message is not None else ()
         url = next((part.url for part in parts if part.url is not None and _is_web_url(part.url)), None)
         return None if url is None else types.ElicitRequestURLParams(message=question, url=url, elicitation_id=task.id)
@@ -147,12 +149,12 @@ def _elicit_params(task: Task, name: str) -> types.ElicitRequestParams | None:
 
 
 def attribute_question(name: str, question: str) -> str:
-    """A question as the user sees it, who must know that it is not the host that asks."""
+    """Return a question prefixed with the agent's name: the user must see that it is not the host that asks."""
     return f"{name} asks: {truncate(question, PREVIEW_CHARS, 'get_task shows the rest')}"
 
 
 def _is_web_url(url: str) -> bool:
-    """True for an address that a browser may be sent to: nothing that runs, or that lies on this machine's disk."""
+    """True for a URL that is safe to open in a browser: http or https, no scripts and no local files."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -161,7 +163,7 @@ def _is_web_url(url: str) -> bool:
 
 
 def _requested_form(task: Task) -> dict[str, Any] | None:
-    """The data part with a schema that forms can show, if the question has one."""
+    """Return the message and schema of the question's form, if it has a data part with a flat schema."""
     message = task.status.message
     for part in message.parts if message is not None else ():
         if part.kind == "data" and isinstance(part.data, dict):
@@ -174,7 +176,7 @@ def _requested_form(task: Task) -> dict[str, Any] | None:
 
 
 def _accepts_actions(task: Task) -> bool:
-    """True when the question says that it may also be declined or canceled."""
+    """True when the question accepts the actions of an elicitation: decline and cancel."""
     message = task.status.message
     for part in message.parts if message is not None else ():
         carrier: Any = part.metadata if part.kind == "url" else part.data if part.kind == "data" else None
@@ -192,6 +194,6 @@ def _is_flat(schema: dict[str, Any]) -> bool:
 
 
 def _is_choice(field: dict[str, Any]) -> bool:
-    """True for a list of texts to choose from, which forms can show as well."""
+    """True for a multiple choice, which forms can show too."""
     items: Any = field.get("items")
     return field.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)

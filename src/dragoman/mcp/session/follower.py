@@ -1,4 +1,4 @@
-"""Follows the tasks of agents in the background, whoever waits for them."""
+"""Follows remote tasks in the background, whether or not a tool call waits for them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.mcp.registry import Registry, TaskRecord
 
-# So many bytes of a task are taken in from a stream.
+# How many bytes of one task are accepted from a stream.
 MAX_TASK_BYTES = 32 * 1024 * 1024
-# At least so many seconds pass between two times, and so many times as long as it took.
+# The pause between two updates of a record: at least so many seconds, and a multiple of what the last one took.
 _MIN_PAUSE = 0.2
 _PAUSE_FACTOR = 10
 
 
 class PendingUpdate:
-    """Holds back what is new in a task: to put it together costs more, the longer the task is."""
+    """Batches updates of a task: assembling it costs more, the longer the task is."""
 
     def __init__(self, apply: Callable[[Task], None]) -> None:
         self._apply = apply
@@ -43,11 +43,12 @@ class PendingUpdate:
         self._size = 0
 
     def check_size(self, event: Event) -> None:
-        """Count what an event brings. Raises ResponseTooLarge when the task has become too large."""
+        """Count the size of an event. Raises ResponseTooLarge when the task has become too large."""
         self._size += len(encode(event.raw))
         if self._size <= MAX_TASK_BYTES:
             return
-        # What came may have replaced what came before. Half of it counts: not every event is worth this look.
+        # Events may have replaced earlier ones, so measure the task itself. Half of its size is counted from here on,
+        # so that this is not repeated for every event.
         size = len(encode(event.task or event.raw))
         if size > MAX_TASK_BYTES:
             self.discard()
@@ -56,18 +57,18 @@ class PendingUpdate:
         self._size = size // 2
 
     def schedule(self, event: Event) -> None:
-        """Learn of an event a little later, together with those that come meanwhile."""
+        """Apply an event a little later, together with those that arrive meanwhile."""
         self._newest = event
         if self._timer is None:
             pause = max(0.0, self._next - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(pause, self.flush)
 
     def discard(self) -> None:
-        """Nothing is to be learned any more: all that was held is known, or too much."""
+        """Drop what is pending: it has been applied otherwise, or is too large."""
         self._newest = None
 
     def flush(self) -> None:
-        """Learn what is held, now."""
+        """Apply what is pending now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -83,23 +84,23 @@ class PendingUpdate:
 logger = logging.getLogger("dragoman.mcp")
 SILENT = "Nothing was heard of the task for too long, it is not followed any more: call get_task to see how it is."
 DROPPED = "Too many tasks are under way, this one is not followed any more: call get_task to see how it is."
-# After so long without an event nobody follows a task any more.
+# After so many seconds without an event a task is no longer followed.
 IDLE_SECONDS = 3600.0
-# So many are followed, of one agent and in all; then the one whose last event is oldest gives way.
+# How many tasks are followed, per agent and in all; beyond that the longest idle one is dropped.
 MAX_FOLLOWED_PER_AGENT = 100
 MAX_FOLLOWED = 500
-# Of the text, progress tells only the end.
+# How many characters of the text are kept for progress reports.
 _TAIL = 1000
-# For so long the end is put off for what a host left behind.
+# How many seconds `close` waits for background work.
 FINISH_SECONDS = 2.0
-# Where a task can only be looked at, so many seconds pass between two looks at most.
+# The longest pause between two polls, in seconds.
 _MAX_POLL_PAUSE = 3.0
 OnEvent = Callable[["TaskRecord", "Event"], None]
 OnWebhookRefused = Callable[[str], None]
 
 
 class TaskFollower:
-    """One task that is followed until it ends or asks. It goes on when nobody waits for it."""
+    """Follows one task until it ends or needs input, also while no tool call waits for it."""
 
     def __init__(
         self,
@@ -114,44 +115,44 @@ class TaskFollower:
         self._on_webhook_refused = on_webhook_refused
         self._answer_seconds = answer_seconds
         self.record = record
-        # The answer, where it is a bare message and no task.
+        # The response, if it is a bare message and not a task.
         self.reply: Message | None = None
         self.problem: str = ""
-        # True when the task brought more than the limit: to follow it again would end the same.
+        # True when the task exceeded the limit: following it again would fail the same way.
         self.is_too_large = False
-        # True once the agent has taken the message in: what goes wrong later is only that nobody learns of it.
+        # True once the agent has accepted the message: a later error only affects following the task.
         self.is_accepted = False
-        # How the user turned the question down, if so: nobody is asked again.
+        # The action by which the user refused to answer, decline or cancel; empty otherwise. Nobody is asked again.
         self.refusal: str = ""
         self.events = 0
-        # When its last event came.
+        # The time of the last event.
         self.last_event_at = time.monotonic()
         self._limit: asyncio.Timeout | None = None
-        # The end of the answer's text so far.
+        # The last characters of the answer so far.
         self.text = ""
-        # True when the agent has made another task of the message: once may be.
+        # True when the agent has switched to another task: that is accepted once.
         self._has_switched_task = False
         self._pending = PendingUpdate(self._update_record)
-        # True while the message is on its way again without the webhook: if it is taken, that was refused.
+        # True while the message is retried without its webhook: if that succeeds, the webhook was the problem.
         self._retries_without_webhook = False
         self._changes = 0
         self._changed = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
-    # -- beginning -----------------------------------------------------------------------------------------------------
+    # -- starting ------------------------------------------------------------------------------------------------------
 
     def send(self, client: Client, **message: Any) -> TaskFollower:
-        """Send a message, do not ask the agent to wait, and follow the task it becomes."""
+        """Send a message without blocking, and follow the task it starts."""
         self._work = asyncio.create_task(self._run(lambda: self._send_and_follow(client, message)))
         return self
 
     def stream(self, stream: EventStream, without_webhook: Callable[[], EventStream] | None = None) -> TaskFollower:
-        """Follow a stream. If it is a message with a webhook, `again` sends that without, should it be refused."""
+        """Follow a stream. If the agent refuses the webhook of its message, `without_webhook` sends it again."""
         self._work = asyncio.create_task(self._run(lambda: self._stream_message(stream, without_webhook)))
         return self
 
     def follow(self, client: Client, *, previous: Task | None = None) -> TaskFollower:
-        """Follow a task that is known already, however long it says nothing; `past` a question as it is there."""
+        """Follow an existing task, however long it is silent. The question that `previous` asks has been answered."""
         self.is_accepted = True
         task_id = self.record.remote_id or self.record.id
         self._work = asyncio.create_task(self._run(lambda: self._resume(client, task_id, previous)))
@@ -184,12 +185,12 @@ class TaskFollower:
             self._handle_reply(response)
             return
         self._handle_task(response)
-        # Some show the task as it was before they have read the answer to its question.
+        # Some agents return the task as it was before they processed the answer to its question.
         if not _is_settled(response) or _same_question(response, previous):
             await self._follow_task(client, response.id, previous)
 
     async def _resume(self, client: Client, task_id: str, previous: Task | None) -> None:
-        # A look first: it may have ended, and until then nobody knows how this agent is to be followed.
+        # Read the task first: it may have ended, and the response determines the interface to follow it with.
         with contextlib.suppress(A2AError):
             task = await client.get_task(task_id)
             if task != self.record.task:
@@ -207,8 +208,8 @@ class TaskFollower:
         try:
             await self._consume(client.subscribe(task_id), None, previous)
         except A2AError as error:
-            problem = error  # also when it has just ended
-        # What streams do not tell, such as history, the task itself does. Who cannot say has told enough.
+            problem = error  # a task that has just ended is refused too
+        # Streams omit some members, such as the history: read the task. If that fails, the stream has to do.
         with contextlib.suppress(DragomanError, TimeoutError):
             async with asyncio.timeout(self._answer_seconds):
                 self._handle_task(await client.get_task(task_id))
@@ -216,7 +217,7 @@ class TaskFollower:
             raise problem
 
     async def _poll(self, client: Client, clock: Clock, task_id: str, previous: Task | None) -> None:
-        """Look at a task now and then, where a further stream of it may do harm."""
+        """Poll a task, where another subscription may do harm."""
         last_task = self.record.task
         async with aclosing(poll_task(lambda: client.get_task(task_id), clock, _MAX_POLL_PAUSE)) as tasks:
             async for task in tasks:
@@ -234,7 +235,7 @@ class TaskFollower:
         except REFUSALS:
             if message.get("push") is None:
                 raise
-        # If it is taken without the webhook, the webhook was what the agent refused.
+        # If the agent accepts the message without the webhook, it was the webhook that it refused.
         plain = {key: value for key, value in message.items() if key != "push"}
         response = await client.send(**plain, wait=False)
         self._on_webhook_refused(self.record.agent_id)
@@ -275,7 +276,7 @@ class TaskFollower:
             self._pending.flush()
 
     def _handle_event(self, event: Event) -> None:
-        """Take in an event of a stream. Raises ResponseTooLarge when that is too much."""
+        """Apply an event of a stream. Raises ResponseTooLarge when the task is too large."""
         self.text = (event.text if event.replaces else self.text + event.text)[-_TAIL:]
         self._pending.check_size(event)
         has_remote_task = self.record.remote_id is not None and self.is_accepted and self.reply is None
@@ -290,7 +291,7 @@ class TaskFollower:
             self._handle_reply(event.raw)
 
     def _handle_task(self, task: Task) -> None:
-        """A task that was not streamed is news as well."""
+        """Apply a task that was read rather than streamed, and pass it on as an event."""
         self._update(task)
         self._on_event(self.record, TaskAssembler().add(NumberedEvent(0, task)))
 
@@ -299,8 +300,8 @@ class TaskFollower:
             raise BadResponse("the agent does not say how its task is")
         if self.record.remote_id not in (None, task.id):
             if self._has_switched_task:
-                raise BadResponse("the agent tells of ever other tasks on one stream")
-            # The agent has made another task of the message.
+                raise BadResponse("the agent keeps switching tasks on one stream")
+            # The agent has switched to another task for this message.
             self._has_switched_task = True
             self.record = self._registry.start_task(self.record.agent_id)
         self.is_accepted = True
@@ -311,7 +312,7 @@ class TaskFollower:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake who waits."""
+        """Wake the waiters and restart the idle timeout."""
         self.last_event_at = time.monotonic()
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
@@ -322,19 +323,19 @@ class TaskFollower:
         self.is_accepted, self.reply = True, message
         self._registry.complete_with_message(self.record, message)
 
-    # -- for who waits -------------------------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------------------------
 
     @property
     def is_done(self) -> bool:
-        """True when nothing more will come: it has ended, asks, or failed."""
+        """True when no more events follow: the task has ended or needs input, or following it failed."""
         return self._work is None or self._work.done()
 
     async def wait_for_id(self, seconds: float) -> bool:
-        """Wait until the remote's id is known, or there is an answer or a problem."""
+        """Wait until the task has a remote id, or is done. False when time is up."""
         return await self._wait_until(lambda: self.record.remote_id is not None or self.is_done, seconds)
 
     async def wait(self, seconds: float, on_change: Callable[[TaskFollower], Awaitable[None]] | None = None) -> bool:
-        """Wait until it is over; `on_change` is called whenever there is news. False when time is up."""
+        """Wait until the task is done; `on_change` is called after every change. False when time is up."""
         reported = 0
 
         async def report() -> None:
@@ -353,7 +354,7 @@ class TaskFollower:
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
                 return False
-            # Before the news are told: what happens meanwhile is not missed.
+            # Cleared before reporting, so that changes meanwhile are not missed.
             self._changed.clear()
             if report is not None:
                 await report()
@@ -367,29 +368,29 @@ class TaskFollower:
         return True
 
     async def drop(self) -> None:
-        """Follow it no more, and say so to who waits."""
+        """Stop following the task and report that to its waiters."""
         self.problem = DROPPED
         await self.close()
-        # Now, when nothing more is learned of it.
+        # Only now, when no update can overwrite it.
         self._registry.set_problem(self.record, DROPPED)
 
     async def close(self) -> None:
-        """Follow it no more; the task goes on."""
+        """Stop following; the remote task continues."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait((self._work,))
 
 
 def _is_settled(task: Task | None) -> bool:
-    """True when nothing more comes of a task by itself."""
+    """True when a task has ended or needs input."""
     return task is not None and (task.state.final or task.state.waiting)
 
 
 def _same_question(task: Task | None, previous: Task | None) -> bool:
-    """True when it is known to be the same; of an agent that tells no two apart, nobody can know."""
+    """True when two tasks certainly ask the same question; False when there is nothing to compare."""
     if task is None or previous is None or task.state is not previous.state:
         return False
-    # Some have put the question into the history already: then the time is the same still.
+    # Some agents have moved the question into the history already: the timestamp still matches.
     return any(
         key and key == before for key, before in zip(_question_keys(task), _question_keys(previous), strict=True)
     )
@@ -401,14 +402,14 @@ def _question_keys(task: Task) -> tuple[str | None, str | None]:
 
 
 def question_key(task: Task) -> str:
-    """What tells one question of a task from the next, as far as the agent does."""
+    """Return a key that distinguishes the questions of a task, as far as the agent distinguishes them."""
     return f"{task.state.name} {next(filter(None, _question_keys(task)), '')}"
 
 
 class Followers:
-    """All tasks that are being followed, by their record.
+    """All tasks that are being followed.
 
-    `refused` is called with the id of an agent that does not take the webhook it was given.
+    `on_webhook_refused` is called with the id of an agent that does not accept the webhook of a message.
     """
 
     def __init__(
@@ -422,7 +423,7 @@ class Followers:
         self._finishing: set[asyncio.Task[None]] = set()
 
     def new(self, record: TaskRecord) -> TaskFollower:
-        """A follower for a task, to be started. If there are too many, it takes the place of the most silent one."""
+        """Create a follower for a task, to be started. Beyond the limits, the longest idle follower is dropped."""
         self._active = {each for each in self._active if not each.is_done}
         same = [each for each in self._active if each.record.agent_id == record.agent_id]
         candidates = same if len(same) >= MAX_FOLLOWED_PER_AGENT else self._active
@@ -436,15 +437,15 @@ class Followers:
 
     @property
     def active_count(self) -> int:
-        """How many are being followed."""
+        """The number of tasks that are being followed."""
         return sum(not each.is_done for each in self._active)
 
     def get(self, record: TaskRecord) -> TaskFollower | None:
-        """Who follows a task, if anybody does."""
+        """Return the active follower of a task, or None."""
         return next((each for each in self._active if each.record is record and not each.is_done), None)
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop all followers, after waiting a little for background work."""
         if self._finishing:
             await asyncio.wait([*self._finishing], timeout=FINISH_SECONDS)
         for each in self._finishing:
@@ -453,7 +454,7 @@ class Followers:
         await asyncio.gather(*self._finishing, return_exceptions=True)
 
     def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something for a host that is gone already."""
+        """Run work in the background for a call that has been aborted."""
         task = asyncio.create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)

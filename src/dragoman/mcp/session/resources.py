@@ -1,4 +1,4 @@
-"""The files and texts of tasks, as resources that a host can read."""
+"""MCP resources for the files and texts of tasks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 TEMPLATE = SCHEME + "{agent_id}/{task_id}/{artifact_id}/{part}"
-# The list is for people who look around; whoever has a link needs no list.
+# The list is for browsing; results link to their resources directly.
 _MAX_LISTED = 100
-# What the revisions before 2026-07-28 have for a resource that does not exist.
+# The error code for a missing resource in revisions before 2026-07-28.
 _LEGACY_NOT_FOUND = -32002
 
 
 class Resources:
-    """resources/list, resources/templates/list and resources/read."""
+    """Serves resources/list, resources/templates/list and resources/read."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -38,7 +38,7 @@ class Resources:
     async def templates(
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """How the addresses are made."""
+        """Return the template of resource URIs."""
         template = types.ResourceTemplate(
             uri_template=TEMPLATE,
             name="artifact",
@@ -51,13 +51,13 @@ class Resources:
     async def list(
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """The files of the newest tasks."""
+        """Return the files of the newest tasks."""
         return types.ListResourcesResult(resources=list(islice(self._list_files(), _MAX_LISTED)))
 
     async def read(
         self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """One part of a task, from memory or else from its agent. Raises MCPError when there is none."""
+        """Return one part of a task, from memory or from its agent. Raises MCPError when there is none."""
         try:
             contents = await self._read_contents(params.uri)
         except ToolError as problem:
@@ -86,7 +86,7 @@ class Resources:
         _, task_id, holder, number = location
         record = self._context.registry.task(task_id)
         if record is None or record.agent_id != agent.agent_id:
-            return None  # an address may come from anywhere: agents are asked for what was begun here alone
+            return None  # URIs are untrusted: agents are asked only for tasks that were started here
         part = None if record.task is None else _find_part(record.task, holder, number)
         remote_id = record.remote_id
         if part is None and remote_id is not None:
@@ -102,7 +102,7 @@ class Resources:
 
 
 def _find_part(task: Task, holder: str, number: int) -> Part | None:
-    """A part of an artifact, or of what was said."""
+    """Return a part of an artifact or of a message by the holder's id and its index; None when there is none."""
     messages = (*task.history, *((task.status.message,) if task.status.message is not None else ()))
     holders = (
         *(each.parts for each in task.artifacts if each.artifact_id == holder),

@@ -1,4 +1,4 @@
-"""Standard input and output as the wire to the host that started us, with nothing else on them."""
+"""The stdio transport to the MCP host: exclusive use of standard input and output, and interruptible I/O."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import msgspec
 from dragoman.model.error import ConfigError
 
 _CHUNK = 1 << 16
-# How long a host that has closed its end is still given answers, in seconds. It may wait for our end meanwhile.
+# How long pending responses are awaited after the host has closed its end. It may be waiting for our exit.
 _DRAIN_SECONDS = 1.0
 
 
 class HostStreams(NamedTuple):
-    """File descriptors: what the host writes, and what it reads."""
+    """The file descriptors that the host writes to and reads from."""
 
     incoming: int
     outgoing: int
@@ -29,9 +29,9 @@ class HostStreams(NamedTuple):
 
 @contextmanager
 def host_streams() -> Generator[HostStreams]:
-    """Take standard input and output for the host alone.
+    """Reserve standard input and output for the host.
 
-    Meanwhile whoever else reads gets nothing, and what anybody else prints, a child process too, goes to stderr.
+    Meanwhile all other code, child processes too, reads an empty standard input and prints to stderr.
 
     Raises:
         ConfigError: one of them is closed.
@@ -49,17 +49,17 @@ def host_streams() -> Generator[HostStreams]:
             os.dup2(nowhere, 1)
         yield wire
     finally:
-        # What was printed must not come out of its buffer once the wire is back in its place.
+        # Buffered output must not reach the host after standard output is restored.
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         os.dup2(wire.incoming, 0)
         os.dup2(wire.outgoing, 1)
         os.close(nowhere)
-        # The duplicates stay open: a thread may still be about to use them, and their numbers must not be others'.
+        # The duplicates stay open: a thread may still use them, and the numbers must not be reused for other files.
 
 
 class _MessageHead(msgspec.Struct):
-    """What tells requests and answers apart."""
+    """The members that distinguish requests from responses."""
 
     id: Any = None
     method: str | None = None
@@ -69,21 +69,21 @@ _head_decoder = msgspec.json.Decoder(_MessageHead)
 
 
 class PendingRequests:
-    """The requests that have not been answered yet."""
+    """Tracks the requests that have not been answered yet."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._change = asyncio.Event()
 
     def add_request(self, line: bytes) -> None:
-        """Note a line of the host."""
+        """Record a line from the host, if it is a request."""
         with suppress(msgspec.MsgspecError, RecursionError):
             head = _head_decoder.decode(line)
             if head.id is not None and head.method is not None:
                 self._ids.add(repr(head.id))
 
     def add_response(self, line: bytes) -> None:
-        """Note a line of ours."""
+        """Record a line to the host, if it is a response."""
         with suppress(msgspec.MsgspecError, RecursionError):
             head = _head_decoder.decode(line)
             if head.method is None:
@@ -91,7 +91,7 @@ class PendingRequests:
                 self._change.set()
 
     async def drain(self) -> None:
-        """Wait until all are answered, but not for long."""
+        """Wait until all requests are answered, at most `_DRAIN_SECONDS`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while self._ids:
@@ -100,14 +100,14 @@ class PendingRequests:
 
 
 class StdinReader:
-    """The lines of the host. The thread that waits for them is left behind when nobody wants them any more."""
+    """Reads the host's lines in a daemon thread, which is abandoned when the server stops."""
 
     def __init__(self, file: int, pending: PendingRequests) -> None:
         self._file = file
         self._pending = pending
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        # A host that writes faster than we work has to wait.
+        # Backpressure for a host that writes faster than its requests are handled.
         self._slots = threading.Semaphore(16)
         threading.Thread(target=self._read, name="mcp-incoming", daemon=True).start()
 
@@ -125,7 +125,7 @@ class StdinReader:
                 return
 
     async def __aiter__(self) -> AsyncGenerator[str]:
-        """Every line that has something in it, until the host closes its end."""
+        """Yield every non-empty line until the host closes its end and its requests are answered."""
         pieces: list[bytes] = []
         while chunk := await self._chunks.get():
             self._slots.release()
@@ -139,12 +139,12 @@ class StdinReader:
         if line := b"".join(pieces).strip():
             self._pending.add_request(line)
             yield line.decode("utf-8", "replace")
-        # With the end of the lines all that is under way is given up.
+        # The SDK cancels running requests at the end of input.
         await self._pending.drain()
 
 
 class StdoutWriter:
-    """Writes to the host, in a thread that may be left behind when the host reads no more."""
+    """Writes to the host in a daemon thread, which is abandoned when the host stops reading."""
 
     def __init__(self, file: int, pending: PendingRequests, on_closed: Callable[[], object]) -> None:
         self._file = file
@@ -155,7 +155,7 @@ class StdoutWriter:
         threading.Thread(target=self._write, name="mcp-outgoing", daemon=True).start()
 
     async def write(self, text: str) -> None:
-        """Write a text. When the host has closed its end, `gone` is called, and nothing is raised."""
+        """Write a text. When the host has closed its end, `on_closed` is called and nothing is raised."""
         written = self._loop.create_future()
         data = text.encode("utf-8", "replace")
         self._queue.put((data, written))
@@ -163,7 +163,7 @@ class StdoutWriter:
         self._pending.add_response(data)
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: `write` does not buffer."""
 
     def _write(self) -> None:
         while True:

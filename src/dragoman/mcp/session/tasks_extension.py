@@ -1,4 +1,4 @@
-"""The tasks extension of MCP: a host that knows it gets a task at once, and polls for what comes of it."""
+"""The tasks extension of MCP: a host that supports it gets a task at once and polls for the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.mcp.session.elicitation import ANSWER
 from dragoman.mcp.session.follower import question_key
 from dragoman.mcp.tools.messages import start_message
 from dragoman.mcp.tools.tasks import cancel_task
-from dragoman.mcp.tools.tool import ToolError, ToolRequest
+from dragoman.mcp.tools.tool import ToolError, ToolInvocation
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/tasks"
 TTL_MS = 24 * 60 * 60 * 1000
 POLL_MS = 1000
-# Beyond these the oldest are forgotten; their tasks are not.
+# Beyond this number the oldest handles are evicted; the agents' tasks stay registered.
 MAX_HANDLES = 1000
 _MAX_NOTE = 300
 
@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 
 class CreatedTask(types.Result):
-    """What `send_message` gives in place of its result."""
+    """The result of `send_message` for a host that supports tasks."""
 
     result_type: Literal["task"] = "task"
     task_id: str
@@ -52,47 +52,47 @@ class CreatedTask(types.Result):
 
 
 class TaskParams(types.RequestParams):
-    """Which task is meant."""
+    """The parameters of tasks/get and tasks/cancel."""
 
     task_id: str
 
 
 class UpdateParams(TaskParams):
-    """Answers to what a task asks."""
+    """The parameters of tasks/update: answers to open questions."""
 
     input_responses: types.InputResponses
 
 
 class _TaskHandle:
-    """A task of a host: the follower that is behind it now, and how it ended once it has."""
+    """A task of a host: its current follower, its open question and, at the end, its outcome."""
 
     def __init__(self, agent: AgentRecord, follower: TaskFollower, now: int) -> None:
-        # Whoever has the id may ask and answer, so nobody must be able to guess it.
+        # The id is the only authorization to poll and answer, so it must be unguessable.
         self.id = secrets.token_urlsafe(24)
         self.agent = agent
         self.follower = follower
         self.created_ms = self.ended_ms = now
         self.end: Json | None = None
-        # Polls and answers one after the other: two polls must not begin two followers.
+        # Serializes polls and answers: two polls must not start two followers.
         self.lock = asyncio.Lock()
         self._number = 0
-        # The question that is open at the host, and the one whose answer the user has gone elsewhere to give.
+        # The question that is open at the host, and the one for which the user is authorizing elsewhere.
         self._open_question = self._authorizing_question = ""
 
     @property
     def question_id(self) -> str | None:
-        """The name of the question that is open at the host. None is used twice."""
+        """The id of the question that is open at the host, or None. Ids are not reused."""
         return f"{ANSWER}-{self._number}" if self._open_question else None
 
     def ask(self, task: Task) -> str:
-        """The name for what a task asks."""
+        """Open the question of a task, if it is not open already, and return its id."""
         if question_key(task) != self._open_question:
             self._open_question = question_key(task)
             self._number += 1
         return f"{ANSWER}-{self._number}"
 
     def continue_with(self, follower: TaskFollower) -> None:
-        """The user has answered, or has gone elsewhere to allow something, or wants neither."""
+        """Close the question after the user has answered, refused, or gone elsewhere to authorize something."""
         task = self.follower.record.task
         is_authorizing = task is not None and task.state is State.AUTH_REQUIRED and not follower.refusal
         self._authorizing_question = self._open_question if is_authorizing else ""
@@ -101,12 +101,12 @@ class _TaskHandle:
 
     @property
     def has_answer(self) -> bool:
-        """True when what is under way is an answer, not the first message."""
+        """True when the current follower sends an answer, not the first message."""
         return self._number > 0
 
     @property
     def has_news(self) -> bool:
-        """True when there is something to tell that the host has not heard."""
+        """True when there is something to report that the host has not received."""
         task = self.follower.record.task
         if task is None or self.follower.reply is not None or self.follower.refusal:
             return self.follower.reply is not None or task is not None
@@ -116,24 +116,24 @@ class _TaskHandle:
 
     @property
     def is_authorizing(self) -> bool:
-        """True when the agent still waits for what the user has gone to do."""
+        """True while the agent still waits for the user's authorization elsewhere."""
         task = self.follower.record.task
         return task is not None and question_key(task) == self._authorizing_question != ""
 
     @property
     def has_ended(self) -> bool:
-        """True when nothing more comes of it, whether or not the host has heard."""
+        """True when the task has ended, whether or not the host has been told."""
         task = self.follower.record.task
         return self.end is not None or self.follower.reply is not None or (task is not None and task.state.final)
 
     def finish(self, now: int, **outcome: Any) -> Json:
-        """It has ended; what comes of the agent's task later is not its matter any more."""
+        """Store the outcome; later changes of the agent's task no longer affect it."""
         self.end, self.ended_ms = outcome, now
         return outcome
 
 
 class McpTasks:
-    """The tasks of hosts. They are kept in memory: after a restart, `get_task` still knows the agents' tasks."""
+    """The tasks of hosts, in memory only: after a restart, the tool `get_task` still knows the agents' tasks."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -141,20 +141,20 @@ class McpTasks:
         self._handles: dict[str, _TaskHandle] = {}
 
     def add_to(self, server: Server[Any]) -> None:
-        """Advertise the extension and serve its methods."""
+        """Advertise the extension and register its methods."""
         server.extensions[EXTENSION] = {}
         server.add_request_handler("tasks/get", TaskParams, self._get)
         server.add_request_handler("tasks/update", UpdateParams, self._update)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
 
     def is_supported(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        """True when this very request says that the host knows tasks."""
+        """True when this request declares that the host supports tasks."""
         capabilities = ctx.session.client_capabilities
         extensions = None if capabilities is None else capabilities.extensions
         return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and EXTENSION in (extensions or {})
 
-    async def send(self, request: ToolRequest) -> CreatedTask:
-        """Send a message, and give a task at once. Raises ToolError."""
+    async def send(self, request: ToolInvocation) -> CreatedTask:
+        """Send a message and return a task at once. Raises ToolError."""
         agent, follower = await start_message(self._context, request)
         handle = _TaskHandle(agent, follower, self._clock.now())
         self._handles[handle.id] = handle
@@ -162,7 +162,7 @@ class McpTasks:
         moment = timestamp(handle.created_ms)
         return CreatedTask(task_id=handle.id, created_at=moment, last_updated_at=moment)
 
-    # -- what hosts ask ------------------------------------------------------------------------------------------------
+    # -- methods -------------------------------------------------------------------------------------------------------
 
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> Json:
         handle = self._find_handle(ctx, params)
@@ -181,7 +181,7 @@ class McpTasks:
     async def _update(self, ctx: ServerRequestContext[Any, Any], params: UpdateParams) -> Json:
         handle = self._find_handle(ctx, params)
         async with handle.lock:
-            # Answers to nothing that is asked are passed over.
+            # Answers to questions that are not open are ignored.
             answer = params.input_responses.get(handle.question_id or "")
             if handle.end is None and handle.question_id and isinstance(answer, types.ElicitResult):
                 self._apply_answer(ctx, handle, answer)
@@ -207,10 +207,10 @@ class McpTasks:
         self._evict()
         handle = self._handles.get(params.task_id)
         if handle is None:
-            raise MCPError(types.INVALID_PARAMS, "Task not found: it never was, or is too old")
+            raise MCPError(types.INVALID_PARAMS, "Task not found: it does not exist, or is too old")
         return handle
 
-    # -- how a task is -------------------------------------------------------------------------------------------------
+    # -- the state of a task -------------------------------------------------------------------------------------------
 
     async def _current_state(self, ctx: ServerRequestContext[Any, Any], handle: _TaskHandle) -> Json:
         if not handle.follower.is_done:
@@ -219,7 +219,7 @@ class McpTasks:
         if problem and not handle.follower.is_accepted and not await self._answer_came_too_late(handle):
             return self._fail(handle, problem)
         if not handle.has_news:
-            # It goes on although nobody follows it, as after a broken connection; or others may have answered.
+            # The task may continue unfollowed, as after a broken connection, or its question was answered elsewhere.
             was_waiting = _is_waiting(handle.follower.record.task)
             problem = await self._refresh(handle)
             if problem and not was_waiting:
@@ -235,7 +235,7 @@ class McpTasks:
                 return {"status": "input_required", "inputRequests": {handle.ask(task): payload}}
         if task is not None and task.state is State.CANCELED:
             return handle.finish(self._clock.now(), status="cancelled")
-        # A task that asks what nobody can be asked is shown as it is: the model that called is told what to do.
+        # A question that cannot be elicited is returned as a result, which tells the calling model what to do.
         return self._complete(handle)
 
     def _complete(self, handle: _TaskHandle) -> Json:
@@ -248,11 +248,11 @@ class McpTasks:
         return handle.finish(self._clock.now(), status="failed", statusMessage=problem, error=error)
 
     async def _answer_came_too_late(self, handle: _TaskHandle) -> bool:
-        """True when an answer was not taken because the task has ended: then that end counts."""
+        """True when an answer was rejected because the task had already ended: then its end is reported."""
         return handle.has_answer and not await self._refresh(handle) and handle.has_ended
 
     async def _refresh(self, handle: _TaskHandle) -> str:
-        """Ask the agent how its task is, and follow it again where it goes on. Gives what is wrong, if anything."""
+        """Read the task from its agent, and follow it again if it is running. Returns the problem, or an empty text."""
         follower = handle.follower
         record = follower.record
         if record.remote_id is None:
@@ -269,26 +269,26 @@ class McpTasks:
             handle.follower.follow(context.peers.client(handle.agent))
         return ""
 
-    # -- what a host does ----------------------------------------------------------------------------------------------
+    # -- answers and cancellation --------------------------------------------------------------------------------------
 
     def _apply_answer(
         self, ctx: ServerRequestContext[Any, Any], handle: _TaskHandle, answer: types.ElicitResult
     ) -> None:
         context, record = self._context, handle.follower.record
         params = context.elicitation.open_question(_send_request(ctx), handle.agent, handle.follower)
-        # One that is not open any more has nothing to answer.
+        # The question may have been answered elsewhere meanwhile.
         if params is not None and context.registry.task(record.id) is record and context.followers.get(record) is None:
             handle.continue_with(context.elicitation.continue_task(handle.agent, record, answer))
 
     async def _cancel_remote(self, ctx: ServerRequestContext[Any, Any], follower: TaskFollower) -> None:
-        """Cancel it where it is worked on. That this cannot be done, or is too late, is no problem of the host."""
+        """Cancel the agent's task. Errors are not reported to the host: cancellation is a request."""
         await follower.wait_for_id(self._context.options.answer_seconds)
         params = types.CallToolRequestParams(name="cancel_task", arguments={"task_id": follower.record.id})
         with contextlib.suppress(ToolError):
-            await cancel_task(self._context, ToolRequest(ctx, params))
+            await cancel_task(self._context, ToolInvocation(ctx, params))
 
     def _evict(self) -> None:
-        """Forget what is too old. The agents' tasks stay known under their own ids."""
+        """Evict old handles. The agents' tasks stay registered under their own ids."""
         oldest = self._clock.now() - TTL_MS
         while self._handles:
             first = next(iter(self._handles.values()))
@@ -300,9 +300,9 @@ class McpTasks:
             del self._handles[next(ended, next(iter(self._handles.values()))).id]
 
 
-def _send_request(ctx: ServerRequestContext[Any, Any]) -> ToolRequest:
-    """The call that a host which knows no tasks would make."""
-    return ToolRequest(ctx, types.CallToolRequestParams(name="send_message"))
+def _send_request(ctx: ServerRequestContext[Any, Any]) -> ToolInvocation:
+    """Return the tool request that a host without tasks would make."""
+    return ToolInvocation(ctx, types.CallToolRequestParams(name="send_message"))
 
 
 def _is_waiting(task: Task | None) -> bool:

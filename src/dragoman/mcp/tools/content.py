@@ -1,4 +1,4 @@
-"""Cards, tasks and their parts as the tools give them: plain JSON, and content of MCP that hosts can show."""
+"""Converts cards, tasks and parts to tool results: plain JSON, and MCP content that hosts can display."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 
 SCHEME = "a2a://"
-# What is larger is not put into the result, but can be read.
+# Larger texts and files are not embedded in the result but linked as resources.
 MAX_INLINE = 256 * 1024
-# So much is shown of a text that is too large.
+# How many characters are shown of a text that is too long.
 PREVIEW_CHARS = 4000
 _BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
 
 def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentBlock]:
-    """The texts and files of an answer. Data is in the structured result.
+    """Return the texts and files of an answer as content blocks. Data is in the structured result.
 
-    Images and audio are shown, other files are embedded while they are small, and linked when they are not. `place`
-    is where they can be read: `a2a://`, the agent's id, `/`, the task's id as it is.
+    Small images, audio and other files are embedded, large ones linked. `base_uri` is where their resources are:
+    `a2a://`, the agent's id, `/`, the task's id, unescaped.
     """
-    # Not every bare message is kept: what is only linked could not be read.
+    # Not every bare message is stored: links into it could not be resolved.
     inline = MAX_INLINE if isinstance(answer, Task) else None
     max_chars = None if inline is None else text_limit(answer)
     parts = ((part, uri_of(base_uri, holder, number)) for holder, number, part in parts_of(answer))
@@ -49,7 +49,7 @@ def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentB
 
 
 def text_limit(answer: Task | Message) -> int:
-    """How long a text may be to be shown whole: less, when all of them together are too large."""
+    """Return the length up to which a text is shown in full: shorter when all texts together are too long."""
     part_lists: tuple[tuple[Part, ...], ...] = (answer.parts,)
     if isinstance(answer, Task):
         messages = (*answer.history, *((answer.status.message,) if answer.status.message is not None else ()))
@@ -59,9 +59,9 @@ def text_limit(answer: Task | Message) -> int:
 
 
 def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
-    """The parts of an answer, each with the id of what holds it and its number in there.
+    """Yield the parts of an answer, each with the id of its artifact or message and its index there.
 
-    Of what a task says beside its artifacts, these are the files: the texts are in the structured result.
+    Of a task's status message only the files are included: its texts are in the structured result.
     """
     if not isinstance(answer, Task):
         yield from ((answer.message_id, number, part) for number, part in enumerate(answer.parts))
@@ -74,19 +74,19 @@ def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
             yield message.message_id, number, part
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
+# -- URIs --------------------------------------------------------------------------------------------------------------
 
 
 def uri_of(base_uri: str, holder: str, number: int) -> str:
-    """The address of a part. Ids may hold anything, so each is encoded to be one step of the path."""
+    """Return the resource URI of a part. Ids may contain anything, so each is escaped to one path segment."""
     agent_id, _, task_id = base_uri.removeprefix(SCHEME).partition("/")
     return SCHEME + "/".join((_quote_segment(agent_id), _quote_segment(task_id), _quote_segment(holder), str(number)))
 
 
 def parse_uri(uri: str) -> tuple[str, str, str, int] | None:
-    """Agent, task, holder and number of an address; None when it is not one of ours."""
+    """Return agent, task, holder and index of a resource URI; None when it is not one of ours."""
     segments = uri.removeprefix(SCHEME).split("/")
-    # isdecimal alone takes the digits of every script, and more of them than int does.
+    # isdecimal alone accepts the digits of every script, and more of them than int does.
     if not uri.startswith(SCHEME) or len(segments) != 4 or not (segments[3].isascii() and segments[3].isdecimal()):
         return None
     if len(segments[3]) > 9 or not all(segments):
@@ -95,7 +95,7 @@ def parse_uri(uri: str) -> tuple[str, str, str, int] | None:
 
 
 def _quote_segment(name: str) -> str:
-    # A step of dots only would be taken for a way up.
+    # A segment of dots only would be read as a relative path.
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
@@ -103,9 +103,9 @@ def _quote_segment(name: str) -> str:
 
 
 def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
-    """A text or a file as the contents of a resource; None for data, which is no content.
+    """Return a text or a file as resource contents; None for data, which is not content.
 
-    A link is given as what it is: it is for the host to decide whether to follow it.
+    A part that is a URL becomes a URI list: the host decides whether to fetch it.
     """
     if part.text is not None:
         return types.TextResourceContents(uri=uri, mime_type=part.media_type or "text/plain", text=part.text)
@@ -121,7 +121,7 @@ def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.Blob
 
 
 def link_of(part: Part, uri: str) -> types.ResourceLink:
-    """A link to where a part can be read: to itself, where it is one. Raises ValueError when that is no address."""
+    """Return a link to a part's resource, or to its own URL if it has one. Raises ValueError for an invalid URL."""
     if part.url is not None:
         name = part.filename or urlsplit(part.url).path.rstrip("/").rpartition("/")[2] or part.url
         return types.ResourceLink(type="resource_link", uri=part.url, name=name, mime_type=part.media_type)
@@ -143,7 +143,7 @@ def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> t
     if part.url is not None or (inline is not None and size > inline):
         try:
             return link_of(part, uri)
-        except ValueError:  # no address at all, such as `http://[`
+        except ValueError:  # an invalid URL, such as `http://[`
             return types.TextContent(type="text", text=part.url or "")
     if part.raw is not None and kind.startswith(("image/", "audio/")):
         data = base64.b64encode(part.raw).decode()
@@ -157,16 +157,16 @@ def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> t
 
 
 def _annotations(part: Part) -> types.Annotations | None:
-    """For whom a part is and how much it matters, if it came from an MCP server."""
+    """Return the MCP annotations of a part (audience, priority), if it came from an MCP server."""
     annotations = (part.metadata or {}).get("annotations")
     try:
         return None if annotations is None else types.Annotations.model_validate(annotations)
-    except ValueError:  # anybody may write there
+    except ValueError:  # the metadata is the agent's, and may be anything
         return None
 
 
 def _decode_text(raw: bytes, media_type: str) -> str | None:
-    """The text of a file that is one; None for any other."""
+    """Return the text of a UTF-8 text file; None for any other file."""
     kind, _, parameters = media_type.lower().partition(";")
     kind = kind.strip()
     if not (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
@@ -180,21 +180,21 @@ def _decode_text(raw: bytes, media_type: str) -> str | None:
 
 
 Json = dict[str, Any]
-# Objects and lists within each other, as far as all hosts read them.
+# The nesting depth that all hosts can parse.
 MAX_DEPTH = 64
-# In a list: who wants the rest of a task asks for it.
+# How many characters of each text a list of tasks shows; get_task returns the rest.
 _PREVIEW_LISTED = 200
 _MAX_ARTIFACTS = 5
 _CAPABILITIES = ("streaming", "pushNotifications", "stateTransitionHistory")
 
 
 def state_name(state: State) -> str:
-    """A state with an underscore: `input_required`."""
+    """Return the name of a state as the tools spell it: `input_required`."""
     return "unknown" if state is State.UNSPECIFIED else state.value.removeprefix("TASK_STATE_").lower()
 
 
 def card_shape(card: AgentCard, raw: Json) -> Json:
-    """A card of any version, with the same few keys for all. `raw` is the card as it was sent."""
+    """Return a card of any version as JSON with the same few keys. `raw` is the card as received."""
     older = card_json(card, {}, V0_3)
     versions = [each.protocol_version for each in card.supported_interfaces]
     protocol_version = raw.get("protocolVersion")
@@ -216,9 +216,9 @@ def card_shape(card: AgentCard, raw: Json) -> Json:
 
 
 def task_shape(task: Task, history_length: int | None = None, *, base_uri: str) -> Json:
-    """A task: id, status, artifacts and history where there are any.
+    """Return a task as JSON: id, status, artifacts and history.
 
-    Of what is too large a beginning is shown, and the resource to read for the rest. `place` is where those are.
+    Long texts are truncated, with the URI of the resource that has the rest, under `base_uri`.
     """
     max_chars = text_limit(task)
     wire_task: Json = decode_any(encode(task_to_03(task)))
@@ -245,7 +245,7 @@ def task_shape(task: Task, history_length: int | None = None, *, base_uri: str) 
 
 
 def summary_shape(task: Task) -> Json:
-    """A task in a list: its state, and how its texts begin."""
+    """Return a task as JSON for a list: its state, and the beginning of its texts."""
     result: Json = {"id": task.id}
     if task.context_id:
         result["context_id"] = task.context_id
@@ -269,12 +269,12 @@ def _text_preview(text: str) -> Json:
 
 
 def truncate(text: str, max_chars: int = MAX_INLINE, hint: str = "the parts say how to read the rest") -> str:
-    """A text, or how it begins when it is longer than that, and how to get the rest."""
+    """Return a text, truncated with a hint how to get the rest when it is longer than `max_chars`."""
     return text if len(text) <= max_chars else f"{text[:PREVIEW_CHARS]}… [{len(text)} characters in all: {hint}]"
 
 
 def message_shape(message: Message, *, base_uri: str) -> Json:
-    """A bare answer, as a task that is completed by it: there is nothing to follow. `place` is empty if not kept."""
+    """Return a bare message as the JSON of a completed task. `base_uri` is empty if the message is not stored."""
     return {
         "id": message.task_id or "",
         "context_id": message.context_id or "",
@@ -289,7 +289,7 @@ def _message_parts(message: Message, base_uri: str) -> list[Json]:
 
 
 def _limit_depth(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Without an end to its depth, a value is shown as text from there on: hosts give up reading, and lose it all."""
+    """Replace what is nested too deeply by its JSON text: hosts fail to parse deeper results."""
     if isinstance(value, (dict, list)) and not depth:
         return encode(value).decode()
     if isinstance(value, dict):
@@ -298,7 +298,7 @@ def _limit_depth(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def _without_kind(value: Json) -> Json:
-    """Without the word that says what an object is: only parts keep it."""
+    """Return an object without `kind` and the ids of its task: only parts keep `kind`."""
     return {key: each for key, each in value.items() if key not in ("kind", "taskId", "contextId")}
 
 
@@ -317,7 +317,7 @@ def _limit_parts(value: Json, max_chars: int, base_uri: str) -> Json:
 
 
 def _limit_part(part: Json, max_chars: int, uri: str) -> Json:
-    """A part without its bytes, which are beside it as content a host can show, and without most of a long text."""
+    """Return a part with a long text truncated, and without bytes, which are in the content blocks."""
     text: Any = part.get("text")
     if isinstance(text, str):
         hint = f"read the resource {uri}" if uri else "the whole is in the content beside this"
@@ -335,9 +335,9 @@ _HAS_KIND = re.compile(rb'"kind"\s*:\s*"(?:task|message)"')
 
 
 async def complete_answers(request: HttpRequest, call_next: CallNext) -> HttpResponse:
-    """An interceptor that completes them: what kind of answer it is, a state that is a mere word, the task's id.
+    """An interceptor that repairs incomplete JSON-RPC results: adds `kind` and the task's id, wraps a bare state.
 
-    Agents written by hand answer `{id, status, artifacts}` or `{id, status, history}`, and a cancel with a word.
+    Hand-written agents answer `{id, status, artifacts}` or `{id, status, history}`, and a cancel with a bare state.
     """
     response = await call_next(request)
     kind = response.headers.get("Content-Type", "")
@@ -361,7 +361,7 @@ def _complete_body(body: bytes, request_body: bytes) -> bytes:
 
 
 def complete_result(result: Json, task_id: str | None) -> Json:
-    """A task or message with what it is; anything else as it is. `task_id` is that of the task that was asked about."""
+    """Return a task or message with its `kind`; anything else unchanged. `task_id` is the id in the request."""
     if isinstance(result.get("status"), str):
         result = {**result, "status": {"state": result["status"]}}
     if isinstance(result.get("status"), dict):

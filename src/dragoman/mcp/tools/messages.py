@@ -1,4 +1,4 @@
-"""The tools that send messages, and the two for those who want no more."""
+"""The tools that send messages, and the two optional simple tools."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import AgentRecord, TaskRecord
     from dragoman.mcp.session.follower import TaskFollower
     from dragoman.mcp.tools.context import ToolContext
-    from dragoman.mcp.tools.tool import ToolRequest
+    from dragoman.mcp.tools.tool import ToolInvocation
     from dragoman.model.task import Task
 
 TIMEOUT_MINUTES = 5.0
 
 
 def files_of(files: list[dict[str, Any]]) -> list[Part]:
-    """The files as parts of a message. Raises ToolError when one has neither bytes nor a uri."""
+    """Convert file arguments to parts. Raises ToolError when one has neither bytes nor a uri, or both."""
     return [_file_part(file, number) for number, file in enumerate(files)]
 
 
@@ -49,8 +49,8 @@ def _file_part(file: dict[str, Any], number: int) -> Part:
 STARTED = "Task started. Use subscribe_to_task for streaming updates."
 
 
-async def send_message(context: ToolContext, request: ToolRequest) -> ToolResult | types.InputRequiredResult:
-    """Send a message and wait for what comes of it, for a while."""
+async def send_message(context: ToolContext, request: ToolInvocation) -> ToolResult | types.InputRequiredResult:
+    """Send a message and wait for its result, up to `wait_seconds`."""
     agent, follower = await start_message(context, request)
     seconds = float(request.get("wait_seconds", context.options.wait_seconds))
     loop = asyncio.get_running_loop()
@@ -61,9 +61,9 @@ async def send_message(context: ToolContext, request: ToolRequest) -> ToolResult
             if follower.problem and not follower.is_accepted:
                 raise ToolError(follower.problem)
             continuation = await context.elicitation.ask(request, agent, follower)
-            deadline = loop.time() + seconds  # however long the user took
+            deadline = loop.time() + seconds  # the time the user took does not count
         except asyncio.CancelledError:
-            # A time limit of a host must not end the work, unless that was asked for.
+            # A timeout of the host must not end the work, unless `cancel_on_abort` says so.
             if request.get("cancel_on_abort", False):
                 context.followers.finish_later(_cancel(context, agent, follower))
             raise
@@ -74,8 +74,8 @@ async def send_message(context: ToolContext, request: ToolRequest) -> ToolResult
         follower = continuation
 
 
-async def send_streaming_message(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """Send a message and give the task's id at once."""
+async def send_streaming_message(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Send a message and return the task's id at once."""
     agent = await context.peers.find_agent(request.require_text("agent_id"))
     client, message = context.peers.client(agent), _message_options(context, request, agent)
     task = _task_record(context, request, agent)
@@ -97,8 +97,8 @@ async def send_streaming_message(context: ToolContext, request: ToolRequest) -> 
     )
 
 
-async def start_message(context: ToolContext, request: ToolRequest) -> tuple[AgentRecord, TaskFollower]:
-    """Send a message, or go on with one: to whom, and what is under way. Raises ToolError."""
+async def start_message(context: ToolContext, request: ToolInvocation) -> tuple[AgentRecord, TaskFollower]:
+    """Send a message, or continue with the answer to a question. Returns agent and follower. Raises ToolError."""
     resumed = await context.elicitation.resume(request)
     if resumed is not None:
         return resumed
@@ -108,7 +108,7 @@ async def start_message(context: ToolContext, request: ToolRequest) -> tuple[Age
     return agent, context.followers.new(task).send(context.peers.client(agent), **message)
 
 
-async def _report(request: ToolRequest, follower: TaskFollower) -> None:
+async def _report(request: ToolInvocation, follower: TaskFollower) -> None:
     task = follower.record.task
     state = "" if task is None else state_name(task.state)
     note = task.status.message.text if task is not None and task.status.message is not None else ""
@@ -123,16 +123,16 @@ async def _cancel(context: ToolContext, agent: AgentRecord, follower: TaskFollow
             context.registry.update_task(follower.record, await context.peers.client(agent).cancel_task(task_id))
 
 
-def _task_record(context: ToolContext, request: ToolRequest, agent: AgentRecord) -> TaskRecord:
-    """What is remembered of the task this message belongs to; of a mere message there was none to go on with."""
+def _task_record(context: ToolContext, request: ToolInvocation, agent: AgentRecord) -> TaskRecord:
+    """Return the record of the task this message continues, else a new one; a bare message had no task."""
     existing = _existing_task(context, request, agent)
     if existing is not None and existing.remote_id is not None:
         return existing
     return context.registry.start_task(agent.agent_id)
 
 
-def _existing_task(context: ToolContext, request: ToolRequest, agent: AgentRecord) -> TaskRecord | None:
-    """The task that a message is to go on with, if it is known here. Raises ToolError."""
+def _existing_task(context: ToolContext, request: ToolInvocation, agent: AgentRecord) -> TaskRecord | None:
+    """Return the registered task that a message continues, or None. Raises ToolError when it is not this agent's."""
     task_id = request.get("task_id")
     record = context.registry.task(task_id) if task_id else None
     if record is None:
@@ -144,12 +144,12 @@ def _existing_task(context: ToolContext, request: ToolRequest, agent: AgentRecor
     return record
 
 
-def _message_options(context: ToolContext, request: ToolRequest, agent: AgentRecord) -> dict[str, Any]:
+def _message_options(context: ToolContext, request: ToolInvocation, agent: AgentRecord) -> dict[str, Any]:
     task: Task | str | None = request.get("task_id")
     context_id = request.get("context_id")
     existing = _existing_task(context, request, agent)
     if existing is not None and existing.task is not None:
-        # What was answered by a mere message goes on as a conversation.
+        # After a bare message there is no task to continue, only a context.
         task, context_id = (existing.task, None) if existing.remote_id else (None, existing.task.context_id or None)
     skill = request.get("skill_id")
     return {
@@ -163,17 +163,17 @@ def _message_options(context: ToolContext, request: ToolRequest, agent: AgentRec
     }
 
 
-# -- the two tools for those who want no more -------------------------------------------------------------------------
+# -- the simple tools --------------------------------------------------------------------------------------------------
 
 
-async def discover_agent(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """The card at an address; nothing is registered."""
+async def discover_agent(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Return the card at an address without registering the agent."""
     document = await context.peers.fetch(request.require_text("url"))
     return ToolResult(card_shape(document.card, document.raw))
 
 
-async def invoke_remote_agent(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """Send a message and wait for the end of the task. What goes wrong over there is in the answer's `error`."""
+async def invoke_remote_agent(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Send a message and wait for the end of the task. Errors of the agent are in the result's `error`."""
     minutes = float(request.get("timeout_minutes", TIMEOUT_MINUTES))
     message = request.require_text("message")
     skill = request.get("skill")
@@ -192,8 +192,8 @@ async def invoke_remote_agent(context: ToolContext, request: ToolRequest) -> Too
     return _final_outcome(follower, task_id) if in_time else _timeout_outcome(follower, task_id, minutes)
 
 
-async def _report_text(request: ToolRequest, follower: TaskFollower) -> None:
-    # Hosts end calls that seem to do nothing.
+async def _report_text(request: ToolInvocation, follower: TaskFollower) -> None:
+    # Hosts abort calls that report no progress.
     task = follower.record.task
     await request.report_progress(follower.text[-200:] or ("" if task is None else state_name(task.state)))
 

@@ -1,4 +1,4 @@
-"""The table of tools: names, parameters and results as they are documented, and a few optional parameters more."""
+"""The definitions of all tools: documented names, parameters and results, and a few optional parameters more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS: Json = {"type": "array", "items": TEXT}
 
 
 def _described(schema: Json, text: str) -> Json:
-    """A property with its description."""
+    """Return a property schema with a description."""
     return {**schema, "description": text}
 
 
@@ -226,7 +226,7 @@ TOOLS: tuple[ToolDefinition, ...] = (
     ),
 )
 
-# For those who want no more than these two.
+# Optional, for hosts that need no more than these two.
 SIMPLE_TOOLS: tuple[ToolDefinition, ...] = (
     ToolDefinition(
         discover_agent,

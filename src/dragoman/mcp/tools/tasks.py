@@ -1,4 +1,4 @@
-"""The tools about tasks."""
+"""The tools for tasks: read, list, cancel and follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import AgentRecord, TaskRecord
     from dragoman.mcp.session.follower import TaskFollower
     from dragoman.mcp.tools.context import ToolContext
-    from dragoman.mcp.tools.tool import ToolRequest
+    from dragoman.mcp.tools.tool import ToolInvocation
 
 SUBSCRIBED = "Subscribed to task events."
 _MAX_CONCURRENT = 8
@@ -27,8 +27,8 @@ _LIST_SECONDS = 10.0
 _CANCEL_POLLS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
-async def get_task(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """Ask the agent how a task is; where it cannot say, what is known here."""
+async def get_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Read a task from its agent; if that fails, return its last known state."""
     record, agent = await _find_task(context, request)
     if record.remote_id is not None:
         await _refresh(context, agent, record)
@@ -39,8 +39,8 @@ async def get_task(context: ToolContext, request: ToolRequest) -> ToolResult:
     return context.task_result(agent, record, request.get("history_length"))
 
 
-async def list_tasks(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """What was begun here, the newest first, as the agents say it is now; or an agent's own list."""
+async def list_tasks(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """List the tasks started here, newest first, refreshed from their agents; or an agent's own list."""
     limit = request.get("limit", _DEFAULT_LIMIT)
     if request.get("agent_id") is not None:
         return await _list_remote(context, request, limit)
@@ -50,8 +50,8 @@ async def list_tasks(context: ToolContext, request: ToolRequest) -> ToolResult:
     return ToolResult({"tasks": summaries}, items=summaries)
 
 
-async def cancel_task(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """Cancel a task where it is worked on."""
+async def cancel_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Cancel a task at its agent."""
     record, agent = await _find_task(context, request)
     task_id = record.remote_id
     if task_id is None and record.task is None:
@@ -66,13 +66,13 @@ async def cancel_task(context: ToolContext, request: ToolRequest) -> ToolResult:
         await _refresh(context, agent, record)
         raise _not_cancelable(record) from None
     if task.state is State.UNSPECIFIED:
-        # It was taken without an error, and without a word about how the task is.
+        # The agent accepted the request without reporting the task's state.
         context_id = record.task.context_id if record.task is not None else ""
         task = Task(task_id, context_id, TaskStatus(State.CANCELED))
     record = context.update_task(record, _fill_from_record(record, task))
     state = task.state
     for pause in _CANCEL_POLLS:
-        # Some agents answer before they have stopped.
+        # Some agents respond before the task has stopped.
         if state.final or record.task is None:
             break
         await asyncio.sleep(pause)
@@ -81,12 +81,12 @@ async def cancel_task(context: ToolContext, request: ToolRequest) -> ToolResult:
     return ToolResult({"task_id": context.registry.public_id(record), "status": state_name(state)})
 
 
-async def subscribe_to_task(context: ToolContext, request: ToolRequest) -> ToolResult:
-    """Follow a task for a while, and give what has arrived."""
+async def subscribe_to_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
+    """Follow a task for up to `wait_seconds`, and return what has arrived."""
     record, agent = await _find_task(context, request)
     follower = context.followers.get(record)
     if follower is None and record.task is not None and record.task.state.waiting:
-        await _refresh(context, agent, record)  # somebody else may have answered
+        await _refresh(context, agent, record)  # the question may have been answered elsewhere
     is_settled = record.task is not None and (record.task.state.final or record.task.state.waiting)
     if follower is None and record.remote_id is not None and not is_settled:
         follower = context.followers.new(record).follow(context.peers.client(agent))
@@ -116,10 +116,10 @@ async def subscribe_to_task(context: ToolContext, request: ToolRequest) -> ToolR
     return ToolResult(structured, content=full.content)
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
+# -- helpers -----------------------------------------------------------------------------------------------------------
 
 
-async def _find_task(context: ToolContext, request: ToolRequest) -> tuple[TaskRecord, AgentRecord]:
+async def _find_task(context: ToolContext, request: ToolInvocation) -> tuple[TaskRecord, AgentRecord]:
     record = context.registry.require_task(request.require_text("task_id"))
     return record, await context.peers.find_agent(record.agent_id)
 
@@ -139,7 +139,7 @@ async def _refresh(context: ToolContext, agent: AgentRecord, record: TaskRecord)
 
 
 def _seconds(context: ToolContext) -> float:
-    """How long an agent may take to say something about a task: hosts do not wait longer."""
+    """Return the timeout for reading a task: hosts do not wait longer than `wait_seconds`."""
     return min(context.options.answer_seconds, context.options.wait_seconds)
 
 
@@ -149,7 +149,7 @@ def _not_cancelable(record: TaskRecord) -> ToolError:
 
 
 def _fill_from_record(record: TaskRecord, task: Task) -> Task:
-    """Some agents answer a cancel with the state alone."""
+    """Add the known artifacts and history: some agents answer a cancel with the state alone."""
     previous = record.task
     if previous is None or task.artifacts or task.history:
         return task
@@ -165,7 +165,7 @@ async def _refresh_all(context: ToolContext, records: list[TaskRecord]) -> None:
             if agent is not None and context.followers.get(record) is None:
                 await _refresh(context, agent, record)
 
-    # A list is wanted soon: who takes longer is shown as it was.
+    # A list must return soon: tasks whose agents are slow are shown as last known.
     refreshes = [asyncio.create_task(one(record)) for record in records]
     if refreshes:
         _, late = await asyncio.wait(refreshes, timeout=min(_seconds(context), _LIST_SECONDS))
@@ -174,7 +174,7 @@ async def _refresh_all(context: ToolContext, records: list[TaskRecord]) -> None:
         await asyncio.gather(*refreshes, return_exceptions=True)
 
 
-async def _list_remote(context: ToolContext, request: ToolRequest, limit: int) -> ToolResult:
+async def _list_remote(context: ToolContext, request: ToolInvocation, limit: int) -> ToolResult:
     agent = await context.peers.find_agent(request.require_text("agent_id"))
     try:
         page = await context.peers.list_tasks(agent, limit, request.get("page_token"))
@@ -200,7 +200,7 @@ def _summary(context: ToolContext, record: TaskRecord) -> dict[str, Any]:
     return {**summary, "agent_id": record.agent_id, "source": source}
 
 
-async def _report(request: ToolRequest, follower: TaskFollower) -> None:
+async def _report(request: ToolInvocation, follower: TaskFollower) -> None:
     task = follower.record.task
     if task is not None:
         note = task.status.message.text if task.status.message is not None else ""

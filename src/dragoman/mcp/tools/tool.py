@@ -1,4 +1,4 @@
-"""What a tool is: its name, its schemas, its hints, and who does it."""
+"""Tool definitions, requests, results and errors of the MCP server."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ Json = dict[str, Any]
 
 
 class ToolHandler(Protocol):
-    """What a tool does."""
+    """The async function that implements a tool."""
 
     __name__: str
 
-    def __call__(self, context: ToolContext, call: ToolRequest, /) -> Awaitable[ToolResult | types.InputRequiredResult]:
-        """Answer a call. Raises ToolError when that cannot be done."""
+    def __call__(
+        self, context: ToolContext, call: ToolInvocation, /
+    ) -> Awaitable[ToolResult | types.InputRequiredResult]:
+        """Handle a call. Raises ToolError when it fails."""
         ...
 
 
 class ToolResult:
-    """What a tool gives: JSON, as structured content and as text, and files in a form that hosts can show.
+    """The result of a tool: JSON as structured content and as text, and files as content blocks.
 
-    With `listed`, the text is that array alone, as the tools' documentation wants it.
+    With `items`, the text is that array alone, as the tools' documentation specifies.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class ToolResult:
         self.content = content or []
 
     def to_mcp(self) -> types.CallToolResult:
-        """The answer as MCP has it."""
+        """Return the result in the types of MCP."""
         value = self.structured if self._items is None else self._items
         text = types.TextContent(type="text", text=json.dumps(value, indent=2, ensure_ascii=False))
         return types.CallToolResult(
@@ -60,7 +62,7 @@ class ToolResult:
 
 
 class ToolDefinition:
-    """One tool. Its name and title are its handler's, unless another `name` is given."""
+    """A tool: handler, description and schemas. Name and title come from the handler unless `name` is given."""
 
     def __init__(
         self,
@@ -96,11 +98,11 @@ class ToolDefinition:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of its arguments, to check them."""
+        """The schema that validates its arguments."""
         return Schema(self._input)
 
     def to_mcp(self) -> types.Tool:
-        """The tool as a host sees it."""
+        """Return the tool as listed to hosts."""
         return types.Tool(
             name=self.name,
             title=self._title,
@@ -113,12 +115,12 @@ class ToolDefinition:
 
 TIMEOUT = "Request failed: timeout"
 NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
-# More of what an agent says about an error is not worth reading.
+# How many characters of an agent's error message are shown.
 _MAX_ERROR = 500
 
 
 class ToolError(Exception):
-    """A tool fails, and its text says why and what to do instead. `because` is for those who want to know more."""
+    """A tool fails. The text tells the model why and what to do instead; `detail` has more."""
 
     def __init__(self, text: str, detail: str = "") -> None:
         super().__init__(text)
@@ -126,20 +128,20 @@ class ToolError(Exception):
 
 
 def request_failed(error: DragomanError) -> ToolError:
-    """What to say when a request to an agent failed."""
+    """Build the error for a failed request to an agent."""
     if isinstance(error, CannotConnect):
         return ToolError(f"Request failed: {short_reason(error)}")
     if isinstance(error, AuthError):
         return ToolError("Request failed: the agent wants other credentials: the user configures them under [remotes]")
     if isinstance(error, A2AError):
-        # In quotes: these are the agent's words, and not ours.
+        # Quoted: it is the agent's text, not ours.
         quoted = f'the agent says "{error.message[:_MAX_ERROR]}"'
         return ToolError(f"Request failed: {quoted} ({type(error).__name__}, {error.code})")
     return ToolError(f"Request failed: {str(error)[:_MAX_ERROR]}")
 
 
 def card_failed(error: DragomanError, base_url: str) -> ToolError:
-    """What to say when an agent's card could not be had."""
+    """Build the error for a card that could not be fetched."""
     if isinstance(error, CannotConnect):
         return ToolError(f"Failed to resolve agent card: {short_reason(error)}")
     if isinstance(error, BadCard):
@@ -148,7 +150,7 @@ def card_failed(error: DragomanError, base_url: str) -> ToolError:
 
 
 def short_reason(error: CannotConnect) -> str:
-    """Why nobody answers, in the fewest words."""
+    """Return a short reason why an agent cannot be reached."""
     text = str(error).lower()
     if "refused" in text:
         return "connection refused"
@@ -160,8 +162,8 @@ def short_reason(error: CannotConnect) -> str:
 _MAX_PROGRESS = 300
 
 
-class ToolRequest:
-    """What a handler is given."""
+class ToolInvocation:
+    """One call of a tool: its arguments, and access to the host."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
         self._ctx = ctx
@@ -171,14 +173,14 @@ class ToolRequest:
         self.state = params.request_state
 
     def require_text(self, name: str) -> str:
-        """A text argument that must be there and not be empty. Raises ToolError."""
+        """Return a required text argument. Raises ToolError when it is missing or blank."""
         value: Any = self.arguments.get(name)
         if not isinstance(value, str) or not value.strip():
             raise ToolError(f"Invalid params: {name} must not be empty")
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument that may be left out."""
+        """Return an optional argument, or `default`."""
         value = self.arguments.get(name)
         return default if value is None else value
 
@@ -186,26 +188,26 @@ class ToolRequest:
 
     @property
     def is_modern(self) -> bool:
-        """True when questions are returned instead of being asked."""
+        """True for protocol revisions in which elicitations are returned as results instead of being sent."""
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def can_elicit(self, *, by_url: bool = False) -> bool:
-        """True when the host puts questions to its user: with a form, or by sending them to an address."""
+        """True when the host supports elicitation: by form, or with `by_url` by opening a URL."""
         capabilities = self._ctx.session.client_capabilities
         elicitation = capabilities.elicitation if capabilities is not None else None
         if elicitation is None:
             return False
-        # Before there were two kinds, saying nothing meant forms.
+        # Before URL elicitation existed, an empty capability meant forms.
         return elicitation.url is not None if by_url else elicitation.form is not None or elicitation.url is None
 
     async def report_progress(self, text: str) -> None:
-        """Tell the host that it goes on. Display only: the result holds everything."""
+        """Report progress to the host. For display only: the result holds everything."""
         self._steps += 1
         line = " ".join(text.split())
         await self._ctx.session.report_progress(self._steps, None, line[:_MAX_PROGRESS])
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Ask the user now; for hosts of the handshake era."""
+        """Ask the user and wait for the answer; for hosts of the handshake era."""
         request_id = cast("Any", self._ctx.request_id)
         session = self._ctx.session
         if isinstance(params, types.ElicitRequestURLParams):

@@ -305,7 +305,7 @@ def _warnings(servable: Servable, settings: Settings, host: str, port: int) -> l
         warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
     agents: Sequence[Any] = getattr(servable, "agents", (servable,))
     sessions = (getattr(getattr(agent, "backend", None), "sessions", None) for agent in agents)
-    if any(each is not None and each.keeps_talks for each in sessions):
+    if any(each is not None and each.keeps_conversations for each in sessions):
         warnings.append(
             "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
         )

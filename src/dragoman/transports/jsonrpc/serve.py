@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 over HTTP POST, for every version of A2A."""
+"""Serves JSON-RPC 2.0 over HTTP POST, for every version of A2A."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JsonRpcRequest(msgspec.Struct):
-    """A JSON-RPC request. Its parts are checked by hand, so that each mistake is named."""
+    """A JSON-RPC request. Its members are checked by hand, so that each mistake gets its own error."""
 
     jsonrpc: Any = None
     method: Any = None
@@ -37,7 +37,7 @@ _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def parse_request(body: bytes) -> JsonRpcRequest:
-    """Read a request.
+    """Parse a request.
 
     Raises:
         ParseError: the body is not JSON.
@@ -59,7 +59,7 @@ def parse_request(body: bytes) -> JsonRpcRequest:
 
 
 def _take_params(request: JsonRpcRequest) -> bytes:
-    """The parameters, once the envelope is right; it holds them no more. Raises InvalidRequest or InvalidParams."""
+    """Check the request and take its raw params out of it. Raises InvalidRequest or InvalidParams."""
     if request.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
     if not isinstance(request.method, str) or not request.method:
@@ -72,18 +72,18 @@ def _take_params(request: JsonRpcRequest) -> bytes:
 
 
 class JsonRpc:
-    """Answers JSON-RPC requests for one agent."""
+    """The ASGI app of one agent over JSON-RPC."""
 
     def __init__(self, endpoint: Endpoint, anonymous_error: Callable[[], A2AError] | None = None) -> None:
         self._endpoint = endpoint
         self._anonymous_error = anonymous_error
 
     def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """The same, where callers without a name get that error from the oldest methods."""
+        """Return a copy in which methods of A2A 0.1 raise that error for anonymous callers."""
         return JsonRpc(self._endpoint, error)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request that is let in; every error becomes a JSON-RPC error."""
+        """Serve one admitted request; every error becomes a JSON-RPC error."""
         request: Request = scope[REQUEST]
         request_id: Any = None
         method: Any = None
@@ -105,12 +105,12 @@ class JsonRpc:
             await _send_error(send, unexpected_error(error), request_id, version_of_method(method))
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
-        """Answer a request that is not let in, and whose body nobody has read."""
+        """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
         await _send_error(send, error, None, version_of_method(None))
 
     async def _answer(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
-        # Nobody else holds the text of a request: it is gone once it is decoded.
+        # This is the only reference to the text, so that its memory is free once it is decoded.
         raw = _take_params(rpc_request)
         is_large = len(raw) > LARGE_BODY
         if is_large:

@@ -91,14 +91,14 @@ async def test_a_program_that_has_stopped_reading_is_given_up_with_the_call_and_
 
 
 @pytest.mark.fault
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a program outlives its guardian")
-async def test_a_program_ends_with_its_guardian_and_both_come_back(
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a program outlives its guard")
+async def test_a_program_ends_with_its_guard_and_both_come_back(
     start: Start, handshake: Command, tool_part: Any, until: Until
 ) -> None:
     agent = Agent.from_mcp(handshake(), include=["pid"])
     engine = await start(agent)
     pid = pid_of(agent)
-    os.kill(connected(agent)._stdio._child._guardian.pid, signal.SIGKILL)
+    os.kill(connected(agent)._stdio._child._guard.pid, signal.SIGKILL)
     await until(lambda: not is_alive(pid))
     task = await engine.send(None, parts=(tool_part("pid"),))
     assert task.text == str(pid_of(agent)) != str(pid)

@@ -411,5 +411,5 @@ async def test_a_question_that_stays_in_doubt_is_canceled(
     other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
     await until((tmp_path / "begun").exists)
     assert (await engine.send(None, parts=(tool_part("ask_name", label="x"),))).text == "x: cancel None"
-    assert "handshake_server asks, and it cannot be told for whom: it gets no answer" in caplog.text
+    assert "handshake_server asks, but it cannot be determined for whom: it gets no answer" in caplog.text
     await engine.cancel(other)

@@ -1,4 +1,4 @@
-"""The guardian starts programs, tells how they end, and leaves nothing of them."""
+"""The guard starts programs, tells how they end, and leaves nothing of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guardian itself: who shares it, how it ends, and what happens when it or its server is killed."""
+"""The guard itself: who shares it, how it ends, and what happens when it or its server is killed."""
 
 from __future__ import annotations
 

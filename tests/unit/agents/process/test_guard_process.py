@@ -1,4 +1,4 @@
-"""The process that the guardian is."""
+"""The process that the guard is."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dragoman.keys.ring import KeyRing
 from dragoman.net.aio import AioClient
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers
-from dragoman.testing.clock import Clock
+from dragoman.testing import Clock
 from dragoman.transports.http import Request, segments_of
 
 PASSWORD = "correct horse"

@@ -16,7 +16,7 @@ from dragoman.auth.inbound.passwords import WRONG_CREDENTIALS, Argon2, Passwords
 from dragoman.auth.inbound.scheme import InvalidCredential
 from dragoman.auth.inbound.throttle import SIZE, FailureCounter, FairSlots, LoginThrottle
 from dragoman.model.error import ConfigError, Overloaded, ServerError
-from dragoman.testing.clock import Clock
+from dragoman.testing import Clock
 
 HERE, ELSEWHERE = "192.0.2.1", "198.51.100.7"
 QUARTER = 15 * 60

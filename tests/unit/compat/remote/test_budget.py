@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.compat.remote import BudgetExceededError, RemoteInvocationResult, SessionBudget, invoke_remote_agent
-from dragoman.compat.remote.budget import SESSIONS
+from dragoman.compat.remote.budget import MAX_SESSIONS
 from dragoman.errors import CannotConnect, DragomanError
 from dragoman.testing import Clock
 
@@ -169,14 +169,14 @@ def test_sessions_are_bounded_and_the_one_not_heard_of_for_longest_is_forgotten(
     budget = SessionBudget(clock=Clock())
     budget.take("first", ONE)
     budget.take("second", ONE)
-    for number in range(SESSIONS - 2):
+    for number in range(MAX_SESSIONS - 2):
         budget.take(f"s{number}", ONE)
     refused(budget, "first", ONE)
     budget.take("one more", ONE)
-    assert len(budget) == SESSIONS
+    assert len(budget) == MAX_SESSIONS
     refused(budget, "first", ONE)
     budget.take("second", ONE)
-    assert len(budget) == SESSIONS
+    assert len(budget) == MAX_SESSIONS
 
 
 def test_a_session_that_is_over_can_be_forgotten() -> None:

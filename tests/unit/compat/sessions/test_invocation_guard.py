@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dragoman.compat.sessions.invocation_guard import LONGEST_NAME, SOURCES, InvocationGuard, limit_of
+from dragoman.compat.sessions.invocation_guard import MAX_NAME_LENGTH, MAX_SOURCES, InvocationGuard, limit_of
 from dragoman.errors import InvalidParams, Overloaded
 from dragoman.testing import Clock
 
@@ -126,8 +126,8 @@ def test_a_name_is_the_same_with_space_around_it_and_beyond_its_longest() -> Non
     begin(guard, 2, "  fox\n")
     with pytest.raises(Overloaded):
         guard.admit("fox", 0)
-    begin(guard, 3, "x" * LONGEST_NAME)
-    begin(guard, 2, "x" * LONGEST_NAME + "y")
+    begin(guard, 3, "x" * MAX_NAME_LENGTH)
+    begin(guard, 2, "x" * MAX_NAME_LENGTH + "y")
     with pytest.raises(Overloaded):
         guard.admit("x" * 1_000_000, 0)
     assert len(guard) == 2
@@ -182,17 +182,17 @@ def test_of_too_many_agents_those_who_were_not_seen_for_longest_are_forgotten() 
     guard = InvocationGuard(Clock())
     begin(guard, 4, "early")
     begin(guard, 5, "often")
-    for number in range(SOURCES - 2):
+    for number in range(MAX_SOURCES - 2):
         guard.admit(f"agent {number}", 0)
     with pytest.raises(Overloaded):
         guard.admit("often", 0)
     guard.admit("one more", 0)
-    assert len(guard) == SOURCES
+    assert len(guard) == MAX_SOURCES
     with pytest.raises(Overloaded):
         guard.admit("often", 0)
     # It was forgotten, and begins anew.
     begin(guard, 5, "early")
-    assert len(guard) == SOURCES
+    assert len(guard) == MAX_SOURCES
 
 
 # -- the environment -----------------------------------------------------------------------------------------------

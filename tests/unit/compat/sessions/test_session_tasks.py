@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.compat.sessions.dialect import InvalidBody, read_body, read_task, task_json
+from dragoman.compat.sessions.dialect import InvalidBody, parse_body, parse_task_request, task_json
 from dragoman.model.error import ParseError
 from dragoman.model.message import Message
 from dragoman.model.part import Part
@@ -39,13 +39,13 @@ def shown(state: State = State.WORKING, message: Message | None = None, **member
     ],
 )
 def test_members_stand_in_params_or_at_the_top(body: dict[str, Any]) -> None:
-    asked = read_task({**body, "sourceAgent": "ada"})
+    asked = parse_task_request({**body, "sourceAgent": "ada"})
     assert (asked.message, asked.skill, asked.timeout_ms, asked.depth, asked.source) == ("Hi", "x", 5000, 2, "ada")
 
 
 @pytest.mark.requirement("S3-29")
 def test_a_task_has_five_minutes_by_default() -> None:
-    assert read_task({"message": "Hi"}).timeout_ms == 300_000
+    assert parse_task_request({"message": "Hi"}).timeout_ms == 300_000
 
 
 @pytest.mark.parametrize(
@@ -68,25 +68,25 @@ def test_a_task_has_five_minutes_by_default() -> None:
 )
 def test_a_wrong_body_is_told_with_the_field_that_is_wrong(body: object, text: str) -> None:
     with pytest.raises(InvalidBody) as caught:
-        read_task(body)
+        parse_task_request(body)
     assert caught.value.message == text
 
 
 @pytest.mark.parametrize("given", [999, 600_001, 0, -1, 1000.5, "5000", True, float("inf"), float("nan"), []])
 def test_a_time_limit_is_a_whole_number_from_a_second_to_ten_minutes(given: object) -> None:
     with pytest.raises(InvalidBody, match=r"params\.timeoutMs: must be"):
-        read_task({"params": {"message": "Hi", "timeoutMs": given}})
+        parse_task_request({"params": {"message": "Hi", "timeoutMs": given}})
 
 
 @pytest.mark.parametrize("given", [1000, 600_000])
 def test_the_limits_of_the_time_limit_may_be_asked_for(given: int) -> None:
-    assert read_task({"message": "Hi", "timeoutMs": given}).timeout_ms == given
+    assert parse_task_request({"message": "Hi", "timeoutMs": given}).timeout_ms == given
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"message": "\\ud800"}'])
 def test_what_is_no_json_is_told_so(body: bytes) -> None:
     with pytest.raises(ParseError, match=r"^Invalid JSON body$"):
-        read_body(body)
+        parse_body(body)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, Context, Failed, Rejected
 from dragoman.bus.local import LocalBus
-from dragoman.compat.sessions.dialect import AskedTask
+from dragoman.compat.sessions.dialect import SessionTaskRequest
 from dragoman.compat.sessions.invocation_guard import InvocationGuard
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.engine.call import CallContext
@@ -46,7 +46,7 @@ class EngineUnderTest:
 
     async def send(self, message: str = "go", call: CallContext = ME, **asked: Any) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
-            return await self.registry.send(self.place, call, AskedTask(message, **asked))
+            return await self.registry.send(self.place, call, SessionTaskRequest(message, **asked))
 
     async def get(self, task: dict[str, Any], call: CallContext = ME) -> dict[str, Any]:
         return await self.registry.get(call, task["id"])
@@ -270,7 +270,7 @@ async def test_the_oldest_that_have_ended_go_and_none_that_goes_on(open_engine: 
             await asyncio.Event().wait()
         yield "done"
 
-    engine = await open_engine(run, TaskRegistry(most=5, pruned=2))
+    engine = await open_engine(run, TaskRegistry(max_tasks=5, prune_count=2))
     sent: list[dict[str, Any]] = []
     for text in ("wait", "1", "2", "3", "4", "5"):
         sent.append(await engine.send(text))
@@ -293,7 +293,7 @@ async def test_a_thousand_are_left_of_a_burst_of_more_once_all_have_ended(open_e
     assert len(engine.registry) == 1200
     go.set()
     async with asyncio.timeout(SECONDS):
-        while not all(entry.ended for entry in engine.registry._entries.values()):  # noqa: ASYNC110
+        while not all(entry.has_ended for entry in engine.registry._entries.values()):  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert len(engine.registry) == 1000
     assert [task_id in engine.registry._entries for task_id in sent] == [False] * 200 + [True] * 1000
@@ -308,7 +308,7 @@ async def test_who_has_just_ended_is_still_known_although_there_are_too_many(ope
         await (go if ctx.text == "first" else asyncio.Event()).wait()
         yield "done"
 
-    engine = await open_engine(run, TaskRegistry(most=5, pruned=2))
+    engine = await open_engine(run, TaskRegistry(max_tasks=5, prune_count=2))
     first, *_ = [await engine.send(text) for text in ("first", *"123456")]
     go.set()
     await engine.quiet()

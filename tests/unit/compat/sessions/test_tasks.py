@@ -17,7 +17,7 @@ from dragoman.compat.sessions import (
     handle_task_get,
     handle_task_send,
 )
-from dragoman.compat.sessions.registry import MOST, PRUNED
+from dragoman.compat.sessions.registry import MAX_TASKS, PRUNE_COUNT
 from dragoman.compat.sessions.tasks import _PROCESS
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -354,7 +354,7 @@ async def finished(bench: Any, number: int) -> list[dict[str, Any]]:
         task = await bench.send()
         bench.emit(task, "session_exited")
         async with asyncio.timeout(10):
-            while not _PROCESS.tasks().registry._entries[task["id"]].ended:  # noqa: ASYNC110
+            while not _PROCESS.tasks().registry._entries[task["id"]].has_ended:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         tasks.append(task)
     return tasks
@@ -362,17 +362,17 @@ async def finished(bench: Any, number: int) -> list[dict[str, Any]]:
 
 @pytest.mark.requirement("S3-25", "S3-26")
 async def test_the_hundred_oldest_that_have_ended_go_when_there_are_more_than_a_thousand(bench: Any) -> None:
-    tasks = await finished(bench, MOST)
+    tasks = await finished(bench, MAX_TASKS)
     assert await handle_task_get(tasks[0]["id"]) is not None
     tasks += await finished(bench, 1)
     known = [await handle_task_get(task["id"]) is not None for task in tasks]
-    assert known == [False] * PRUNED + [True] * (MOST + 1 - PRUNED)
-    assert len(_PROCESS.tasks().registry) <= MOST
+    assert known == [False] * PRUNE_COUNT + [True] * (MAX_TASKS + 1 - PRUNE_COUNT)
+    assert len(_PROCESS.tasks().registry) <= MAX_TASKS
 
 
 @pytest.mark.requirement("S3-27")
 async def test_a_task_that_goes_on_is_never_forgotten(bench: Any) -> None:
-    tasks = [await bench.send() for _ in range(MOST + 1)]
+    tasks = [await bench.send() for _ in range(MAX_TASKS + 1)]
     assert all([(await bench.get(task))["state"] == "working" for task in tasks])
     [late] = await finished(bench, 1)
     assert await handle_task_get(late["id"]) is not None
@@ -381,6 +381,6 @@ async def test_a_task_that_goes_on_is_never_forgotten(bench: Any) -> None:
 
 
 async def test_what_the_registry_has_forgotten_is_not_kept_anywhere(bench: Any) -> None:
-    await finished(bench, 2 * MOST + PRUNED)
+    await finished(bench, 2 * MAX_TASKS + PRUNE_COUNT)
     [engine] = _PROCESS.tasks()._engines
-    assert len(engine.store._by_id) <= MOST + PRUNED
+    assert len(engine.store._by_id) <= MAX_TASKS + PRUNE_COUNT

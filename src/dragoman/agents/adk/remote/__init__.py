@@ -1,1 +1,1 @@
-"""A remote A2A agent as a local agent of Google's ADK."""
+"""Remote A2A agents as agents and tools of Google ADK."""

@@ -1,4 +1,4 @@
-"""A remote A2A agent as a local agent of Google's ADK, and as a tool of one."""
+"""A remote A2A agent as an agent of Google ADK, and as a tool."""
 
 from __future__ import annotations
 
@@ -45,14 +45,17 @@ REQUEST = "request"
 
 
 class RemoteTool(BaseTool):
-    """Asks a remote agent. All calls of a session are one conversation, and the next answers an open question."""
+    """An ADK tool that sends requests to a remote agent.
+
+    All calls of a session are one conversation; if the last one ended with a question, the next call answers it.
+    """
 
     def __init__(self, clients: RemoteClients, *, name: str, key: str, description: str, has_description: bool) -> None:
         super().__init__(name=name, description=description)
         self._clients = clients
         self._key = key
         self._has_description = has_description
-        # Calls that a model makes at once would each begin a conversation of its own.
+        # Parallel calls of a model would otherwise each start a conversation.
         self._turns: WeakValueDictionary[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = WeakValueDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,7 +73,7 @@ class RemoteTool(BaseTool):
         )
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        """Tell the model of the tool, in the words of the agent's card where it can be read."""
+        """Declare the tool to the model, with the description of the agent's card if it can be read."""
         if not self._has_description:
             with suppress(DragomanError):
                 self.description = await self._clients.description() or self.description
@@ -78,9 +81,9 @@ class RemoteTool(BaseTool):
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Ask; give the answer as `result`, with names of files, or the question or error instead of it.
+        """Send a request; return the answer as `result` with names of files, or a `question` or an `error`.
 
-        What an earlier question came to without an answer is beside it as `earlier`.
+        If the task of an earlier question has completed without an answer, its text is returned as `earlier`.
         """
         here = (tool_context.session.id, asyncio.get_running_loop())
         turn = self._turns.setdefault(here, asyncio.Lock())
@@ -92,7 +95,7 @@ class RemoteTool(BaseTool):
             try:
                 earlier = await call.current_task()
                 if earlier is not None and earlier.state.final:
-                    # It went on without an answer, and this may be about something else.
+                    # It continued without an answer, and this request may be about something else.
                     call.start_new_task()
                 answer = await call.send()
             except TaskLost as error:
@@ -132,7 +135,7 @@ async def _tool_result(answer: Task | Message, tool_context: ToolContext) -> dic
     for part in answer.files:
         name = part.url or file_name(part, "file")
         if part.raw is not None:
-            # Without a service there is nowhere to put it, and bytes are nothing a model can read here.
+            # Without an artifact service the file cannot be stored, and a model cannot read bytes here.
             with suppress(ValueError):
                 await tool_context.save_artifact(name, to_genai(part))
         names.append(name)
@@ -145,25 +148,25 @@ _CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"target"}
 
 
 class RemoteAgent(BaseAgent):
-    """An ADK agent that is somewhere else: a sub-agent, a step of a sequence, a node of a workflow, or a tool.
+    """A remote A2A agent as an ADK agent: a sub-agent, a step of a sequence, a node of a workflow, or a tool.
 
-    `url` is any target of `Client`: an address, a card, an Agent or ASGI app in this process. With `agent_card`
-    nothing is fetched: the agent is called where its card says. The options of `Client`, such as `auth` and `headers`,
-    and those of ADK's agents, such as `before_agent_callback`, are taken by their names. A description that is not
-    given is the card's, read with the first answer, or before that by `await agent.learn()`.
+    `url` is any target of `Client`: an address, a card, or an Agent or ASGI app in this process. With `agent_card`
+    nothing is fetched: the agent is called where its card says. Options of `Client`, such as `auth` and `headers`, and
+    of ADK's agents, such as `before_agent_callback`, are accepted by name. Without `description`, the card's is used;
+    it is read with the first answer, or by `await agent.learn()`.
 
-    It goes on in the same conversation from turn to turn. A task that asks becomes a long-running call; the answer to
-    that, or the user's next words, go to the task. With `StreamingMode.SSE` the answer is streamed. When the run here
-    is canceled, so is the task over there, unless it waits for an answer.
+    All turns of a session are one conversation. A question of the remote task becomes a long-running call; the response
+    to that call, or the user's next message, goes to the task. With `StreamingMode.SSE` the answer is streamed. If the
+    local run is canceled, so is the remote task, unless it waits for an answer.
 
-    A copy, also a deep or a pickled one, calls the same target over a connection of its own. The tasks of an Agent in
-    this process live on the event loop of their run: where each turn has a loop of its own, as with the synchronous
-    `Runner.run`, a question cannot be answered, and the answer to it is an error that says so. Serve the agent and give
-    its address, or use `run_async`.
+    A copy, also a deep or a pickled one, calls the same target over a connection of its own. Tasks of an Agent in this
+    process live on the event loop of their run. If each turn has its own loop, as with the synchronous `Runner.run`, a
+    question cannot be answered, and the answer fails with an error that says so. Serve the agent and use its address,
+    or use `run_async`.
 
     Raises:
-        ConfigError: there is nothing to call, or an option is wrong.
-        BadCard: the card given cannot be read.
+        ConfigError: there is no target, or an option is invalid.
+        BadCard: the given card cannot be read.
     """
 
     _clients: RemoteClients = PrivateAttr()
@@ -186,13 +189,13 @@ class RemoteAgent(BaseAgent):
         clients = RemoteClients(target, {"auth": auth, **calling})
         card_description = description or clients.static_description
         if "rerun_on_resume" in type(self).model_fields:
-            # In a workflow the user's answer is for the agent over there, and not the output of the node.
+            # In a workflow the user's answer is sent to the remote agent; it is not the output of the node.
             options.setdefault("rerun_on_resume", True)
         super().__init__(name=name, description=card_description or f"The remote agent {name}.", **options)
         self._clients = clients
         self._has_description = card_description is not None
 
-    # -- one turn ------------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         outgoing = outgoing_message(ctx, self.name)
@@ -213,14 +216,14 @@ class RemoteAgent(BaseAgent):
     async def _turn(self, ctx: InvocationContext, call: RemoteCall) -> AsyncGenerator[Event, None]:
         task = await call.current_task()
         if task is not None and task.state.final and not call.is_answer:
-            # It went on without an answer, and somebody says something new. What has become of it is told all the same.
+            # It continued without an answer, and the user has sent something new. Its result is reported anyway.
             if task.state is State.COMPLETED:
                 for event in await RemoteEvents(ctx, self.name).unsent_events(task):
                     yield event
             call.start_new_task()
             task = None
         if task is not None and task.state.final:
-            # The answer comes too late. What has become of it is what there is to say.
+            # The answer comes too late: the result of the task is reported instead.
             remote_events, result = RemoteEvents(ctx, self.name), task
         elif ctx.run_config is not None and ctx.run_config.streaming_mode is StreamingMode.SSE:
             remote_events, stream = RemoteEvents(ctx, self.name, task), call.stream()
@@ -230,7 +233,7 @@ class RemoteAgent(BaseAgent):
                         for event in await remote_events.take(each):
                             yield event
             except DragomanError:
-                # What came until then stays.
+                # Keep what has arrived before the error.
                 for event in await remote_events.unsent_events_of(stream):
                     yield event
                 raise
@@ -244,7 +247,7 @@ class RemoteAgent(BaseAgent):
             yield event
 
     async def _run_impl(self, *, ctx: Any, node_input: Any) -> AsyncGenerator[Any, None]:
-        """A node of a workflow: what it is given is the message, and what the agent answers is its output."""
+        """Run as a node of a workflow: its input is the message, and the agent's answer is its output."""
         here: InvocationContext = ctx.get_invocation_context()
         if node_input is not None:
             here = here.model_copy(update={"user_content": node_content(node_input)})
@@ -261,10 +264,10 @@ class RemoteAgent(BaseAgent):
                         _put_output(event, parts)
                 yield event
 
-    # -- beside its turns ----------------------------------------------------------------------------------------------
+    # -- tool, description, close --------------------------------------------------------------------------------------
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> RemoteTool:
-        """The agent as a tool. Its calls are one conversation, whose place is kept in the state of the session."""
+        """Return the agent as a tool. All of its calls are one conversation, tracked in the session's state."""
         return RemoteTool(
             self._clients,
             name=name or self.name,
@@ -274,18 +277,18 @@ class RemoteAgent(BaseAgent):
         )
 
     async def learn(self) -> None:
-        """Read the card now: a description that was not given is the card's from here on.
+        """Read the card now and use its description, unless one was given.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadCard: there is no card that can be read.
+            CannotConnect: the agent does not answer.
+            BadCard: its card cannot be read.
         """
         card_description = await self._clients.description()
         if not self._has_description:
             self.description, self._has_description = card_description or self.description, True
 
     async def close(self) -> None:
-        """Let go of the agent. Tasks go on without us, except those of an agent in this process."""
+        """Close the connection. Remote tasks continue, except those of an agent in this process."""
         await self._clients.close()
 
 
@@ -294,7 +297,7 @@ def _answer_parts(event: Event) -> list[Part]:
 
 
 def _is_answer(event: Event) -> bool:
-    """True for the last word of a turn that went well, and for what a callback says in its place."""
+    """Return True for the last event of a successful turn, and for an event that a callback returns in its place."""
     if event.error_code or event.long_running_tool_ids:
         return False
     return bool(event.turn_complete) or STATE not in (event.custom_metadata or {})
@@ -306,5 +309,5 @@ def _put_output(event: Any, parts: list[Part]) -> None:
         event.output = "".join(texts)
     elif len(parts) == 1 and parts[0].kind == "data":
         event.output = parts[0].data
-    # A file is its own output: the content of the event.
+    # For files, the content of the event is the output.
     event.node_info.message_as_output = True

@@ -1,4 +1,4 @@
-"""One message to a remote agent: sent, followed, and called off when nobody waits for the answer any more."""
+"""One message to a remote agent: sent, followed, and canceled if its caller stops waiting."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
 
-# What a stranger says of himself is read by a model with every request.
+# Bounds a remote description, which is part of every prompt.
 _LONGEST = 1024
 
 
 class RemoteClients:
-    """Clients of one agent. A connection belongs to an event loop, so each loop has a client of its own.
+    """The clients of one remote agent: a connection belongs to an event loop, so each loop has its own client.
 
-    A copy has clients of its own; the target is the same one, also when that is an object.
+    A copy has its own clients for the same target, even if the target is an object.
 
     Raises:
-        ConfigError: the target cannot be called, or an option is wrong.
-        BadCard: the card given cannot be read.
+        ConfigError: the target cannot be called, or an option is invalid.
+        BadCard: the given card cannot be read.
     """
 
     def __init__(self, target: object, options: Mapping[str, Any]) -> None:
         self._target = target
         self._options = dict(options)
-        # Made at once: what is wrong is told where the agent is written, and not when it is first called.
+        # Created at once, so that errors are raised where the agent is defined, not at its first call.
         self._spare: Client | None = Client(target, **self._options)
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._latest: asyncio.AbstractEventLoop | None = None
@@ -64,7 +64,7 @@ class RemoteClients:
         return RemoteClients, (self._target, self._options)
 
     def client(self) -> Client:
-        """The client of the running loop."""
+        """Return the client of the running event loop."""
         here = asyncio.get_running_loop()
         if here not in self._clients:
             for closed_loop in [loop for loop in self._clients if loop.is_closed()]:
@@ -76,24 +76,24 @@ class RemoteClients:
         return self._clients[here]
 
     async def close(self) -> None:
-        """Let go of the agent on this loop. The next call opens the way again."""
+        """Close the client of this event loop. The next call connects again."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
 
     @property
     def may_have_lost_tasks(self) -> bool:
-        """True when tasks may be gone because they went with the event loop that an agent in this process ran on."""
+        """True if tasks may be lost because the in-process agent ran them on another event loop."""
         return self._changed_loop and isinstance(self._target, InProcess)
 
     @property
     def idle_timeout(self) -> float | None:
-        """After so many seconds without any news an agent is given up; None for never."""
+        """Seconds without an event after which a call fails; None for no limit."""
         return self._options.get("idle_timeout")
 
     @property
     def static_description(self) -> str | None:
-        """What the agent says of itself, where that is known without asking."""
+        """The agent's description, if it is available without a request."""
         target: Any = self._target
         if isinstance(target, Mapping):
             description = cast("Mapping[str, Any]", target).get("description")
@@ -104,11 +104,11 @@ class RemoteClients:
         return _one_line(description) if isinstance(description, str) else None
 
     async def description(self) -> str | None:
-        """What the card says of the agent, on one line; None when it says nothing.
+        """Return the card's description on one line; None if it is empty.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadCard: there is no card that can be read.
+            CannotConnect: the agent does not answer.
+            BadCard: its card cannot be read.
         """
         return _one_line((await self.client().card()).description)
 
@@ -119,18 +119,18 @@ def _one_line(text: str) -> str | None:
 
 logger = logging.getLogger("dragoman.adk")
 
-# How long a canceled run waits until its work over there is canceled too.
+# How long a canceled run waits for the cancellation of its remote task.
 CANCEL_TIMEOUT = 5.0
-# Among so many of the newest tasks that of a message is looked for.
+# Number of recent tasks that are searched for the one of a message.
 _SEARCH_LIMIT = 20
-# Where a task can only be looked at, so many seconds pass between two looks at most.
+# Maximum poll interval where a task cannot be streamed.
 _MAX_POLL_SECONDS = 1.0
-# Whoever is canceled twice does not wait: the work is called off without him.
+# Keeps references: a caller that is canceled again does not wait for the cancellation.
 _cancellations: set[asyncio.Task[None]] = set()
 
 
 class TaskLost(DragomanError):
-    """The task that waits for an answer went with the event loop on which its agent ran, in this process."""
+    """The task that waits for an answer was lost together with the event loop of its in-process agent."""
 
     def __init__(self, context_id: str | None, task_id: str) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ class TaskLost(DragomanError):
 
 
 class RemoteCall:
-    """Says something to an agent and listens. `over` is True when it has nothing to do any more, or waits for us."""
+    """Sends one message and follows its task. `settled` is True if the task has ended or waits for an answer."""
 
     def __init__(self, clients: RemoteClients, outgoing: OutgoingMessage) -> None:
         self._clients = clients
@@ -150,20 +150,21 @@ class RemoteCall:
         self._outgoing = outgoing
         self._message_id = new_id()
         self._task_id: str | None = outgoing.task_id
-        # What comes back; its first event names the task, also when the run is canceled meanwhile.
+        # The followed task; its first event names the task, even if the run is canceled in the meantime.
         self._remote: RemoteTask | None = None
-        # True when what became of the message is not known.
+        # True if it is unknown what became of the message.
         self._failed = False
         self.settled = True
 
     async def current_task(self) -> Task | None:
-        """The task that goes on now, as it is; None when this begins one, or it cannot be read.
+        """Return the task that the message continues; None if it starts a new one, or the task cannot be read.
 
-        It may have ended by itself, as after a login elsewhere. One that is not known any more is begun anew.
+        The task may have ended by itself, as after a login elsewhere. If it no longer exists, the message starts a new
+        one.
 
         Raises:
-            CannotConnect: nobody answers.
-            Gone: it cannot be known any more, as it was on another event loop.
+            CannotConnect: the agent does not answer.
+            TaskLost: the task was on another event loop.
         """
         task_id = self._outgoing.task_id
         if task_id is None:
@@ -179,22 +180,22 @@ class RemoteCall:
         return None
 
     def start_new_task(self) -> None:
-        """Let it be the beginning of a new task, in the same conversation."""
+        """Make the message start a new task, in the same conversation."""
         self._outgoing = replace(self._outgoing, task_id=None)
         self._task_id = None
 
     @property
     def is_answer(self) -> bool:
-        """True when it is the response to a call of the task, and of no use to another."""
+        """True if the message is the response to a call of the task, and meaningless to any other."""
         return self._outgoing.is_answer
 
-    # -- saying it and waiting -----------------------------------------------------------------------------------------
+    # -- sending and waiting -------------------------------------------------------------------------------------------
 
     async def send(self) -> Task | Message:
-        """Say it and wait for the end, or for a question.
+        """Send the message and wait for the end of the task, or for its question.
 
         Raises:
-            DragomanError: it was not taken, or the answer was not understood.
+            DragomanError: the message was rejected, or the response is invalid.
         """
         self.settled = False
         self._remote = RemoteTask(self._send_events())
@@ -215,8 +216,7 @@ class RemoteCall:
 
     async def _send_events(self) -> AsyncGenerator[Event, None]:
         message = self._outgoing
-        # Who waits for a whole answer is not told before which task makes it, and cannot cancel it. So nobody waits
-        # for that of a new task; it is followed instead.
+        # A blocking call returns the task id only at the end, too late to cancel. A new task is followed instead.
         answer = await self._client.send(
             files=message.parts,
             task=message.task_id,
@@ -244,20 +244,20 @@ class RemoteCall:
                     break
         return task
 
-    # -- saying it and listening ---------------------------------------------------------------------------------------
+    # -- sending and streaming -----------------------------------------------------------------------------------------
 
     def stream(self) -> EventStream:
-        """Say it, to be followed with `events`."""
+        """Send the message as a stream, to be followed with `events`."""
         message = self._outgoing
         return self._client.stream(
             files=message.parts, task=message.task_id, context=message.context_id, message_id=self._message_id
         )
 
     async def events(self, stream: EventStream) -> AsyncGenerator[Event, None]:
-        """What happens, until the end or a question.
+        """Yield the events of the stream, up to the end of the task or its question.
 
         Raises:
-            DragomanError: it was not taken, or there is no more to hear.
+            DragomanError: the message was rejected, or the stream broke.
         """
         has_events = False
         self.settled = False
@@ -270,16 +270,16 @@ class RemoteCall:
                     self._task_id = self._task_id or _task_id(event.raw)
                     yield event
                     if event.state.waiting and event.kind != "artifact":
-                        return  # at auth-required a stream may stay open, and it is the user's turn
+                        return  # at auth-required a stream may stay open, but the user has to act
         except DragomanError as error:
             if not self.settled:
                 await self._note_failure(error, has_task=has_events)
             raise
 
-    # -- calling it off ------------------------------------------------------------------------------------------------
+    # -- canceling -----------------------------------------------------------------------------------------------------
 
     async def cancel_unfinished(self) -> None:
-        """Cancel what still runs over there; soon, and whatever else happens here. Never raises for its own sake."""
+        """Cancel the remote task if it still runs, within a time limit. Failures are logged, not raised."""
         if self.settled:
             return
         self.settled = True
@@ -289,7 +289,7 @@ class RemoteCall:
         await asyncio.shield(cancellation)
 
     async def _note_failure(self, error: DragomanError, *, has_task: bool) -> None:
-        """Decide whether anything may run over there that nobody listens to any more."""
+        """Determine whether a task may still run that nobody follows."""
         self._failed = True
         if has_task:
             return
@@ -306,7 +306,7 @@ class RemoteCall:
                 if task_id is not None and not await self._waits_again(task_id):
                     await self._client.cancel_task(task_id)
         except TaskNotCancelable:
-            pass  # it has just ended
+            pass  # it has ended in the meantime
         except (DragomanError, TimeoutError) as error:
             logger.warning("the task of a remote agent was not canceled: %s", public_message(error))
         finally:
@@ -314,12 +314,12 @@ class RemoteCall:
                 await self._remote.close()
 
     async def _waits_again(self, task_id: str) -> bool:
-        """True for a task that went on and rests: our answer to its question may not have arrived."""
+        """Return True if the continued task waits: our answer to its question may not have arrived."""
         went_on = self._failed and self._outgoing.task_id is not None
         return went_on and _is_settled(await self._client.get_task(task_id))
 
     async def _find_task(self) -> str | None:
-        """The task that this message began, among the newest; None when it is not there, or they are not listed."""
+        """Return the id of the task that this message started, among the newest; None if absent or not listed."""
         looked_at = 0
         tasks = self._client.list_tasks(context=self._outgoing.context_id, page_size=_SEARCH_LIMIT)
         try:
@@ -333,11 +333,11 @@ class RemoteCall:
                     if looked_at >= _SEARCH_LIMIT:
                         return None
         except A2AError:
-            pass  # no version before 1.0 lists tasks
+            pass  # versions before 1.0 have no task list
         return None
 
     async def _announced_task(self) -> str | None:
-        """The task that the answer names, which may be on its way."""
+        """Return the id of the task that the pending response names."""
         first = None if self._remote is None else await self._remote.first_or_none()
         return None if first is None or first.state.final or first.state.waiting else _task_id(first.raw)
 
@@ -354,7 +354,7 @@ def _task_id(raw: Task | Message | StatusUpdate | ArtifactUpdate) -> str | None:
 
 
 def public_message(error: BaseException) -> str:
-    """An error in words that may be read by a model: nothing of where the agent is, and no credentials."""
+    """Return an error text that a model may read: without the agent's address and credentials."""
     if isinstance(error, TaskLost):
         return str(error)
     if isinstance(error, TimeoutError) or (isinstance(error, CannotConnect) and error.reason == "TIMED_OUT"):

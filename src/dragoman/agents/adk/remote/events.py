@@ -1,4 +1,4 @@
-"""From what a remote agent does to the events of ADK."""
+"""Converts the events of a remote agent to ADK events."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event as Told
 
 _LONGEST_NAME = 200
-# A colon would put the file among those of the user instead of those of the session.
+# A "user:" prefix would store the file for the user instead of the session.
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
 
 
 def join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The same with texts that follow each other as one: a stream of a thousand chunks is one text."""
+    """Join consecutive texts: a stream of a thousand chunks becomes one text."""
     return tuple(part for part in merge_texts(parts, "") if part.text != "")
 
 
 def new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
-    """What `now` says that `before` did not; all of it when it says something else. Both are joined."""
+    """Return what `now` adds to `before`; all of `now` if it is no continuation. Both have joined texts."""
     for at, old_part in enumerate(before):
         if at >= len(now):
             return tuple(now)
@@ -64,7 +64,7 @@ def new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def file_name(part: Part, otherwise: str) -> str:
-    """A name for a file that stays what it is: a name, and of this session."""
+    """Return a safe file name, scoped to the session."""
     name = _NOT_IN_NAMES.sub("_", (part.filename or otherwise).rsplit("/", 1)[-1]).strip(" ._")
     return name[:_LONGEST_NAME] or "file"
 
@@ -81,38 +81,39 @@ _QUESTION, _LOGIN = "input required", "authentication required"
 
 
 class RemoteEvents:
-    """One turn of a remote agent as ADK events.
+    """Converts one turn of a remote agent to ADK events.
 
-    Chunks and notes on the way are partial events. Each artifact is one event that stays, and the last event of the
-    turn, and only that, has `turn_complete`; so one that is done waits here until it is known what follows it.
+    Chunks and progress are partial events. Each artifact becomes one final event. Only the last event of the turn has
+    `turn_complete`, so a finished artifact is held back until it is known what follows.
     """
 
     def __init__(self, ctx: InvocationContext, name: str, before: Task | None = None) -> None:
         self._ctx = ctx
         self._name = name
-        # What the session has of each artifact already: a task that goes on after a question has the text before it.
+        # The parts of each artifact that are in the session already: a resumed task repeats the text before its
+        # question.
         self._sent_parts: dict[str, tuple[Part, ...]] = {}
         if before is not None:
             self._sent_parts = {artifact.artifact_id: join_texts(artifact.parts) for artifact in before.artifacts}
         self._started = set(self._sent_parts)
         self._sent_ids: set[str] = set()
-        # The chunks of an artifact and what comes of them are one event to whoever shows them.
+        # The chunks of an artifact and its final event have the same id, so that clients show them as one.
         self._event_ids: dict[str, str] = {}
         self._withheld: dict[str, tuple[Part, ...]] = {}
         self._last_finished: str | None = None
-        # Each artifact by itself: to put the whole task together whenever one is done would take ever longer.
+        # One folding per artifact: folding the whole task for each finished artifact would be quadratic.
         self._foldings: dict[str, Folding] = {}
         self._task_key: tuple[str, str] | None = None
 
-    # -- on the way ----------------------------------------------------------------------------------------------------
+    # -- while the task runs -------------------------------------------------------------------------------------------
 
     async def take(self, client_event: Told) -> list[Event]:
-        """What there is to show after the next event of a stream."""
+        """Return the ADK events for the next event of a stream."""
         raw = client_event.raw
         if isinstance(raw, ArtifactUpdate):
             return await self._artifact_chunk(client_event, raw)
         if isinstance(raw, Task):
-            # The artifacts as they are, whatever was told of them before.
+            # A task replaces all artifacts received so far.
             self._foldings = {each.artifact_id: _new_folding((each,)) for each in raw.artifacts}
         note = self._note(client_event)
         if not note:
@@ -127,7 +128,7 @@ class RemoteEvents:
         events = [self._event(_content(chunk), id=self._event_id(key), partial=True)] if chunk else []
         if update.last_chunk:
             done, self._last_finished = self._last_finished, key
-            # Some say of every chunk that it is the last. It is, when another artifact is done.
+            # Some agents flag every chunk as the last one, so an artifact counts as finished when the next one is.
             if done is not None and done != key and (folding := self._foldings.pop(done, None)) is not None:
                 finished = folding.task().artifacts
                 events += [
@@ -138,13 +139,13 @@ class RemoteEvents:
     def _fold(self, update: ArtifactUpdate) -> None:
         key = update.artifact.artifact_id
         if key not in self._foldings:
-            # What is written on after its event has been told goes on from there.
+            # An artifact that grows after its event was sent continues from there.
             sent = self._sent_parts.get(key)
             self._foldings[key] = _new_folding((Artifact(key, sent),) if sent and key in self._sent_ids else ())
         self._foldings[key].apply(update)
 
     def _key_of(self, client_event: Told) -> tuple[str, str]:
-        """The context and the task. Some events do not name their context, so it is looked up, once."""
+        """Return the context and task id. Some events lack the context id, so it is looked up once."""
         if self._task_key is None:
             task = client_event.task
             assert task is not None
@@ -157,11 +158,11 @@ class RemoteEvents:
         if update.append or not is_started:
             parts = (*self._withheld.pop(artifact.artifact_id, ()), *artifact.parts)
             if update.last_chunk and not is_started and not update.append:
-                # All of it at once: there is nothing to show beforehand, unless it goes on all the same.
+                # Complete in one update: no partial event is needed, unless more follows nevertheless.
                 self._withheld[artifact.artifact_id] = parts
                 return []
             return [to_genai(part) for part in parts if part.text]
-        # A text that is told anew has no chunk; what is new at its end is one.
+        # A replaced text has no chunk; an addition at its end has.
         return [types.Part(text=client_event.text)] if client_event.text and not client_event.replaces else []
 
     def _note(self, client_event: Told) -> str:
@@ -171,10 +172,10 @@ class RemoteEvents:
         message = raw.status.message if isinstance(raw, (StatusUpdate, Task)) else raw
         return message.text if isinstance(message, Message) else ""
 
-    # -- at the end ----------------------------------------------------------------------------------------------------
+    # -- end of the turn -----------------------------------------------------------------------------------------------
 
     async def close(self, result: Task | Message) -> list[Event]:
-        """What stays of the turn, as far as it has not been told yet."""
+        """Return the final events of the turn that have not been sent yet."""
         if isinstance(result, Message):
             metadata = self._metadata(result.context_id, result.task_id, State.COMPLETED)
             return [self._final_event(metadata, content=_content(map(to_genai, join_texts(result.parts))))]
@@ -185,12 +186,12 @@ class RemoteEvents:
         return [*events, self._asks(result) if result.state.waiting else self._ends(result)]
 
     async def unsent_events(self, task: Task) -> list[Event]:
-        """What the task has made, as far as it has not been told yet. The turn goes on."""
+        """Return the events of the task's artifacts that have not been sent yet. The turn continues."""
         task_key = task.context_id, task.id
         return [event for each in task.artifacts if (event := await self._artifact(each, task_key))]
 
     async def unsent_events_of(self, stream: EventStream) -> list[Event]:
-        """What there is of a stream that broke."""
+        """Return the unsent events of a broken stream."""
         try:
             result = stream.result
         except BadResponse:
@@ -200,7 +201,7 @@ class RemoteEvents:
     def _completed(self, task: Task, last: Event | None) -> Event:
         metadata = self._metadata(task.context_id, task.id, task.state)
         if last is None:
-            # Some answer with words and no artifact; and who has nothing to say has ended all the same.
+            # Some agents answer with a message instead of an artifact; an empty answer also ends the turn.
             message = task.status.message or _last_agent_message(task)
             return self._final_event(
                 metadata, content=_content(map(to_genai, join_texts(message.parts if message else ())))
@@ -218,7 +219,7 @@ class RemoteEvents:
             genai_part = to_genai(part)
             call = genai_part.function_call
             if genai_part.function_response is not None:
-                continue  # it says only that there is no answer yet
+                continue  # only a placeholder for the missing answer
             if call is not None and (part.metadata or {}).get(IS_LONG_RUNNING) is not False:
                 call.id = call.id or new_id()
                 pending.add(call.id)
@@ -237,7 +238,7 @@ class RemoteEvents:
         return self._final_event(metadata, error_code=ERROR, error_message=message)
 
     async def _artifact(self, artifact: Artifact, task_key: tuple[str, str]) -> Event | None:
-        """The event of an artifact, unless there is nothing new in it."""
+        """Return the event of an artifact; None if it has nothing new."""
         key = artifact.artifact_id
         parts = join_texts(artifact.parts)
         added = new_parts(self._sent_parts.get(key, ()), parts)
@@ -251,7 +252,7 @@ class RemoteEvents:
         return event
 
     async def _save_files(self, parts: Sequence[Part], artifact: Artifact) -> dict[str, int]:
-        """Put files where ADK keeps files."""
+        """Save files with ADK's artifact service; return their versions."""
         service, session = self._ctx.artifact_service, self._ctx.session
         versions: dict[str, int] = {}
         if service is None:
@@ -268,14 +269,14 @@ class RemoteEvents:
                     filename=name,
                     artifact=to_genai(part),
                 )
-            except Exception:  # whatever a service may raise: the answer itself has the file too
+            except Exception:  # third-party code: the event itself contains the file, too
                 logger.warning("a file of a remote agent was not saved: %s", name, exc_info=True)
         return versions
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # -- building events -----------------------------------------------------------------------------------------------
 
     def error(self, text: str, lost: TaskLost | None = None) -> Event:
-        """The end of a turn that did not come about. A task that is gone is not asked for again."""
+        """Return the event of a failed turn. A lost task is removed from the session's state."""
         if lost is None:
             return self._event(None, error_code=ERROR, error_message=text, turn_complete=True)
         metadata = self._metadata(lost.context_id, lost.task_id, State.FAILED)
@@ -309,7 +310,7 @@ class RemoteEvents:
 
 
 def state_changes(state: Any, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
-    """What changes in a session's state: where the conversation is, and the task that waits for an answer."""
+    """Return the changes to a session's state: the context id, and the id of a task that waits for an answer."""
     conversation = {"context_id": metadata.get(CONTEXT_ID)}
     if State(metadata[STATE]).waiting:
         conversation["task_id"] = metadata.get(TASK_ID)
@@ -327,7 +328,7 @@ def _new_folding(artifacts: tuple[Artifact, ...]) -> Folding:
 
 
 def _question(task: Task) -> types.FunctionCall:
-    """A call that stands for a question in plain words, so that ADK knows that somebody has to answer."""
+    """Return a call that represents a plain-text question, so that ADK waits for an answer."""
     auth = task.state is State.AUTH_REQUIRED
     text = task.question or (_LOGIN if auth else _QUESTION)
     arguments = {"auth_required" if auth else "input_required": text}

@@ -1,4 +1,4 @@
-"""From an ADK session to what a remote agent is told next."""
+"""Builds the next message to a remote agent from an ADK session."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from google.adk.agents.invocation_context import InvocationContext
     from google.adk.events.event import Event
 
-# What an event of a remote agent says of its task. Nothing else is kept, however much was said.
+# Metadata of a remote agent's event that identifies its task; nothing else is stored.
 TASK_ID, CONTEXT_ID, STATE = "a2a:task_id", "a2a:context_id", "a2a:state"
-# Calls that stand for the question of an agent that is not ADK's, under the names by which ADK's own clients know them.
+# Calls that represent the question of a non-ADK agent, by the names that ADK's own clients use.
 ASKS_INPUT = "mock_function_call_for_required_user_input"
 ASKS_AUTH = "mock_function_call_for_required_user_auth"
-# Between the local agents, or with secrets in them: no business of anybody far away.
+# Calls between local agents, or with secrets: not sent to remote agents.
 _INTERNAL = ("transfer_to_agent", ASKS_INPUT, ASKS_AUTH)
 _REQUESTS = "adk_request_"
 _USER = "user"
 
 
 class NodeInput(types.Content):
-    """What a workflow gives to its node: that is the message, whatever was said elsewhere in the session."""
+    """The input of a workflow node: it is the whole message, whatever else is in the session."""
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """A message to a remote agent: its parts, and where it belongs.
+    """A message to a remote agent, with the context and task it belongs to.
 
-    `answers` is True for the response to a call of that task's: it is of no use to any other.
+    `is_answer` is True for the response to a call of that task, which is meaningless to any other.
     """
 
     parts: tuple[Part, ...]
@@ -46,12 +46,12 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
 
 
 def state_key(name: str) -> str:
-    """Where in the session's state a remote agent's conversation is kept, for those who do not see its events."""
+    """Return the key in the session's state of a remote agent's conversation, for readers who do not see its events."""
     return f"dragoman:{name}"
 
 
 def node_content(value: Any) -> NodeInput:
-    """A node's input as content: text as text, data as data."""
+    """Convert the input of a node to content: text as text, data as data."""
     if isinstance(value, types.Content):
         return NodeInput(role=_USER, parts=value.parts)
     if isinstance(value, str):
@@ -61,10 +61,10 @@ def node_content(value: Any) -> NodeInput:
 
 
 def outgoing_message(ctx: InvocationContext, name: str) -> OutgoingMessage | None:
-    """What the remote agent `name` is told in this turn, or None when nobody has said anything.
+    """Return the next message to the remote agent `name`; None if there is nothing to send.
 
-    Where it asked something and the user answers that call, the answer goes to the same task. Otherwise it is told
-    all that has happened since it last spoke: the user in his own words, other agents as quotations.
+    If the user has answered a call of the agent, the answer goes to the same task. Otherwise the message contains
+    everything since the agent's last turn: the user's own parts, and quotes of other agents.
     """
     events = [
         event for event in live_events(ctx.session.events) if _is_visible(event, ctx.branch) and not event.partial
@@ -81,20 +81,20 @@ def outgoing_message(ctx: InvocationContext, name: str) -> OutgoingMessage | Non
     content = ctx.user_content
     parts = parts_of_content(content) if isinstance(content, NodeInput) else _context_parts(since, name)
     if not parts and content is not None and ids[1] is None:
-        # In a loop nothing may have happened since: then the request is what the user said. It answers no question.
+        # In a loop there may be nothing new: then the user's request is sent again, unless a question is open.
         parts = tuple(_user_parts(content.parts or ()))
     return OutgoingMessage(parts, *ids) if parts else None
 
 
 def live_events(events: Sequence[Event]) -> list[Event]:
-    """The events that still count. Who rewinds a session takes back all from the first event of an invocation on."""
+    """Return the events that still count: a rewind removes everything from the first event of an invocation on."""
     first_index: dict[str, int] = {}
     for at, event in enumerate(events):
         first_index.setdefault(event.invocation_id, at)
     result: list[Event] = []
     at = len(events) - 1
     while at >= 0:
-        # Older versions of ADK do not rewind.
+        # Older versions of ADK have no rewind.
         back: str | None = getattr(events[at].actions, "rewind_before_invocation_id", None)
         if back:
             at = min(at, first_index.get(back, at))
@@ -105,9 +105,9 @@ def live_events(events: Sequence[Event]) -> list[Event]:
 
 
 def _is_visible(event: Event, branch: str | None) -> bool:
-    """True for what was said here or above: agents that run side by side do not hear each other.
+    """Return True for events of this branch or its ancestors: parallel agents do not see each other.
 
-    Who comes after them, and belongs to no branch, hears all of them.
+    An agent outside of all branches sees all events.
     """
     return not event.branch or not branch or branch == event.branch or branch.startswith(f"{event.branch}.")
 
@@ -122,7 +122,7 @@ def _ids_in(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _is_state_newer(events: Sequence[Event], state: Mapping[str, Any], name: str) -> bool:
-    """True when the state knows another place than the events put there: it was reset, or a tool went on from it."""
+    """Return True if the state differs from what the last event has put there: it was reset, or a tool has used it."""
     key = state_key(name)
     for event in reversed(events):
         if key in event.actions.state_delta:
@@ -131,7 +131,7 @@ def _is_state_newer(events: Sequence[Event], state: Mapping[str, Any], name: str
 
 
 def _saved_ids(state: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
-    """The place that the session's state knows: the events may be elsewhere, or no longer there."""
+    """Return the ids from the session's state: the events may be invisible or removed."""
     saved: Any = state.get(state_key(name))
     if not isinstance(saved, dict):
         return None, None
@@ -139,7 +139,7 @@ def _saved_ids(state: Mapping[str, Any], name: str) -> tuple[str | None, str | N
     return fields.get("context_id"), fields.get("task_id")
 
 
-# -- an answer to a question ---------------------------------------------------------------------------------------
+# -- answers to questions ----------------------------------------------------------------------------------------------
 
 
 def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> OutgoingMessage | None:
@@ -172,14 +172,14 @@ def _answer_parts(part: types.Part) -> Iterator[Part]:
         if converted is not None:
             yield converted
         return
-    # The call was made up here: the agent over there waits for plain words, or for data.
+    # The call was created here: the remote agent expects plain text or data.
     value: Any = response.response or {}
     if len(value) == 1:
         (value,) = value.values()
     yield Part(text=value) if isinstance(value, str) else Part(data=value)
 
 
-# -- what has happened ---------------------------------------------------------------------------------------------
+# -- new context since the last turn -----------------------------------------------------------------------------------
 
 
 def _context_parts(events: Iterable[Event], name: str) -> tuple[Part, ...]:
@@ -193,13 +193,13 @@ def _context_parts(events: Iterable[Event], name: str) -> tuple[Part, ...]:
         converted = tuple(_user_parts(genai_parts) if event.author == _USER else _quoted(event.author, genai_parts))
         speakers += len(converted) > 0
         parts.extend(converted)
-    # With room between them: many agents would read several speakers' texts without any.
+    # Separated by blank lines, because many agents concatenate text parts.
     return tuple(merge_texts(parts, "\n\n")) if speakers > 1 else tuple(parts)
 
 
 def _user_parts(parts: Iterable[types.Part]) -> Iterator[Part]:
     for part in parts:
-        # An answer to somebody else's call, which may be a credential.
+        # Skip responses to calls of other agents, which may contain credentials.
         if part.function_response is None and (converted := from_genai(part)) is not None:
             yield converted
 
@@ -230,12 +230,12 @@ def _json(value: Any) -> str:
 
 
 def is_plain(part: Part) -> bool:
-    """True for a text and nothing else."""
+    """Return True for a part with text and nothing else."""
     return part.text is not None and part.metadata is None and part.media_type is None and part.filename is None
 
 
 def merge_texts(parts: Iterable[Part], between: str) -> Iterator[Part]:
-    """The parts with plain texts that follow each other as one."""
+    """Join consecutive plain texts."""
     texts: list[str] = []
     for part in parts:
         if is_plain(part):

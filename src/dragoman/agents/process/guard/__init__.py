@@ -1,6 +1,6 @@
-"""The guard: a process that starts programs for this one, and ends them when this one goes, however it goes.
+"""The guard: a helper process that starts programs for the server and kills them when the server ends, even by SIGKILL.
 
-`guardian` is the server's side. The other modules run in the guard's own process, where this package is called `guard`:
-importing the whole of Dragoman would take too long and too much memory. So they use the standard library only, as
-little of that as they can, and import relatively.
+`client` and `spawner` run in the server. The other modules run in the guard process, where this package is imported as
+`guard`: importing all of Dragoman would cost too much time and memory. They use as little of the standard library as
+possible, and relative imports only.
 """

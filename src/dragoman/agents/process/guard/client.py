@@ -1,4 +1,4 @@
-"""The server's side of the guard: one guardian per process and event loop."""
+"""The server's side of the guard: one guard process per server process and event loop."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from typing import Any
 from dragoman.agents.process.guard.link import ID_VARIABLE, frame_bytes, frames_of
 
 logger = logging.getLogger("dragoman.process")
-# How long the guardian may take to end everything before it is ended itself.
+# How long the guard may take to end all programs before it is killed.
 _CLOSE_SECONDS = 8.0
-# What a program that went with its guardian has ended with.
+# Exit code reported for a program that was killed together with its guard.
 _KILLED = -9
-# The system has too many descriptors under way. It says nothing when that is over.
+# Too many descriptors are in flight. The system gives no notice when there is room again, so sending is retried.
 _OVERLOAD_ERRORS, _OVERLOAD_SECONDS = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM), 0.01
 _AT_ONCE = 1 << 16
 _LIMITS = ("cpu", "memory", "files", "file_size")
 
 
 class NotStarted(Exception):
-    """A program could not be started: the system's number for why, and in which step (`exec`, `chdir`, `limits` …)."""
+    """A program could not be started: the errno, and the failed step (`exec`, `chdir`, `limits` …)."""
 
     def __init__(self, errno: int, step: str) -> None:
         super().__init__(f"{step}: {os.strerror(errno)}")
@@ -40,14 +40,14 @@ class NotStarted(Exception):
 
 
 class GuardLost(ConnectionError):
-    """The guardian has ended, and all its programs with it. The next one to be asked for is a new one."""
+    """The guard process has ended, and all of its programs with it. The next `acquire_guard` starts a new one."""
 
 
 class Child:
-    """A program that the guardian has started.
+    """A program that the guard has started.
 
-    `exited` gets its exit code (-N when signal N ended it), then `clean` is done when nothing it had started is left.
-    Both belong to all who wait: wait for them with `asyncio.shield`, or the first to give up takes them away.
+    `exited` resolves to its exit code (-N if signal N ended it); then `clean` resolves when no process it has started
+    is left. Both futures are shared: await them through `asyncio.shield`, or a canceled waiter cancels them for all.
     """
 
     def __init__(self, guard: GuardClient, id: str) -> None:
@@ -61,21 +61,21 @@ class Child:
         self.clean: asyncio.Future[None] = loop.create_future()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and its group. One that has ended gets none."""
+        """Send a signal to the program and its process group, unless they have ended."""
         if not self.clean.done():
             self._guard.send({"id": self.id, "number": int(number)})
 
     def end(self, grace: float) -> None:
-        """Ask the program and its group to end; kill them after `grace` seconds, at once when that is 0.
+        """Send SIGTERM to the program and its group, and SIGKILL after `grace` seconds; at once if that is 0.
 
-        To do so again changes nothing, unless they are to have less time.
+        Repeated calls have no effect, unless they shorten the grace period.
         """
         if not self.clean.done() and (self._grace is None or grace < self._grace):
             self._grace = grace
             self._guard.send({"id": self.id, "grace": grace})
 
     def handle_report(self, report: dict[str, Any]) -> bool:
-        """Take what the guard reports of it. True when there will be no more."""
+        """Process a report of the guard. Return True if it is the last one."""
         if "pid" in report:
             self.pid = report["pid"]
             _finish(self.started, None)
@@ -91,15 +91,15 @@ class Child:
         return False
 
     def on_guard_lost(self) -> None:
-        """The guardian has gone, and the program with it."""
+        """Resolve all futures: the program was killed together with the guard."""
         if not self.started.done():
-            self.started.set_exception(GuardLost("the guardian has ended"))
+            self.started.set_exception(GuardLost("the guard process has ended"))
         _finish(self.exited, _KILLED)
         _finish(self.clean, None)
 
 
 class GuardClient:
-    """The guardian of this process. Raises OSError when it cannot be started."""
+    """A guard process and the connection to it. Raises OSError if it cannot be started."""
 
     def __init__(self) -> None:
         if os.name != "posix":
@@ -125,20 +125,20 @@ class GuardClient:
 
     @property
     def pid(self) -> int:
-        """The process it is."""
+        """The process id of the guard."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """False when it starts nothing any more."""
+        """False if the guard starts no more programs."""
         return not (self._closing or self._closed.done())
 
     def retain(self) -> None:
-        """One more holds it."""
+        """Add a user."""
         self._users += 1
 
     def release(self) -> bool:
-        """One holds it no more. True when others still do."""
+        """Remove a user. Return True if others remain."""
         self._users -= 1
         return self._users > 0
 
@@ -155,19 +155,18 @@ class GuardClient:
         limits: Mapping[str, int],
         tag_environment: bool = True,
     ) -> Child:
-        """Start a program, the leader of a session of its own. The descriptors stay the caller's to close.
+        """Start a program as the leader of a new session. The descriptors remain the caller's to close.
 
-        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. What a program that
-        is `marked` starts is known by a variable in its environment, also where it leaves the session. Who gives up
-        waiting has it ended.
+        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 means no limit. With
+        `tag_environment`, a variable in its environment identifies all processes it starts, even outside of its
+        session. If the caller is canceled, the program is killed.
 
         Raises:
-            NotStarted: the system does not start it.
-            GuardianGone: the guardian has ended.
-
+            NotStarted: the system refuses to start it.
+            GuardLost: the guard has ended.
         """
         if not self.alive:
-            raise GuardLost("the guardian has ended")
+            raise GuardLost("the guard process has ended")
         child = Child(self, secrets.token_hex(8))
         id_variable = {ID_VARIABLE: child.id} if tag_environment else {}
         frame = {
@@ -178,7 +177,7 @@ class GuardClient:
             "cwd": _text(cwd),
             "limits": {name: limits.get(name, 0) for name in _LIMITS},
         }
-        # Copies: a caller who gives up may close its own before they have been sent.
+        # Duplicated, because a canceled caller may close its own before they have been sent.
         streams = _copies(stdin, stdout, stderr)
         self._children[child.id] = child
         self._send(frame, streams)
@@ -190,7 +189,7 @@ class GuardClient:
         return child
 
     async def close(self) -> None:
-        """End everything, and the guardian. Nothing is left when this returns."""
+        """Kill all programs and end the guard. Nothing is left when this returns."""
         if self.alive:
             self._closing = True
             self._drop_unsent()
@@ -201,7 +200,7 @@ class GuardClient:
             self._on_lost()
 
     def abandon(self) -> None:
-        """Close it when its event loop runs no more. This waits until it has gone."""
+        """Close a guard whose event loop is closed. Blocks until the guard has ended."""
         self._drop_unsent()
         self._socket.close()
         try:
@@ -210,10 +209,10 @@ class GuardClient:
             self._process.kill()
             self._process.wait()
 
-    # -- what goes -----------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def send(self, frame: dict[str, Any]) -> None:
-        """Send a frame, now or as soon as there is room. Nothing happens when the guardian has gone."""
+        """Send a frame, as soon as there is room. Does nothing if the guard has ended."""
         if self.alive:
             self._send(frame, [])
 
@@ -243,7 +242,7 @@ class GuardClient:
             _close(descriptors)
             self._out.popleft()
             if sent < len(data):
-                # The descriptors went with the first byte.
+                # The descriptors were sent with the first byte.
                 self._out.appendleft((data[sent:], []))
 
     def _wait_for_room(self, waits: bool) -> None:
@@ -258,7 +257,7 @@ class GuardClient:
             _close(descriptors)
         self._out.clear()
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
         try:
@@ -280,7 +279,7 @@ class GuardClient:
             del self._children[child.id]
 
     def _on_lost(self) -> None:
-        """Note that it has gone. When nobody wanted that, do what it cannot do any more."""
+        """Handle the end of the guard. If it was not requested, kill the programs in its place."""
         if self._closed.done():
             return
         expected = self._closing
@@ -288,13 +287,13 @@ class GuardClient:
         self._loop.remove_reader(self._socket.fileno())
         self._drop_unsent()
         self._socket.close()
-        # It is about to be gone, if it is not yet: this does not wait for long.
+        # It is about to exit, so this does not block for long.
         self._process.kill()
         self._process.wait()
         if not expected:
-            logger.error("the guardian of the programs has ended; %d programs end with it", len(self._children))
+            logger.error("the guard process has ended; %d programs end with it", len(self._children))
         if self._children:
-            # The group of one that has exited may be another's by now.
+            # The group id of an exited program may have been reused.
             _kill_leftovers({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():
             child.on_guard_lost()
@@ -302,17 +301,16 @@ class GuardClient:
         self._closed.set_result(None)
 
 
-# -- the guardian of this process --------------------------------------------------------------------------------------
+# -- guards of this process --------------------------------------------------------------------------------------------
 
 _clients: dict[tuple[int, asyncio.AbstractEventLoop], GuardClient] = {}
 
 
 async def acquire_guard() -> GuardClient:
-    """The guardian of this process and event loop, started when it is first wanted. Release it once for each call.
+    """Return the guard of this process and event loop, starting it if needed. Call `release_guard` once for each call.
 
     Raises:
         OSError: it cannot be started.
-
     """
     _drop_closed_loops()
     key = os.getpid(), asyncio.get_running_loop()
@@ -324,7 +322,7 @@ async def acquire_guard() -> GuardClient:
 
 
 async def release_guard(guard: GuardClient) -> None:
-    """Do without a guardian. The last one to do so closes it."""
+    """Give up a guard. The last user closes it."""
     if guard.release():
         return
     key = os.getpid(), asyncio.get_running_loop()
@@ -362,27 +360,27 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def _text(value: str | os.PathLike[str]) -> str:
-    """Bytes for the system as text that JSON can hold, whatever they are and whatever encoding either side has."""
+    """Encode a path or argument as text that JSON can hold, whatever its bytes and either side's encoding."""
     return os.fsencode(value).decode("latin-1")
 
 
-# -- the guard's process ----------------------------------------------------------------------------------------------
+# -- starting the guard process ----------------------------------------------------------------------------------------
 
-# All that a Python needs to start, and what marks this process where it is a program of another server's itself.
+# What Python needs to start, and the id of this process if it is itself a program of another server.
 _INHERITED_VARIABLES = ("DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", ID_VARIABLE)
-# How many files this process may have open, where the system allows it: every program takes a few.
+# Open-file limit of this process, where the system allows it: every program needs a few.
 _OPEN_FILES = 65536
-# How many it could have open before that.
+# The limit before it was raised.
 _open_files: int | None = None
 
 
 def _start(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start the guard's process on its end of a socket. Raises OSError when that is not possible."""
+    """Start the guard process on its end of a socket. Raises OSError."""
     global _open_files  # noqa: PLW0603 - the limit is the process's
     if _open_files is None:
         _open_files = _raise_open_files()
     main = Path(__file__).with_name("main.py")
-    # It ignores requests to end, but not before it runs.
+    # Signals are blocked until the guard ignores them.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         return subprocess.Popen(  # noqa: S603 - our own program
@@ -392,9 +390,9 @@ def _start(descriptor: int) -> subprocess.Popen[bytes]:
             stderr=None if sys.stderr else subprocess.DEVNULL,
             pass_fds=(descriptor,),
             cwd="/",
-            # Programs run as the same user, and can read what the guardian was started with.
+            # Programs run as the same user and can read the environment of the guard.
             env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ},
-            # What a terminal sends is for the server, which then ends its programs in its own way.
+            # Signals of a terminal are for the server, which then stops its programs itself.
             start_new_session=True,
         )
     finally:
@@ -402,8 +400,8 @@ def _start(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def _raise_open_files() -> int:
-    """Let this process have many files open. What it could have before is what its programs get."""
-    import resource  # there is none on Windows
+    """Raise the open-file limit of this process. Return the old limit, which is what programs get."""
+    import resource  # not available on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
@@ -414,9 +412,9 @@ def _raise_open_files() -> int:
 
 
 def _kill_leftovers(programs: Mapping[str, int]) -> None:
-    """Kill what programs leave when their guardian is killed: their groups, and whatever bears their marks.
+    """Kill the processes that programs leave when their guard is killed: their groups, and all that carry their ids.
 
-    The programs are given as their marks and their pids, 0 for those whose pid is not known.
+    The programs are given as their ids and pids; a pid is 0 if unknown.
     """
     for pid in programs.values():
         if pid:

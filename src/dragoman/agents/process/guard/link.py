@@ -1,6 +1,6 @@
 """The socket between the guard and its server.
 
-Every frame is four bytes of length and JSON. Three descriptors come with each frame that starts a program.
+A frame is four bytes of length and JSON. Three descriptors are sent with each frame that starts a program.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The variable that marks the environment of a program and of all it starts; the value is the program's id.
+# Environment variable that holds a program's id and identifies all processes it starts.
 ID_VARIABLE = "DRAGOMAN_PROCESS"
 _AT_ONCE = 1 << 18
 
 
 def frame_bytes(facts: dict[str, Any]) -> bytes:
-    """A frame."""
+    """Encode a frame."""
     data = json.dumps(facts).encode()
     return len(data).to_bytes(4, "big") + data
 
 
 def frames_of(received: bytearray) -> list[dict[str, Any]]:
-    """The frames that have come whole; they are removed from what was received."""
+    """Remove all complete frames from the buffer and return them."""
     frames: list[dict[str, Any]] = []
     while len(received) >= 4 and len(received) >= (end := 4 + int.from_bytes(received[:4], "big")):
         frames.append(json.loads(received[4:end]))
@@ -39,7 +39,7 @@ def frames_of(received: bytearray) -> list[dict[str, Any]]:
 
 
 class Link:
-    """The guard's end: frames to and from the server."""
+    """The guard's end of the socket."""
 
     def __init__(self, descriptor: int, poll: select.poll) -> None:
         self.descriptor = descriptor
@@ -50,11 +50,11 @@ class Link:
         poll.register(descriptor, select.POLLIN)
         self._in = bytearray()
         self._out = bytearray()
-        # In order of arrival; None where one got lost.
+        # In order of arrival; None for a lost descriptor.
         self._descriptors: deque[int | None] = deque()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """The frames that have come whole. None when the server has gone."""
+        """Return the complete frames that have arrived; None if the server has closed the socket."""
         room, flag = socket.CMSG_SPACE(16 * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         try:
             data, messages, flags, _ = self._socket.recvmsg(_AT_ONCE, room, flag)
@@ -72,7 +72,7 @@ class Link:
         numbers = array.array("i")
         numbers.frombytes(packed[: len(packed) - len(packed) % numbers.itemsize])
         if truncated:
-            # There was no room for all of them: the program they came for cannot be started, but the next can.
+            # Some were lost: the program they were sent for cannot be started, but the next one can.
             close(*numbers)
             self._descriptors.extend([None] * 3)
             return
@@ -81,26 +81,26 @@ class Link:
         self._descriptors.extend(numbers)
 
     def streams(self) -> list[int]:
-        """The descriptors of the next program; fewer than three when some got lost."""
+        """Return the descriptors of the next program; fewer than three if some were lost."""
         return [one for one in (self._descriptors.popleft() for _ in range(3)) if one is not None]
 
     def waiting(self) -> list[int]:
-        """The descriptors of programs whose frames have not been read yet."""
+        """Return the descriptors of programs whose frames are not processed yet."""
         return [one for one in self._descriptors if one is not None]
 
     def report(self, **facts: object) -> None:
-        """Tell the server, now or as soon as it listens."""
+        """Send a report, as soon as there is room."""
         self._out += frame_bytes(facts)
         self.flush()
 
     def flush(self) -> None:
-        """Send what can be sent."""
+        """Send as much as possible."""
         try:
             while self._out:
                 del self._out[: self._socket.send(self._out)]
         except BlockingIOError:
             pass
         except OSError:
-            # It has gone, and that is noticed elsewhere.
+            # The server has ended, which `receive` notices.
             self._out.clear()
         self._poll.modify(self.descriptor, select.POLLIN | (select.POLLOUT if self._out else 0))

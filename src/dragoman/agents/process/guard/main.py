@@ -1,6 +1,6 @@
-"""The guard's process: `python -I -S main.py SOCKET OPEN_FILES`.
+"""Entry point of the guard process: `python -I -S main.py SOCKET OPEN_FILES`.
 
-It is run by its path, and finds the package `guard` it is in beside the others instead of importing Dragoman.
+Run by its path, it imports its own package as `guard` instead of importing Dragoman.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     if TYPE_CHECKING:
         from dragoman.agents.process.guard.server import main
     else:
-        # The folder above, and last: nothing there can be taken for a module of the standard library.
+        # Appended last, so that nothing there can shadow a module of the standard library.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib is slow to import
         from guard.server import main
     main(int(sys.argv[1]), int(sys.argv[2]))

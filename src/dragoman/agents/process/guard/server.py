@@ -1,8 +1,8 @@
-"""The keeper: starts programs for a server, and ends them all when the server goes, however it goes.
+"""The guard's side: starts programs for a server, and kills them all when the server ends, however it ends.
 
-Every program is forked here, leads a session and a group of its own, and is on record before it can do anything. What
-programs leave behind becomes the keeper's child and is ended after them, as far as the system lets it: without /proc
-and prctl (not Linux) only their groups are.
+Every program is forked here, leads a session and a process group of its own, and is on record before it runs. Processes
+that programs leave behind become children of the guard and are ended after them. Without /proc and prctl (not Linux)
+only their process groups are ended.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ID_PREFIX = f"{ID_VARIABLE}=".encode()
-# How long what a program left behind may take to end by itself.
+# How long processes that a program has left behind may take to end by themselves.
 _LEFTOVER_SECONDS = 1.0
-# How long ending everything may take.
+# How long to try to kill everything at the end.
 _LAST_SECONDS = 5.0
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class GuardedProcess:
-    """A program and its group. Its pid is also the id of its group and of its session."""
+    """A program and its process group. Its pid is also the id of its group and of its session."""
 
     __slots__ = ("failed", "has_group", "id", "is_running", "kill_at", "killed", "pid", "status", "term_sent")
 
     def __init__(self, id: str, pid: int, status: int) -> None:
         self.id = id
         self.pid = pid
-        # Where its start is told; None once that is known.
+        # Read end of the pipe that reports its start; None once that is done.
         self.status: int | None = status
         self.failed = False
-        # It has not been reaped: the pid is its own.
+        # Not reaped yet, so the pid cannot be reused.
         self.is_running = True
-        # The group has members: its id is its own.
+        # The group has members, so its id cannot be reused.
         self.has_group = True
         self.term_sent = False
         self.kill_at: float | None = None
@@ -69,7 +69,7 @@ class GuardedProcess:
             try:
                 os.killpg(self.pid, number)
             except PermissionError:
-                # What cannot be ended is not waited for.
+                # A group that may not be killed is not waited for.
                 self.has_group = self.is_running or number != signal.SIGKILL
             except OSError:
                 pass
@@ -77,26 +77,26 @@ class GuardedProcess:
             kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask the group to end, once."""
+        """Send SIGTERM to the group, once."""
         if not self.term_sent:
             self.term_sent = True
             self.signal(signal.SIGTERM)
-            # One that is stopped would not hear it.
+            # A stopped process would not handle it.
             self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill the group."""
+        """Send SIGKILL to the group."""
         self.killed, self.kill_at = True, None
         self.signal(signal.SIGKILL)
 
     def kill_by(self, due: float) -> None:
-        """Kill it at a time, if it is not to be killed earlier."""
+        """Schedule SIGKILL, unless it is due earlier."""
         if not self.killed:
             self.kill_at = due if self.kill_at is None else min(due, self.kill_at)
 
 
 class GuardServer:
-    """Serves one server until its end of the socket closes."""
+    """Serves one server until the server's end of the socket closes."""
 
     def __init__(self, descriptor: int) -> None:
         self._pid = os.getpid()
@@ -105,7 +105,7 @@ class GuardServer:
         self._programs: dict[str, GuardedProcess] = {}
         self._leaders: dict[int, GuardedProcess] = {}
         self._starting: dict[int, GuardedProcess] = {}
-        # Children that are no leaders, each with the programs that it can be of.
+        # Adopted children, each with the ids of the programs it may belong to.
         self._orphans: dict[int, set[str]] = {}
         self._terminated: set[int] = set()
         self._wakeup = self._set_up_signals()
@@ -122,13 +122,13 @@ class GuardServer:
         os.set_blocking(wakeup, False)
         os.set_blocking(wakeup_writer, False)
         signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
-        # The server has blocked them until here.
+        # The server started this process with all signals blocked.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._poll.register(wakeup, select.POLLIN)
         return wakeup
 
     def _watch_parent(self) -> int:
-        """Notice the server's end also where something it forked holds its socket open."""
+        """Watch the server's process, because a process that it forked may hold its socket open."""
         try:
             parent = os.pidfd_open(os.getppid())
         except (AttributeError, OSError):
@@ -137,19 +137,19 @@ class GuardServer:
         return parent
 
     def run(self) -> None:
-        """Serve, then end everything."""
+        """Serve until the server has ended, then kill everything."""
         while self._step():
             pass
         self._end_all()
 
     def _step(self) -> bool:
-        """Do what there is to do next. False when the server has gone."""
+        """Wait for the next event and handle it. Return False if the server has ended."""
         events = dict(self._poll.poll(self._poll_timeout()))
         if self._parent in events:
             return False
         for descriptor in self._starting.keys() & events.keys():
             self._on_start(self._starting[descriptor])
-        # After these: what the server wants may use the numbers of their descriptors for new ones.
+        # Handled after the starts: a new program may get the descriptor numbers of a finished start.
         event = events.get(self._link.descriptor, 0)
         if event & select.POLLOUT:
             self._link.flush()
@@ -205,11 +205,11 @@ class GuardServer:
             close(*streams)
 
     def _fork(self, frame: dict[str, Any], streams: list[int]) -> tuple[int, int]:
-        """Where the start is told, and the pid."""
+        """Return the read end of the pipe that reports the start, and the pid."""
         if len(streams) < 3:
             raise OSError(errno.EMFILE, "no room for its streams")
         status_reader, status = os.pipe()
-        # A signal for a program that has not begun waits for it: here it would be ignored.
+        # A signal sent before exec stays pending for the program; unblocked, it would be ignored here.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
@@ -224,7 +224,7 @@ class GuardServer:
         return status_reader, pid
 
     def _prepare(self, streams: list[int], status: int) -> None:
-        """In the child: end with the keeper, and let go at once of what others wait to see closed."""
+        """In the child: tie its life to the guard, and close descriptors that others wait to see closed."""
         if self._prctl is not None:
             self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self._pid:
@@ -249,13 +249,13 @@ class GuardServer:
     # -- ending --------------------------------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Reap, and look after what programs that have ended left behind."""
+        """Reap children, and end what exited programs have left behind."""
         self._reap()
         if all(one.is_running for one in self._programs.values()):
             return
         self._find_orphans()
         while has_zombie():
-            # The system may leave out some of our children from their list while others end.
+            # While children exit, /proc may list only some of the others.
             self._reap()
             self._find_orphans()
         for program in list(self._programs.values()):
@@ -287,8 +287,8 @@ class GuardServer:
         program.kill_by(time.monotonic() + _LEFTOVER_SECONDS)
 
     def _end_leftovers(self, program: GuardedProcess) -> None:
-        """End what is left of a program that has ended, and tell when nothing is."""
-        # Once the group is empty another one may get its id.
+        """End the remaining processes of an exited program, and report when there are none."""
+        # The id of an empty group may be reused.
         program.has_group = program.has_group and self._group_exists(program)
         if program.has_group and program.killed:
             program.signal(signal.SIGKILL)
@@ -308,7 +308,7 @@ class GuardServer:
                 owners.discard(program.id)
 
     def _terminate_orphan(self, pid: int, program: GuardedProcess) -> None:
-        """Ask a stranger to end, once. As a member of the group it has been asked."""
+        """Send SIGTERM to an orphan, once, unless it has got it as a member of the group."""
         if pid not in self._terminated:
             self._terminated.add(pid)
             if not program.has_group or group_of(pid) != program.pid:
@@ -328,13 +328,13 @@ class GuardServer:
         return True
 
     def _find_orphans(self) -> None:
-        """Find children that nobody has seen yet, and whose they are."""
+        """Record new adopted children and the programs they belong to."""
         for pid in children(self._pid):
             if pid not in self._leaders and pid not in self._orphans:
                 self._orphans[pid] = self._owners(pid)
 
     def _owners(self, pid: int) -> set[str]:
-        """The program that a process is of; all that it can be of, where that cannot be seen."""
+        """Return the id of the program that a process belongs to; all possible ids if that cannot be determined."""
         for name in read(f"/proc/{pid}/environ").split(b"\0"):
             if (
                 name.startswith(_ID_PREFIX)
@@ -345,7 +345,7 @@ class GuardServer:
         return {one.id for one in self._programs.values() if one.pid == session} or set(self._programs)
 
     def _end_all(self) -> None:
-        """Kill every descendant until there is none, or for as long as it is worth trying."""
+        """Kill all descendants until none is left, or the time is up."""
         until = time.monotonic() + _LAST_SECONDS
         while time.monotonic() < until:
             for program in self._programs.values():
@@ -365,8 +365,8 @@ def _is_changed(number: int) -> bool:
 
 
 def main(descriptor: int, open_files: int) -> None:
-    """Serve a socket; each program may have that many files open."""
-    # The programs inherit both. The server itself may have more files open.
+    """Serve a socket; each program may have `open_files` files open."""
+    # The programs inherit both limits; the server itself may have more files open.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""Starts programs with the guardian of this process, with pipes for their standard streams."""
+"""Starts programs through the guard, with pipes for their standard streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Pipes:
-    """The server's ends of a program's standard streams."""
+    """The pipes of a program's standard streams, both ends."""
 
     def __init__(self) -> None:
         self.ours: list[int] = []
@@ -28,11 +28,11 @@ class Pipes:
             self.theirs.append(write if ours_reads else read)
 
     def close_theirs(self) -> None:
-        """Let go of the program's ends: it has its own copies."""
+        """Close the program's ends, of which it has its own copies."""
         self._close(self.theirs)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all ends."""
         self._close(self.theirs)
         self._close(self.ours)
 
@@ -43,10 +43,10 @@ class Pipes:
 
 
 class PipeEnd:
-    """A descriptor that is closed once, whoever closes it.
+    """A file object for a descriptor that is closed exactly once, whoever closes it.
 
-    An event loop closes the file object that it was given. uvloop has closed the descriptor itself before that, and by
-    then its number may be that of a file which another thread has just opened.
+    An event loop closes the file object it was given. uvloop has closed the descriptor itself before that, and its
+    number may have been reused by another thread in the meantime.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -54,11 +54,11 @@ class PipeEnd:
         self._pipe = _identity(descriptor)
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._descriptor
 
     def close(self) -> None:
-        """Close it, unless that has been done."""
+        """Close the descriptor, unless it has been closed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):
@@ -72,7 +72,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 class Spawner:
-    """Starts programs. It holds the guardian from the first program until it is closed."""
+    """Starts programs. It holds a guard from the first program until it is closed."""
 
     def __init__(self) -> None:
         self._guard: GuardClient | None = None
@@ -88,11 +88,11 @@ class Spawner:
         limits: Mapping[str, int] | None = None,
         tag_environment: bool = True,
     ) -> tuple[Child, Pipes]:
-        """Start a program, see `Guardian.spawn`. Its pipes are the caller's to close.
+        """Start a program with new pipes, which are the caller's to close. For the options, see `GuardClient.spawn`.
 
         Raises:
-            NotStarted: the system does not start it.
-            OSError: there is no guardian for it.
+            NotStarted: the system refuses to start it.
+            OSError: the guard cannot be started.
         """
         try:
             pipes = Pipes()
@@ -116,7 +116,7 @@ class Spawner:
                     )
                     pipes.close_theirs()
                     return child, pipes
-                except GuardLost:  # a new one is asked, once: what has not begun can begin again
+                except GuardLost:  # retried once with a new guard: the program has not started
                     if attempt == 2:
                         raise
             raise AssertionError
@@ -133,7 +133,7 @@ class Spawner:
             return self._guard
 
     async def close(self) -> None:
-        """Let go of the guardian: with the last who holds it, it ends all that is left."""
+        """Release the guard; the last user ends it and all of its programs."""
         guard, self._guard = self._guard, None
         if guard is not None:
             await release_guard(guard)

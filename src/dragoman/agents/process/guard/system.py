@@ -1,4 +1,4 @@
-"""What the guard asks of the system, and what a forked process does until it is the program."""
+"""System calls of the guard, and the steps from fork to exec."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def find_prctl() -> Callable[[int, int], int] | None:
-    """The system's prctl, called with an option and a value. None where there is none."""
+    """Return prctl as a function of an option and a value; None where it is missing."""
     if sys.platform != "linux":
         return None
     try:
-        import ctypes  # it may be missing, and is not worth failing for
+        import ctypes  # optional in some Python builds
 
         function = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
@@ -32,7 +32,7 @@ def find_prctl() -> Callable[[int, int], int] | None:
 
 
 def kill(pid: int, number: int) -> bool:
-    """Send a signal. False when that is not allowed."""
+    """Send a signal. Return False if that is not permitted."""
     try:
         os.kill(pid, number)
     except PermissionError:
@@ -43,7 +43,7 @@ def kill(pid: int, number: int) -> bool:
 
 
 def group_of(pid: int) -> int:
-    """The group of a process; 0 when it has none any more."""
+    """Return the process group of a process; 0 if it has ended."""
     try:
         return os.getpgid(pid)
     except OSError:
@@ -51,7 +51,7 @@ def group_of(pid: int) -> int:
 
 
 def session_of(pid: int) -> int:
-    """The session of a process; 0 when it has none any more."""
+    """Return the session of a process; 0 if it has ended."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -65,7 +65,7 @@ def close(*descriptors: int) -> None:
 
 
 def drain(descriptor: int) -> None:
-    """Read all there is from a descriptor that does not block."""
+    """Read everything from a non-blocking descriptor."""
     try:
         while os.read(descriptor, 4096):
             pass
@@ -74,7 +74,7 @@ def drain(descriptor: int) -> None:
 
 
 def read(path: str) -> bytes:
-    """What a file holds; nothing when it cannot be read."""
+    """Return the content of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
             return file.read()
@@ -83,7 +83,7 @@ def read(path: str) -> bytes:
 
 
 def has_zombie() -> bool:
-    """Tell whether a child waits to be reaped."""
+    """Return True if a child waits to be reaped."""
     try:
         return bool(os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT))
     except (AttributeError, OSError):
@@ -91,7 +91,7 @@ def has_zombie() -> bool:
 
 
 def has_child() -> bool:
-    """Tell whether there is any child, as far as the system tells."""
+    """Return True if there is a child, as far as the system reports."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (AttributeError, OSError):
@@ -100,7 +100,7 @@ def has_child() -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process; none without /proc."""
+    """Return the children of a process; none without /proc."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
@@ -109,23 +109,23 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, and theirs."""
+    """Return the children of a process and all of their descendants."""
     processes = children(pid)
     for one in processes:
         processes.extend(children(one))
     return processes
 
 
-# How often an executable that somebody still writes to is tried, and how long the first wait is.
+# Number of attempts to run an executable that is open for writing, and the first delay.
 _BUSY_TRIES, _BUSY_SECONDS = 6, 0.01
 
 
 def exec_program(
     frame: dict[str, Any], streams: list[int], status: int, prepare: Callable[[], None], changed_signals: list[int]
 ) -> NoReturn:
-    """Become the program. What goes wrong is told through `status`, which a good start closes.
+    """Turn the forked process into the program. Errors are written to `status`, which a successful exec closes.
 
-    `prepare` does what only the guardian knows how to. `changed_signals` are those that it treats in its own way.
+    `prepare` performs the steps that need the guard's state. `changed_signals` are reset to their defaults.
     """
     step = "session"
     try:
@@ -145,7 +145,7 @@ def exec_program(
         _limit(frame["limits"])
         step = "exec"
         _execute(path, argv, env)
-    except BaseException as error:  # noqa: BLE001 - nothing of the guardian may go on in the child
+    except BaseException as error:  # noqa: BLE001 - no guard code may continue in the child
         _report_failure(status, error, step)
     os._exit(127)
 
@@ -159,9 +159,9 @@ def _report_failure(status: int, error: BaseException, step: str) -> None:
 
 
 def _limit(limits: dict[str, int]) -> None:
-    # Memory is last: the guardian's own in this process may be more than the program is to have.
+    # Memory is last, because the guard's own image in this process may exceed the limit.
     for name, kind, more in (
-        ("cpu", resource.RLIMIT_CPU, 1),  # so that SIGXCPU, which says what happened, comes before SIGKILL
+        ("cpu", resource.RLIMIT_CPU, 1),  # so that SIGXCPU, which names the cause, comes before SIGKILL
         ("files", resource.RLIMIT_NOFILE, 0),
         ("file_size", resource.RLIMIT_FSIZE, 0),
         ("memory", resource.RLIMIT_AS, 0),
@@ -178,7 +178,7 @@ def _execute(path: bytes, argv: list[bytes], env: dict[bytes, bytes]) -> None:
         try:
             os.execve(path, argv, env)  # noqa: S606 - no shell is wanted
         except OSError as error:
-            # Whoever wrote the file has closed it, but a process forked meanwhile may not have.
+            # The writer has closed the file, but a process forked in the meantime may still hold it.
             if error.errno != errno.ETXTBSY or attempt == _BUSY_TRIES - 1:
                 raise
             time.sleep(_BUSY_SECONDS * 2**attempt)

@@ -1,4 +1,4 @@
-"""Profiles of well-known command-line agents."""
+"""Profiles of popular command-line agents."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dragoman.model.error import ConfigError
 __all__ = ["PROFILES", "LineReader", "Profile", "profile"]
 
 _BY_NAME = {one.name: one for one in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, AMP, QWEN)}
-# The names there are.
+# The names of all profiles.
 PROFILES = tuple(_BY_NAME)
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name.
+    """Return a profile by its name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none of that name.
     """
     if name in _BY_NAME:
         return _BY_NAME[name]

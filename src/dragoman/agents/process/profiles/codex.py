@@ -1,13 +1,13 @@
-"""Codex.
+"""Profile of Codex.
 
-`codex exec -` answers a prompt from standard input and ends. With `--json` (in this form since October 2025, about
+`codex exec -` answers a prompt from standard input and exits. With `--json` (in this form since October 2025, about
 0.44) it writes `thread.started` with the thread's id, `turn.started`, then `item.started`, `item.updated` and
 `item.completed` for everything that happens, and `turn.completed` or `turn.failed`. The last `agent_message` before
-`turn.completed` is the answer; with `--output-schema` it is JSON as a text. An `error` line may be one of several tries
-to reach the model: whether it was fatal shows at the end of the turn.
+`turn.completed` is the answer; with `--output-schema` it is JSON as text. An `error` line may be one of several
+attempts to reach the model: only the end of the turn shows whether it was fatal.
 
-`exec resume` goes on with a thread; options of `exec` stand before it. The folder of a session is no Git repository,
-so `--skip-git-repo-check` is needed. What the program may do is its sandbox's to say: reading, unless told otherwise.
+`exec resume` continues a thread; options of `exec` precede it. A session folder is no Git repository, so
+`--skip-git-repo-check` is needed. What the program may do is decided by its sandbox: read-only by default.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from dragoman.agents.process.profiles.reading import (
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
 
-# Commands are run by a shell; which one says nothing.
+# Commands are wrapped in a shell, which is not worth showing.
 _SHELL = re.compile(r"""(?:\S*/)?(?:ba|z)?sh -l?c (['"])(.*)\1""", re.DOTALL)
 
 
 class CodexReader(ObjectReader):
-    """Reads these lines."""
+    """Parses the JSON lines of Codex."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last_status: dict[str, str] = {}
 
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """See `ObjectReader.read`."""
         if kind == "thread.started":
             self.draft.set_conversation(record.get("thread_id"))
         elif kind in ("item.started", "item.updated", "item.completed"):
@@ -69,7 +68,7 @@ class CodexReader(ObjectReader):
             return aside
         if kind == "reasoning":
             return [events.thinking(text)] if is_done and text else []
-        # A list of what is to be done comes again when the turn ends, and is no work that follows a message.
+        # The todo list is repeated at the end of the turn, so it does not mean that work follows a message.
         aside = [] if kind in ("todo_list", "error") else self.draft.set_aside()
         status = _status_line(kind, item)
         name = text_in(item, "id")
@@ -80,7 +79,7 @@ class CodexReader(ObjectReader):
 
 
 def _status_line(kind: str, item: JsonObject) -> str:
-    """An item in a line; empty when there is nothing to tell."""
+    """Describe an item in one line; empty if there is nothing to report."""
     if kind == "command_execution":
         command = text_in(item, "command")
         inner = _SHELL.fullmatch(command)

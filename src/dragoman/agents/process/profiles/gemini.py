@@ -1,14 +1,14 @@
-"""Gemini CLI.
+"""Profile of Gemini CLI.
 
-`gemini` answers a prompt from standard input where that is no terminal. With `--output-format stream-json` (since the
-end of 2025, 0.11 or so) it writes an `init` line with the session, `message` lines with pieces of what the user and the
-assistant say, `tool_use` and `tool_result`, `error` lines of severity `warning` or `error`, and at the end a `result`
-with a `status`. The answer is what was said after the last tool. When the model cannot be reached at all there is no
-`result`: the program says why on standard error, and ends with a code.
+`gemini` answers a prompt from standard input if that is no terminal. With `--output-format stream-json` (since the end
+of 2025, about 0.11) it writes an `init` line with the session, `message` lines with chunks of the user's and the
+assistant's text, `tool_use` and `tool_result`, `error` lines of severity `warning` or `error`, and at the end a
+`result` with a `status`. The answer is the text after the last tool. If the model cannot be reached at all, there is no
+`result`: the program reports the cause on standard error and exits with a code.
 
-`--resume` finds a session by its id in the folder it was begun in, and takes a prompt from standard input (0.19 and
-later). Newer releases refuse to work in a folder that is not trusted: GEMINI_CLI_TRUST_WORKSPACE=true, which is passed
-on, or `--skip-trust` allow it.
+`--resume` finds a session by its id in the folder it was started in, and takes a prompt from standard input (0.19 and
+later). Newer releases refuse to work in an untrusted folder: GEMINI_CLI_TRUST_WORKSPACE=true, which is passed on, or
+`--skip-trust` allow it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 
 
 class GeminiReader(ObjectReader):
-    """Reads these lines."""
+    """Parses the JSON lines of Gemini CLI."""
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: dict[str, str] = {}
 
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """See `ObjectReader.read`."""
         if kind == "init":
             self.draft.set_conversation(record.get("session_id"))
         elif kind == "message":
@@ -76,7 +75,7 @@ class GeminiReader(ObjectReader):
         return [events.tool_status(status)] if status else []
 
     def _result(self, record: JsonObject) -> list[Event]:
-        # A complaint of that severity is the end of the work even where the status is said to be a success.
+        # An error of that severity is fatal even if the status reports success.
         if text_in(record, "status") == "error" or self.draft.problem:
             return self.draft.fail(message_in(record, "error"), text_in(object_in(record, "error"), "type"))
         return self.draft.finish(self.draft.text)

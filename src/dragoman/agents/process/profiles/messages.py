@@ -1,4 +1,4 @@
-"""Claude Code, and the programs that have taken over the lines it writes: messages with blocks, and a result."""
+"""Profiles of Claude Code and the programs that share its line format: messages with blocks, and a result."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _REASONS = {
     "error_during_execution": "the program failed at its work",
 }
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
-# Of many refusals the first ones tell enough.
+# At most this many refused tool calls are reported.
 _REFUSALS = 10
 
 
 class MessageReader(ObjectReader):
-    """Reads such lines.
+    """Parses the JSON lines of Claude Code.
 
-    `assistant` lines carry blocks of a message: text, thoughts and calls of tools. The `result` line repeats the last
-    text, or says what went wrong; it is the answer.
+    `assistant` lines carry the blocks of a message: text, thoughts and tool calls. The `result` line repeats the last
+    text, which is the answer, or reports the error.
     """
 
     def __init__(self) -> None:
@@ -44,17 +44,16 @@ class MessageReader(ObjectReader):
         self._error_kind = ""
 
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """See `ObjectReader.read`."""
         self.draft.set_conversation(record.get("session_id"))
         if kind == "assistant":
             return self.message(record)
         return self.result(record) if kind == "result" else []
 
     def message(self, record: JsonObject) -> list[Event]:
-        """The events of a message."""
+        """Return the events of a message."""
         self._error_kind = text_in(record, "error")
         message = object_in(record, "message")
-        # What a helper of the agent says is never the answer.
+        # The text of a subagent is never the answer.
         is_inner = bool(text_in(record, "parent_tool_use_id"))
         whole = text_in(message, "content")
         blocks = [{"type": "text", "text": whole}] if whole else objects_in(message, "content")
@@ -73,7 +72,7 @@ class MessageReader(ObjectReader):
         return []
 
     def add_text(self, text: str, *, is_inner: bool) -> list[Event]:
-        """The events of a text of the agent."""
+        """Return the events of a text block."""
         if not text:
             return []
         if is_inner:
@@ -83,7 +82,7 @@ class MessageReader(ObjectReader):
         return aside
 
     def result(self, record: JsonObject) -> list[Event]:
-        """The events of the last line."""
+        """Return the events of the `result` line."""
         subtype = text_in(record, "subtype")
         if record.get("is_error") is True or subtype.startswith("error"):
             kind = self._error_kind or ("" if subtype == "success" else subtype)
@@ -96,7 +95,7 @@ class MessageReader(ObjectReader):
         return [*refused, *self.draft.finish(self.answer(record) if structured is None else structured)]
 
     def answer(self, record: JsonObject) -> str:
-        """The text of the answer."""
+        """Return the text of the answer."""
         return text_in(record, "result") or self.draft.text
 
     def _problem(self, record: JsonObject, subtype: str) -> str:
@@ -104,13 +103,12 @@ class MessageReader(ObjectReader):
         return text or _REASONS.get(subtype, self.draft.text)
 
 
-# Claude Code: `claude -p` answers a prompt from standard input and ends. With `--output-format stream-json` (releases
-# from 1.0 on, which want `--verbose` with it) it writes a JSON object per line: `system` lines about the session,
+# Claude Code: `claude -p` answers a prompt from standard input and exits. With `--output-format stream-json` (1.0 and
+# later, which require `--verbose` with it) it writes a JSON object per line: `system` lines about the session,
 # `assistant` and `user` lines with the messages of the conversation, and one `result` at the end with `subtype`,
 # `is_error`, `result` and `session_id`. With `--json-schema` (in the course of 2.0) the answer is in
-# `structured_output`. Pieces of messages (`stream_event`, only with `--include-partial-messages`) are passed over:
-# whether they belong to the answer shows later.
-# A conversation is found again by `--resume` in the folder it was begun in.
+# `structured_output`. Partial messages (`stream_event`, only with `--include-partial-messages`) are ignored, because it
+# is not known yet whether they belong to the answer. `--resume` finds a conversation in the folder it was started in.
 CLAUDE = Profile(
     name="claude",
     title="Claude Code",
@@ -124,9 +122,9 @@ CLAUDE = Profile(
 )
 
 
-# Amp: `amp --execute` answers a prompt from standard input and ends. With `--stream-json` (since September 2025) it
-# writes the lines of Claude Code: a `system` line, messages, and a `result` whose `error` is a text when it failed. A
-# thread, called T-…, goes on with the subcommand `threads continue`.
+# Amp: `amp --execute` answers a prompt from standard input and exits. With `--stream-json` (since September 2025) it
+# writes the lines of Claude Code: a `system` line, messages, and a `result` whose `error` is text if it failed. The
+# subcommand `threads continue` resumes a thread, whose id is T-….
 AMP = Profile(
     name="amp",
     title="Amp",
@@ -142,20 +140,20 @@ _API_ERROR = re.compile(r"\s*\[API Error: (.*)\]\s*", re.DOTALL)
 
 
 class QwenReader(MessageReader):
-    """Reads the lines of Qwen Code."""
+    """Parses the JSON lines of Qwen Code."""
 
     def result(self, record: JsonObject) -> list[Event]:
-        """See `MessageReader.result`."""
+        """Report a refused call of the model's API as a failure."""
         refused = _API_ERROR.fullmatch(text_in(record, "result"))
         if refused is not None and record.get("is_error") is not True:
             return self.draft.fail(refused[1], "api_error")
         return super().result(record)
 
 
-# Qwen Code: `qwen` answers a prompt from standard input where that is no terminal. With `--output-format stream-json`
-# (since the end of 2025) it writes the lines of Claude Code: `system`, messages, and a `result` with an `error` when
-# it failed. Releases up to 0.21 report a refused call of the model's API as a success whose whole text is `[API
-# Error: …]`; here that is a failure. `--resume` finds a conversation in the folder it was begun in.
+# Qwen Code: `qwen` answers a prompt from standard input if that is no terminal. With `--output-format stream-json`
+# (since the end of 2025) it writes the lines of Claude Code: `system`, messages, and a `result` with an `error` if it
+# failed. Releases up to 0.21 report a refused call of the model's API as a success whose whole text is `[API Error:
+# …]`; here that is a failure. `--resume` finds a conversation in the folder it was started in.
 QWEN = Profile(
     name="qwen",
     title="Qwen Code",
@@ -167,21 +165,20 @@ QWEN = Profile(
 
 
 class CursorReader(MessageReader):
-    """Reads the lines of Cursor's agent."""
+    """Parses the JSON lines of Cursor's agent."""
 
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """See `ObjectReader.read`."""
         if kind == "tool_call":
             return self._call(record) if text_in(record, "subtype") == "started" else []
         return super().read(kind, record)
 
     def add_text(self, text: str, *, is_inner: bool) -> list[Event]:
-        """Messages without work between them are pieces of one."""
+        """Append the text: messages without a tool call between them are chunks of one."""
         self.draft.add(text)
         return []
 
     def answer(self, record: JsonObject) -> str:
-        """See `MessageReader.answer`."""
+        """Return the last message: the `result` line holds the text of all messages."""
         everything, last = text_in(record, "result"), self.draft.text
         return last if last.strip() and everything.endswith(last) else everything or last
 
@@ -194,12 +191,12 @@ class CursorReader(MessageReader):
         return [*self.draft.set_aside(), events.tool_status(call_line(name, arguments))]
 
 
-# Cursor's command-line agent: `cursor-agent -p` (newer releases are called `agent` as well) answers a prompt from
-# standard input and ends. With `--output-format stream-json` (the betas of autumn 2025 and later) it writes `system`,
-# `user` and `assistant` lines, `tool_call` lines with the subtypes `started` and `completed`, whose call is under a
-# key such as `readToolCall`, and at the end a `result`. That result is all the agent said, one text run into the
-# other, so the last message is taken out of it. A run that fails ends with an exit code and a text outside of the
-# lines. `--resume` goes on with a chat.
+# Cursor's command-line agent: `cursor-agent -p` (newer releases are also called `agent`) answers a prompt from standard
+# input and exits. With `--output-format stream-json` (the betas of autumn 2025 and later) it writes `system`, `user`
+# and `assistant` lines, `tool_call` lines with the subtypes `started` and `completed`, whose call is under a key such
+# as `readToolCall`, and at the end a `result`. That result is the concatenated text of all messages, so the last
+# message is extracted from it. A run that fails exits with a code and plain text instead of a line. `--resume`
+# continues a chat.
 CURSOR = Profile(
     name="cursor",
     title="Cursor",

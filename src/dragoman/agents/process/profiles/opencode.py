@@ -1,10 +1,10 @@
-"""opencode.
+"""Profile of opencode.
 
-`opencode run` answers a prompt from standard input and ends. With `--format json` (1.0 and later) it writes lines with
-a `sessionID` and a `part`: `step_start`, `text` for each text that is finished, `tool_use` for each call that has come
-back, `reasoning` (with `--thinking`), `step_finish` with the reason `tool-calls` or `stop`, and `error`, whose text is
-in `error.data.message`. No line says that all is done, so the answer is known when the output ends: it is what was said
-after the last tool. `--session` goes on with a session; before 1.17 that was seen to write nothing for some of them.
+`opencode run` answers a prompt from standard input and exits. With `--format json` (1.0 and later) it writes lines with
+a `sessionID` and a `part`: `step_start`, `text` for each finished text, `tool_use` for each finished call, `reasoning`
+(with `--thinking`), `step_finish` with the reason `tool-calls` or `stop`, and `error`, whose text is in
+`error.data.message`. No line marks the end of the work, so the answer is known when the output ends: it is the text
+after the last tool. `--session` continues a session; before 1.17 it wrote nothing for some of them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 
 class OpencodeReader(ObjectReader):
-    """Reads these lines."""
+    """Parses the JSON lines of opencode."""
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: set[str] = set()
 
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """See `ObjectReader.read`."""
         self.draft.set_conversation(record.get("sessionID"))
         part = object_in(record, "part")
         if kind == "text":
-            # A part may be written again when it has grown.
+            # A part may be written again with more text.
             self.draft.put(text_in(part, "id"), text_in(part, "text"))
         elif kind == "reasoning":
             thought = text_in(part, "text")

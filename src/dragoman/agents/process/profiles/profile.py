@@ -1,4 +1,4 @@
-"""A profile: how a well-known command-line agent is called, and what its output means."""
+"""Profiles: how to run a command-line agent, and how to parse its output."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from dragoman.agents.process.events import Event
 
-# It becomes an argument of a command: it must not look like an option, nor like a path elsewhere.
+# Passed as a command-line argument, so it must look neither like an option nor like a path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 def conversation_id(value: Any) -> str | None:
-    """The value if it can be put on a command line; None when it is anything else."""
+    """Return the value if it is safe on a command line, else None."""
     return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
 
@@ -25,25 +25,24 @@ SESSION = "{session}"
 
 
 class LineReader(Protocol):
-    """Reads what one run of a program writes to its standard output."""
+    """Parses the standard output of one program run, line by line."""
 
     def feed(self, line: bytes) -> Iterable[Event]:
-        """What a line says. One that is no JSON object, or of a type that is not known, says nothing."""
+        """Return the events of a line; none if it is no JSON object or of an unknown type."""
         ...
 
     def close(self) -> Iterable[Event]:
-        """The output has ended. What the program said last is its answer if it has not given one, nor failed."""
+        """Return the events at the end of the output: the last text is the answer if there was none, and no error."""
         ...
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """A command-line agent that can be run without a terminal.
+    """A command-line agent that runs without a terminal.
 
-    `command` is what is run unless the user has a command of their own; the prompt comes on standard input where it
-    holds no `{prompt}`. `resume` are the arguments that go on with an earlier conversation and hold `{session}`;
-    `place` is where they belong: options at the `end`, a subcommand of the `program`, or one that is followed by the
-    `prompt`. `env` names the variables that are passed on from the server's environment where they are set. `reader`
-    makes a reader for a run.
+    `command` is the default command; the prompt goes to standard input if it contains no `{prompt}`. `resume` are the
+    arguments that continue an earlier conversation and contain `{session}`. `place` is where they go: options at the
+    `end`, a subcommand right after the `program`, or one that precedes the `prompt`. `env` names variables that are
+    passed on from the server's environment. `reader` creates a reader for one run.
     """
 
     name: str
@@ -55,22 +54,22 @@ class Profile(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
 
     def argv(self, command: Sequence[str] | None, remembered: str | None) -> tuple[str, ...]:
-        """The command to run; with `remembered` it goes on with that conversation."""
+        """Return the command line, which continues the conversation `remembered` if that is given."""
         words = tuple(command or self.command)
         session = conversation_id(remembered)
-        # A user who names a conversation in the command wants that one.
+        # A command that names a conversation itself is left alone.
         if session is None or not self.resume or any(word.split("=")[0] == self.resume[0] for word in words):
             return words
         return self.add_resume(words, session)
 
     def add_resume(self, words: tuple[str, ...], session: str) -> tuple[str, ...]:
-        """A command with the arguments that go on with a conversation, where its program looks for them."""
+        """Insert the arguments that continue a conversation at the place where the program expects them."""
         more = tuple(word.replace(SESSION, session) for word in self.resume)
         if self.place == "program":
             named = [at for at, word in enumerate(words) if PurePath(word).name == self.command[0]]
             after = named[0] + 1 if named else 1
             return (*words[:after], *more, *words[after:])
-        # What stands behind `--` is no option, and may be anything.
+        # Words after `--` are no options.
         end = words.index("--") if "--" in words else len(words)
         options, rest = words[:end], words[end:]
         if self.place == "prompt":

@@ -1,4 +1,4 @@
-"""Reading the JSON lines of a program: objects, tool calls, and the text that may turn out to be the answer."""
+"""Helpers to parse the JSON lines of command-line agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING: JsonObject = {}
 
 
 def object_of(line: bytes) -> JsonObject | None:
-    """The object a line holds; None when it holds none."""
+    """Return the JSON object of a line; None if it is none."""
     try:
         value: Any = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -30,7 +30,7 @@ def object_of(line: bytes) -> JsonObject | None:
 
 
 def _decode_lone_surrogates(line: bytes) -> Any:
-    """The value of a line with half a character in it: a program has cut a text in the middle of an emoji."""
+    """Decode a line that contains half of a surrogate pair: some programs cut text in the middle of an emoji."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
@@ -42,7 +42,7 @@ def _decode_lone_surrogates(line: bytes) -> Any:
 
 
 def text_in(record: JsonObject, *names: str) -> str:
-    """The first text with something in it under these names; empty when there is none."""
+    """Return the first non-blank text under these keys; empty if there is none."""
     for name in names:
         value = record.get(name)
         if isinstance(value, str) and value.strip():
@@ -51,13 +51,13 @@ def text_in(record: JsonObject, *names: str) -> str:
 
 
 def object_in(record: JsonObject, name: str) -> JsonObject:
-    """The object under a name; an empty one when there is none."""
+    """Return the object under a key; an empty one if there is none."""
     value = record.get(name)
     return cast("JsonObject", value) if isinstance(value, dict) else _NOTHING
 
 
 def objects_in(record: JsonObject, name: str) -> Sequence[JsonObject]:
-    """The objects of the list under a name."""
+    """Return the objects of the list under a key."""
     return [cast("JsonObject", one) for one in _list_in(record, name) if isinstance(one, dict)]
 
 
@@ -67,12 +67,12 @@ def _list_in(record: JsonObject, name: str) -> list[Any]:
 
 
 def message_in(record: JsonObject, name: str) -> str:
-    """What an error under a name says: it is a text, or an object with a `message`."""
+    """Return the message of an error under a key, which is text or an object with a `message`."""
     return text_in(record, name) or text_in(object_in(record, name), "message")
 
 
 def messages_in(record: JsonObject, name: str) -> Sequence[str]:
-    """What the errors of the list under a name say."""
+    """Return the messages of the errors in the list under a key."""
     messages = (message_in({name: one}, name) for one in _list_in(record, name))
     return [message for message in messages if message]
 
@@ -82,10 +82,10 @@ _FAILED = "the program failed"
 
 
 class AnswerDraft:
-    """The last words of a program, until it is clear whether they are its answer or were said before more work.
+    """The latest text of a program, until it turns out to be the answer or a remark before more work.
 
-    There is one answer or one failure; whatever comes after it is passed over. `problem` is a complaint that may still
-    pass: it counts when the output ends with no answer.
+    A run has one answer or one failure; anything after it is ignored. `problem` is an error that may be temporary: it
+    counts if the output ends without an answer.
     """
 
     def __init__(self) -> None:
@@ -96,39 +96,39 @@ class AnswerDraft:
 
     @property
     def text(self) -> str:
-        """What was said since the last work."""
+        """The text since the last tool call."""
         return "\n\n".join(self._texts.values())
 
     def set_conversation(self, conversation: Any) -> None:
-        """Note how the program calls this conversation, if that can be used."""
+        """Remember the program's id of the conversation, if it is valid."""
         self.conversation = conversation_id(conversation) or self.conversation
 
     def add(self, text: str) -> None:
-        """The program says a piece more."""
+        """Append a chunk of text."""
         self._texts[""] = self._texts.get("", "") + text
 
     def put(self, name: str, text: str) -> None:
-        """The program says a part of its message, or says it anew."""
+        """Add or replace a named part of the text."""
         self._texts[name] = text
 
     def set_aside(self) -> list[Event]:
-        """There is more to come: what was said is no answer."""
+        """Turn the text into a `thinking` event: more work follows, so it was not the answer."""
         text, self._texts = self.text, {}
         return [events.thinking(text)] if text.strip() else []
 
     def note_problem(self, problem: str) -> None:
-        """Note what may turn out to be why it fails."""
+        """Remember a possible cause of failure."""
         self.problem = problem or self.problem
 
     def finish(self, value: Any) -> list[Event]:
-        """This is the answer."""
+        """Return the `result` event of the answer."""
         if self.is_over:
             return []
         self.is_over = True
         return [events.result(value, remembers=self.conversation)]
 
     def fail(self, message: str, kind: str = "") -> list[Event]:
-        """It did not work out. `kind` is the program's own word for it."""
+        """Return the `error` event of a failure. `kind` is the program's own error type."""
         if self.is_over:
             return []
         self.is_over = True
@@ -136,34 +136,32 @@ class AnswerDraft:
         return [events.error(text, kind) if _WORD.fullmatch(kind) else events.error(text)]
 
     def close(self) -> list[Event]:
-        """The output ends: what was said last is the answer, unless there is something to complain about."""
+        """Return the events at the end of the output: the remembered problem, or the last text as the answer."""
         if self.problem:
             return self.fail(self.problem)
         return self.finish(self.text) if self.text.strip() else []
 
 
 class ObjectReader(ABC):
-    """A `LineReader` of objects. Programs of one kind differ in `read`."""
+    """Base of the `LineReader`s; each program implements `read`."""
 
     def __init__(self) -> None:
         self.draft = AnswerDraft()
 
     def feed(self, line: bytes) -> Iterable[Event]:
-        """See `LineReader.feed`."""
         record = None if self.draft.is_over else object_of(line)
         return () if record is None else self.read(text_in(record, "type"), record)
 
     @abstractmethod
     def read(self, kind: str, record: JsonObject) -> list[Event]:
-        """The events of an object of a kind. Kinds that are not known give none."""
+        """Return the events of an object by its type; none for unknown types."""
 
     def close(self) -> Iterable[Event]:
-        """See `LineReader.close`."""
         return self.draft.close()
 
 
 LONGEST = 200
-# What says most about a call, as the tools of these programs name their arguments; the first that is there is told.
+# Argument names that describe a tool call best; the first that is present is shown.
 _ARGUMENT_KEYS = (
     *("command", "cmd", "file_path", "filePath", "absolute_path", "path", "pattern", "globPattern"),
     *("query", "url", "description", "prompt"),
@@ -171,15 +169,15 @@ _ARGUMENT_KEYS = (
 
 
 def one_line(text: str) -> str:
-    """A text as one short line without control characters."""
-    # No more than could be shown is looked at: a text may be a whole file.
+    """Return a text as one short line without control characters."""
+    # Only a prefix is examined, because the text may be a whole file.
     printable = "".join(sign if sign.isprintable() else " " for sign in text[: LONGEST * 4])
     line = " ".join(printable.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
 def call_line(tool: str, arguments: Any, before: str = "") -> str:
-    """A call of a tool: its name and what it works on. `before` says how it went."""
+    """Describe a tool call by its name and main argument; `before` is its outcome."""
     about = arguments if isinstance(arguments, str) else _argument_text(arguments)
     return one_line(": ".join(filter(None, (before, one_line(tool) or "a tool", about))))
 

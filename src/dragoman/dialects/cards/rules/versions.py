@@ -1,4 +1,4 @@
-"""What each version of A2A asks of a card: a table of its fields, then what no table can say."""
+"""The rules of each version for a card: a table of its fields, then the checks that no table can express."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from dragoman.model.json import as_list, as_object
 
 Version = Literal["1.0", "0.3", "0.2", "0.1"]
 
-# 1.0 and 0.3 number their sections; of the versions before, the schema is what there is to name.
+# 1.0 and 0.3 have numbered sections; for earlier versions the rules refer to the schema.
 _SECTIONS: dict[str, dict[str, str]] = {
     V1_0: {
         "AgentCard": "4.4.1",
@@ -78,7 +78,7 @@ _ENCRYPTED = {
     V0_2: f"Advice: {_HTTPS}",
     V0_1: f"Advice: {_HTTPS}",
 }
-# What an older card holds and 1.0 does not read, and what 1.0 has instead.
+# Members of older cards that 1.0 does not read, and what it has instead.
 _REPLACED_BY = {
     "url": "supportedInterfaces",
     "preferredTransport": "the order of supportedInterfaces",
@@ -124,8 +124,8 @@ def _provider(version: Version) -> Field:
 def _skill(version: Version, *more: Field) -> ObjectOf:
     described, tags, modes = Field("description", TEXT, "error"), Field("tags", WORDS, "error"), MEDIA_TYPES
     if version == V1_0:
-        # 5.7 wants something in every required list, while 8.4.1 lets a required field have its default and shows
-        # skills empty. Nothing breaks without skills or tags, so there the contradiction is no more than a warning.
+        # 5.7 requires an item in every required list, while 8.4.1 allows defaults in required fields and shows empty
+        # skills. Nothing breaks without skills or tags, so this is only a warning.
         says, where = "a skill has at least one tag", "A2A 1.0, 4.4.5 and 5.7"
         tags = Field("tags", WORDS._replace(empty="warning"), "error", says, where)
     elif version == V0_1:
@@ -182,7 +182,7 @@ def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
         (Field("url", ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
     )
     skill = _skill(version, *_fields(REQUIREMENTS_03, "security") if new else ())
-    # The text of 0.3 requires preferredTransport, its schema has JSONRPC for a card without it.
+    # The text of 0.3 requires preferredTransport, while its schema defaults to JSONRPC.
     says = "an agent card has preferredTransport, JSONRPC, GRPC or HTTP+JSON; readers take JSONRPC without it"
     transport = Field("preferredTransport", TRANSPORT)
     if new:
@@ -192,7 +192,7 @@ def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
         "an agent card",
         _section(version, "AgentCard"),
         (
-            # 0.2.5 brought protocolVersion.
+            # protocolVersion came with 0.2.5.
             Field("protocolVersion", RELEASE, "error" if new else "warning"),
             *_fields(TEXT, "name", "description", need="error"),
             Field("url", ADDRESS, "error"),
@@ -245,11 +245,11 @@ _TABLES: dict[Version, ObjectOf] = {
 }
 
 
-# -- what no table can say ---------------------------------------------------------------------------------------------
+# -- beyond the tables -------------------------------------------------------------------------------------------------
 
 
 def check_card(report: Report, card: Json, source: str | None, version: Version, *, alone: bool = True) -> None:
-    """Report what a card of that version has wrong; `alone` when it claims to be nothing else."""
+    """Report the violations of a card of that version; `alone` says that it is written for no other version."""
     _TABLES[version].check(report, (), card, "")
     skills = as_list(card.get("skills"))
     rule = f"{_section(version, 'AgentSkill')}: the id of a skill is its own"
@@ -320,7 +320,7 @@ def _check_address(
 def _check_interfaces(
     report: Report, card: Json, source: str | None, version: Version, name: str, needed: tuple[str, ...]
 ) -> dict[tuple[Any, ...], int]:
-    """Check the addresses of a list. Those that have what is needed are returned, with the place of each."""
+    """Check a list of interfaces; return the indexes of the complete ones by their `needed` members."""
     first_index: dict[tuple[Any, ...], int] = {}
     for index, each in enumerate(as_list(card.get(name))):
         path, interface = (name, index), as_object(each)
@@ -343,7 +343,7 @@ def _check_interfaces(
 
 
 def _check_agreement(report: Report, card: Json, others: dict[tuple[Any, ...], int]) -> None:
-    """The main address appears among the others with the transport the card prefers, unless it is wrong itself."""
+    """Check that the main URL is among the additional interfaces with preferredTransport, unless it is invalid."""
     url, preferred = card.get("url"), card.get("preferredTransport") or JSONRPC
     usable = others and isinstance(url, str) and is_http_url(url) and isinstance(preferred, str)
     if not usable or (url, preferred) in others:
