@@ -55,15 +55,15 @@ class ServerConnection:
     """A session with one MCP server.
 
     The SDK requires that one task opens and closes a session: the session task. Once `closed` is set, the connection is
-    never used again. `changed` is called when the server's tools have changed.
+    never used again. `on_tools_changed` is called when the server's tools have changed.
     """
 
-    def __init__(self, source: Source, changed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, on_tools_changed: Callable[[], None]) -> None:
         self.source = source
         self.tools: tuple[types.Tool, ...] = ()
         self.elicitations = ElicitationRouter(source.name)
         self.closed = asyncio.Event()
-        self._changed = changed
+        self._on_tools_changed = on_tools_changed
         self._stop = asyncio.Event()
         self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
         self._problem = ""
@@ -232,7 +232,7 @@ class ServerConnection:
         except (MCPError, ValueError) as error:
             logger.warning("%s: its new tools cannot be listed: %s", self.source.name, error)
             return
-        self._changed()
+        self._on_tools_changed()
 
     def _server_argument(self) -> Any:
         source = self.source
