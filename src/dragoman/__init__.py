@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Everything is imported when it is first used: a caller never pays for the server.
+# Imported on first use, so that a client does not load the server.
 _HOMES = {
     "Agent": "dragoman.server.agent.agent",
     "Server": "dragoman.server.agent.server",

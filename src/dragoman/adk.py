@@ -1,4 +1,4 @@
-"""For Google's ADK: a remote A2A agent as a local agent. Needs `dragoman[adk]`."""
+"""For Google's ADK: `RemoteAgent` uses a remote A2A agent as a local agent. Needs `dragoman[adk]`."""
 
 from __future__ import annotations
 

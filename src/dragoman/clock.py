@@ -1,4 +1,4 @@
-"""Time: the Clock that everything waits by, and how A2A spells an instant."""
+"""The injected clock, waiting on it, and A2A timestamps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class Timer(Protocol):
-    """A callback that is due later."""
+    """A scheduled callback."""
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Cancel the callback."""
         ...
 
 
 class Clock(Protocol):
-    """The time of day and the passing of time."""
+    """Source of the current time and of timers. Tests inject one that moves by hand."""
 
     def now(self) -> int:
         """Milliseconds since 1970."""
@@ -33,7 +33,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock on the wall and the running event loop's timers."""
+    """The system time and the timers of the running event loop."""
 
     def now(self) -> int:
         """Milliseconds since 1970."""
@@ -45,7 +45,7 @@ class SystemClock:
 
 
 async def wait(clock: Clock, future: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for a future at most that long; the future itself is left alone. True when it is done."""
+    """Wait for a future at most `seconds`, without cancelling it. True when it is done."""
     if future.done():
         return True
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,7 +65,7 @@ async def wait(clock: Clock, future: asyncio.Future[Any], seconds: float) -> boo
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Let time pass on that clock."""
+    """Sleep for `seconds` on a clock."""
     if seconds <= 0:
         await asyncio.sleep(0)
         return
@@ -82,7 +82,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @lru_cache(maxsize=8)  # the events of a short run share a millisecond
 def timestamp(ms: int) -> str:
-    """Spell milliseconds as `2026-11-15T10:00:00.000Z`."""
+    """Format milliseconds since 1970 as `2026-11-15T10:00:00.000Z`."""
     second, rest = divmod(ms, 1000)
     return f"{_second(second)}.{rest:03d}Z"
 
@@ -93,10 +93,10 @@ def _second(second: int) -> str:
 
 
 def milliseconds(text: str) -> int:
-    """Read an ISO 8601 time; one without a zone is UTC.
+    """Parse an ISO 8601 time into milliseconds since 1970; one without a zone is UTC.
 
     Raises:
-        ValueError: the text is not a time.
+        ValueError: the text is not an ISO 8601 time.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -1,4 +1,4 @@
-"""What an agent may yield or return beside plain values."""
+"""Special outputs that an agent may yield or return beside plain values."""
 
 from dragoman.engine.execute.outputs import Ask, Replace, Reply
 

@@ -1,4 +1,4 @@
-"""For those who receive webhooks: `verify` checks that one comes from the server it should come from."""
+"""For receivers of webhooks: `verify` checks the signature of a push notification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same without `await`: for scripts, notebooks and `def` skills."""
+"""Blocking versions of `Client` and `Context`, for scripts, notebooks and `def` skills."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who is told: wake-ups only, never the only copy of anything."""
+"""Buses: notifications of new records. They carry no data."""

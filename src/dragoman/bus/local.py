@@ -1,4 +1,4 @@
-"""Wake-ups within one process."""
+"""The bus of a single process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class LocalWatch:
-    """One listener. It is its own context manager: leaving it ends the listening.
+    """A subscription to one task, and its own context manager: leaving the context unsubscribes.
 
-    It has one timer for all its waits. When that rings although there were news since it was set, it is moved on: a
-    timer for each wait, or a look at the clock, would cost as much as the rest of a wake-up.
+    It has one timer for all its waits, which is moved on when it fires after a notification: a timer for each wait, or
+    reading the clock, would cost as much as the rest of a wake-up.
     """
 
     __slots__ = ("_bus", "_clock", "_notified_ms", "_seconds", "_timer", "_waiter", "generation", "task_id")
@@ -46,7 +46,7 @@ class LocalWatch:
             del self._bus.listeners[self.task_id]
 
     def wake(self, generation: int, now_ms: int) -> None:
-        """Take the news."""
+        """Record a notification and wake the waiter."""
         if generation > self.generation:
             self.generation = generation
         self._notified_ms = now_ms
@@ -54,7 +54,7 @@ class LocalWatch:
             self._waiter.set_result(None)
 
     async def wait_past(self, generation: int, seconds: float) -> bool:
-        """Wait until the task is known to be past that generation; False when there are no news for that long."""
+        """Wait until the task is past `generation`; False without a notification for `seconds`, or for another one."""
         if self.generation > generation:
             return True
         self._waiter = asyncio.get_running_loop().create_future()
@@ -79,13 +79,13 @@ class LocalWatch:
         now = self._clock.now()
         remaining = self._seconds - (now - self._notified_ms) / 1000
         if remaining > 0:
-            self._set_timer(min(remaining, self._seconds))  # no more than that, also when the clock was set back
+            self._set_timer(min(remaining, self._seconds))  # bounded, in case the clock was set back
         else:
             self.wake(0, now)
 
 
 class _Callback:
-    """A listener that is called and not waited for."""
+    """A subscription that calls a function."""
 
     __slots__ = ("_callback",)
 
@@ -93,25 +93,25 @@ class _Callback:
         self._callback = callback
 
     def wake(self, generation: int, now_ms: int) -> None:
-        """Take the news; 0 is none."""
+        """Call back with the generation; 0 is a wake-up without one, and ignored."""
         if generation:
             self._callback(generation)
 
 
 class LocalBus:
-    """The bus of a single process: a dictionary of listeners."""
+    """Notifies the subscribers of one process, from a dictionary by task id."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Of each task, in the order they came.
+        # By task id, in the order of subscription.
         self.listeners: dict[str, dict[LocalWatch | _Callback, None]] = {}
 
     def watch(self, task_id: str) -> LocalWatch:
-        """Listen to a task for as long as the context is open."""
+        """Subscribe to a task while the context manager is open."""
         return LocalWatch(self, task_id, self._clock)
 
     def add_callback(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call back whenever a task has come further. Gives the way to stop that."""
+        """Call back with the generation whenever a task has new records. Returns a function that unsubscribes."""
         listener = _Callback(callback)
         self.listeners.setdefault(task_id, {})[listener] = None
 
@@ -123,16 +123,16 @@ class LocalBus:
         return stop
 
     def notify(self, task_id: str, generation: int) -> None:
-        """Tell all listeners that the task has come this far."""
+        """Notify all subscribers that the task has reached `generation`."""
         listeners = self.listeners.get(task_id)
         if listeners:
             now = self._clock.now()
-            # A copy: one that is called may stop listening.
+            # A copy, because a callback may unsubscribe.
             for listener in tuple(listeners):
                 listener.wake(generation, now)
 
     def wake_all(self) -> None:
-        """Let every listener look up, for instance because the server stops."""
+        """Wake every subscriber without a new generation, for instance because the server stops."""
         now = self._clock.now()
         for listeners in self.listeners.values():
             for listener in listeners:

@@ -113,11 +113,11 @@ class ResumableStream:
         return self._assemble(self._subscribe_batches(task_id, after))
 
     async def _assemble(self, batches: Batches) -> AsyncGenerator[Event, None]:
-        take = self._assembler.add
+        add_event = self._assembler.add
         async with aclosing(batches):
             async for batch in batches:
                 for item in batch:
-                    event = take(item)
+                    event = add_event(item)
                     yield event
                     if event.replaces and len(event.text) > _LONG_TEXT:
                         # Short events may rebuild a long text again and again: let other coroutines run in between.
@@ -168,8 +168,8 @@ class ResumableStream:
         elif isinstance(problem, CannotConnect):
             # An agent that was never reached has more likely a wrong address than a restart. After a 504 the agent may
             # still be working behind its gateway: a retry would start the work twice.
-            settled = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
-            if settled or not self._connection.reached:
+            is_permanent = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
+            if is_permanent or not self._connection.reached:
                 raise problem
         elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
             # Any other error is the server's response.
@@ -284,15 +284,15 @@ class ResumableStream:
         async with aclosing(stream) as batches:
             async for batch in batches:
                 self._budget.count_first_event(_snapshot_in(batch))
-                fresh = self._new_events(batch)
-                if fresh is None:
+                new_events = self._new_events(batch)
+                if new_events is None:
                     break
-                yield fresh
+                yield new_events
             else:
                 return
             # Which of its events are new cannot be determined: use them as a wake-up, and read the task.
-            async with aclosing(self._poll_on_events(request.id, batches)) as looks:
-                async for news in looks:
+            async with aclosing(self._poll_on_events(request.id, batches)) as polls:
+                async for news in polls:
                     yield news
 
     def _new_events(self, batch: Sequence[StreamEvent]) -> Sequence[StreamEvent] | None:
@@ -327,12 +327,12 @@ class ResumableStream:
         listener = asyncio.ensure_future(listen())
         try:
             while True:
-                ended, started = listener.done(), self._clock.now()
+                is_last, started = listener.done(), self._clock.now()
                 wakeup.clear()
                 task = await self._get_task(task_id)
                 duration = (self._clock.now() - started) / 1000
                 yield self._count_missed(self._missed_events(task))
-                if ended:
+                if is_last:
                     break
                 await wakeup.wait()
                 # Spend at most half of the time reading, however large the task is.

@@ -60,7 +60,7 @@ def build_tool(
         skill = next((each for each in card.skills if each.id == tool), None) if card else None
         summary = description or (skill.description if skill else f"Call {tool!r} of a remote agent.")
         function.__doc__ = f"{summary}\n\nArgs:\n    arguments: The tool's arguments by name."
-    function.__name__ = function.__qualname__ = _identifier(tool_name)
+    function.__name__ = function.__qualname__ = _to_identifier(tool_name)
     # Frameworks expect types here, not the strings of postponed annotations.
     annotations = {"message": str, "return": str} if tool is None else {"arguments": dict[str, Any], "return": Any}
     function.__annotations__ = annotations
@@ -122,6 +122,6 @@ def _default_name(target: object) -> str:
     return str(getattr(target, "name", "ask_agent"))
 
 
-def _identifier(text: str) -> str:
+def _to_identifier(text: str) -> str:
     word = _NOT_IDENTIFIER.sub("_", text).strip("_")[:_MAX_NAME] or "ask_agent"
     return f"agent_{word}" if word[0].isdigit() else word

@@ -1,1 +1,1 @@
-"""How A2A is spelled: one pair of pure functions per wire format, to and from the model."""
+"""The wire formats of A2A: per version, pure code that reads them into the model and writes them from it."""

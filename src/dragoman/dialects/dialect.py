@@ -1,4 +1,4 @@
-"""What every dialect offers: to the transports that serve, and to those that call."""
+"""The interface of a dialect, for servers and for clients."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 
 
 class EventWriter(Protocol):
-    """Spells the events of one stream, in their order."""
+    """Writes the events of one stream, in order."""
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """Spell one event of a stream as JSON; `last` says that the stream ends after it."""
+        """Encode one event of a stream as JSON; `last` says that the stream ends after it."""
         ...
 
 
 class Dialect(EventWriter, Protocol):
-    """One wire format. Pure: no I/O, no state."""
+    """One wire format, from the server side: reads requests, writes results and events. Pure: no I/O, no state."""
 
     @property
     def row(self) -> Row:
-        """What the table says of its version."""
+        """Its row in the version table."""
         ...
 
     @property
     def version(self) -> str:
-        """The protocol version spoken: that of its row."""
+        """Its protocol version."""
         ...
 
     @property
     def origin(self) -> str:
-        """The tag of tasks that begin in it: its version, and after a slash what more is to be remembered."""
+        """The origin stored with tasks created in it: its version, and after a slash the variant, if any."""
         ...
 
     @property
     def asks(self) -> bool:
-        """False when callers of this version expect an answer or a failure, never a question about arguments."""
+        """False when callers of this version expect a result or a failure, never a question about missing arguments."""
         ...
 
     def read_request(self, operation: Operation, params: bytes) -> Request:
-        """Read the parameters of an operation from JSON text.
+        """Read the request of an operation from the JSON text of its parameters.
 
         Raises:
             InvalidParams: with the field named.
@@ -68,7 +68,7 @@ class Dialect(EventWriter, Protocol):
         ...
 
     def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
-        """Read the parameters from a path, a query string or decoded JSON; numbers may be text.
+        """Read the request from a path, a query string or decoded JSON; numbers may be text.
 
         Raises:
             InvalidParams: with the field named.
@@ -77,22 +77,22 @@ class Dialect(EventWriter, Protocol):
         ...
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """Spell the result of an operation as JSON."""
+        """Encode the result of an operation as JSON."""
         ...
 
     def event_writer(self, artifacts: Sequence[str] = ()) -> EventWriter:
-        """What spells the events of one stream: the dialect itself, or an object that remembers that stream.
+        """Return the writer of one stream: the dialect itself, or an object with the state of that stream.
 
-        `artifacts` are the ids of those the task has already, for a stream that goes on in the middle.
+        `artifacts` are the ids of the artifacts the task already has, for a stream that is resumed.
         """
         ...
 
 
 class CallingDialect(Dialect, Protocol):
-    """A dialect from the caller's side too: requests are spelled, answers are read."""
+    """A dialect that also serves clients: writes requests, reads results and events."""
 
     def write_params(self, operation: Operation, request: Request) -> bytes:
-        """Spell the parameters of an operation as JSON; what this version cannot say is left out.
+        """Encode the parameters of an operation as JSON; what this version cannot express is left out.
 
         Raises:
             MethodNotFound: this version has no such operation.
@@ -103,7 +103,7 @@ class CallingDialect(Dialect, Protocol):
         """Read the result of an operation from JSON text or decoded JSON.
 
         Raises:
-            BadResponse: it is not what this version promises.
+            BadResponse: it does not follow this version.
             BadCard: the extended card cannot be read.
         """
         ...

@@ -1,4 +1,8 @@
-"""How errors travel: codes, statuses and details per version and binding."""
+"""Encodes and decodes A2A errors: codes, HTTP statuses and details, per version and binding.
+
+The 1.0 code of an error is `code` of its class (`model/error.py`), its HTTP and gRPC status is in `STATUSES`. Versions
+before 1.0 know fewer codes: `_rpc_code` chooses theirs, by the `ErrorFormat` of the version in `table.py`.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +66,10 @@ _INTERNAL_CODE = -32603
 
 
 def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
-    """The `error` member of a JSON-RPC response.
+    """Build the `error` member of a JSON-RPC response.
 
-    From 1.0 on `data` is a list of typed details; before, it is the details as given, else an object that
-    says the reason. A code the version does not know becomes an internal error with the message kept.
+    From 1.0 on `data` is a list of typed details; before, it is the details of the error, else an object with the
+    reason. A code that the version does not define becomes an internal error with the same message (`_rpc_code`).
     """
     error_format = row_of(version).errors
     if error_format.typed:
@@ -75,10 +79,10 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
-    """The HTTP status and the body, a google.rpc.Status, of a REST error.
+    """Return the HTTP status and the body, a google.rpc.Status, of a REST error.
 
-    0.3 left the form free; beside the status its bodies carry what the official SDKs' 0.3 clients read: the Python
-    one `type` and `message`, the JavaScript one `code` and `message`.
+    0.3 does not define the body; beside the status it holds what the 0.3 clients of the official SDKs read: `type` and
+    `message` for Python, `code` and `message` for JavaScript.
     """
     status = status_of(error)
     body: dict[str, Any] = {
@@ -106,15 +110,15 @@ _BY_SDK_NAME: dict[str, type[A2AError]] = {_sdk_name(cls()): cls for cls in STAT
 
 
 def status_of(error: A2AError) -> Status:
-    """The HTTP and gRPC status of an error, by its nearest class in the table."""
+    """Return the HTTP and gRPC status of an error, by its nearest class in the table."""
     if isinstance(error, e.ContentTypeNotSupported) and error.metadata.get("header") == "content-type":
-        # The table's 400 is for the media type of a part; this is the request's own.
+        # The table's 400 is for the media type of a part; this is the content type of the request.
         return Status(415, "INVALID_ARGUMENT")
     return next(STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES)
 
 
 def error_details(error: A2AError) -> list[dict[str, Any]]:
-    """The typed details of an error: its reason, the field that is wrong, then what the error carries."""
+    """Build the typed details of an error: its reason, the invalid field, then its own details."""
     info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": error.reason, "domain": DOMAIN}
     if error.metadata:
         info["metadata"] = {key: str(value) for key, value in error.metadata.items()}
@@ -129,24 +133,24 @@ def error_details(error: A2AError) -> list[dict[str, Any]]:
 
 
 def error_from_rpc(error: object) -> A2AError:
-    """The error behind the `error` member of a JSON-RPC response; an unknown code is an internal error."""
+    """Build the error from the `error` member of a JSON-RPC response; an unknown code is an internal error."""
     members = as_object(error)
     code, data = members.get("code"), members.get("data")
     cls = _BY_CODE.get(code, e.InternalError) if isinstance(code, int) else e.InternalError
     named_class = _BY_REASON.get(str(_error_info(data).get("reason") or as_object(data).get("reason")))
-    # An older version hides an error it does not know behind this code; the reason still tells.
+    # A server may have mapped the code to an internal error for an older version; the reason is still there.
     if named_class is not None and (cls is e.InternalError or issubclass(named_class, cls)):
         cls = named_class
     return _build_error(cls, members.get("message"), data)
 
 
 def error_from_http(status: int, body: object) -> A2AError:
-    """The error behind a REST answer: by its reason when the body says one, else by the status."""
+    """Build the error from a REST response: by the reason in its body, else by SDK name, code and status."""
     members = as_object(as_object(body).get("error"))
     details = members.get("details")
     reason = _error_info(details).get("reason")
     by_status = _BY_STATUS.get(status, e.InvalidRequest if status < 500 else e.InternalError)
-    # 0.3 left the form of errors free; the official SDKs name the error.
+    # 0.3 does not define error bodies; the official SDKs send the name of the error.
     named, code = as_object(body).get("type"), as_object(body).get("code")
     by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
     by_name = _BY_SDK_NAME.get(str(named), by_code)
@@ -158,11 +162,15 @@ def error_from_http(status: int, body: object) -> A2AError:
 
 
 def _rpc_code(error: A2AError, error_format: ErrorFormat) -> int:
+    """Choose the JSON-RPC code of an error in a version before 1.0.
+
+    A2A codes after the last one of the version become an internal error.
+    """
     if error.metadata.get("capability") == "extendedAgentCard":
-        # 1.0 tells an agent without the capability from one without the card; before, there was one error for both.
+        # 1.0 distinguishes an agent without the capability from one without the card; 0.3 has one error for both.
         return e.ExtendedAgentCardNotConfigured.code if error_format.one_card_error else error.code
     code = error.code
-    # An unknown version is told as such in every version: its caller asked in a newer one.
+    # VersionNotSupported keeps its code: its caller requested a newer version and knows it.
     newer = -32099 <= code < error_format.last_code and not isinstance(error, e.VersionNotSupported)
     return _INTERNAL_CODE if newer else code
 

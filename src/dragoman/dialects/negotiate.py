@@ -1,4 +1,4 @@
-"""Which dialect answers: the version header, the method name and the path decide, nothing else."""
+"""Version negotiation: the version header, the method name and the path choose the dialect, nothing else."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DIALECTS: dict[tuple[str, str], CallingDialect] = {
 
 
 class MethodMatch(NamedTuple):
-    """The operation a method names and the dialect that reads its parameters.
+    """The operation of a JSON-RPC method and the dialect that reads its parameters.
 
-    With `by_origin` the answer may be in another: see `Dialects.answering`.
+    With `by_origin`, the version of the task decides the dialect of the response: `Dialects.response_dialect`.
     """
 
     operation: Operation
@@ -42,33 +42,33 @@ class MethodMatch(NamedTuple):
     by_origin: bool = False
 
 
-def _methods(version: str) -> dict[str, Operation]:
+def _build_methods(version: str) -> dict[str, Operation]:
     row = table.row_of(version)
     return {name: operation for operation, name in row.methods.items()} | row.method_aliases
 
 
-_METHODS_1, _METHODS_03, _METHODS_01 = map(_methods, (table.V1_0, V0_3, V0_1))
+_METHODS_1, _METHODS_03, _METHODS_01 = map(_build_methods, (table.V1_0, V0_3, V0_1))
 METHODS: dict[str, Operation] = _METHODS_1 | _METHODS_03 | _METHODS_01
 _MAX_COMPARED = 2 * max(map(len, METHODS))
-# Names the likeness of letters would not lead to.
+# Suggestions that a comparison of letters would not find.
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 
 def dialect_of(version: str, binding: str) -> CallingDialect | None:
-    """The dialect of a row of the table, as a caller uses it; None when there is no such row."""
+    """Return the dialect of a version and binding; None when there is none."""
     return _DIALECTS.get((version, binding))
 
 
 def webhook_dialect(version: str) -> CallingDialect:
-    """The dialect of a webhook, by the version in which it was registered."""
+    """Return the dialect of a webhook, by the version in which it was registered."""
     return _DIALECTS[table.row_of(version).version, JSONRPC]
 
 
 def requested_version(header: str | None, query: str | None) -> str | None:
-    """The `Major.Minor` a caller asks for; the header goes before the query parameter, empty is none.
+    """Return the requested version as `Major.Minor`; the header goes before the query parameter, empty is none.
 
     Raises:
-        VersionNotSupported: nobody here speaks it; the error's metadata lists what is spoken.
+        VersionNotSupported: it is not supported; the error's metadata lists those that are.
     """
     text = (header or "").strip() or (query or "").strip()
     if not text:
@@ -85,7 +85,7 @@ def requested_version(header: str | None, query: str | None) -> str | None:
 class Dialects:
     """The dialects of one server. `blocking_by_default` is what a 0.3 request without `blocking` means.
 
-    `legacy` is the 0.1 that is spoken here, where that is not the plain one.
+    `legacy` is the dialect of 0.1, where a plug-in replaces the standard one.
     """
 
     def __init__(self, *, blocking_by_default: bool = True, legacy: CallingDialect = V01_RPC) -> None:
@@ -93,7 +93,7 @@ class Dialects:
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
         requested = (None, *VERSIONS)
-        self._matches = {(name, asked): self._match(name, asked) for name in METHODS for asked in requested}
+        self._matches = {(name, version): self._match(name, version) for name in METHODS for version in requested}
 
     def _match(self, method: str, version: str | None) -> MethodMatch:
         operation = METHODS[method]
@@ -105,17 +105,17 @@ class Dialects:
         return MethodMatch(operation, self.v03, is_shared and version is None)
 
     def match_request(self, method: str, header: str | None, query: str | None) -> MethodMatch:
-        """Who reads a JSON-RPC method, by the version its request asks for.
+        """Find the operation and dialect of a JSON-RPC method, by the requested version.
 
         Raises:
-            VersionNotSupported: nobody here speaks that version.
+            VersionNotSupported: that version is not supported.
             MethodNotFound: there is no such method; the text names the nearest one.
         """
         match = self._matches.get((method, header or query or None))
         return self.for_method(method, requested_version(header, query)) if match is None else match
 
     def for_method(self, method: str, version: str | None) -> MethodMatch:
-        """Who reads a JSON-RPC method in a version that is spoken here.
+        """Find the operation and dialect of a JSON-RPC method in a supported version.
 
         Raises:
             MethodNotFound: there is no such method; the text names the nearest one.
@@ -126,17 +126,17 @@ class Dialects:
         return match
 
     def for_rest(self, row: table.Row, version: str | None) -> CallingDialect:
-        """Who reads and answers a REST request whose path belongs to that row."""
+        """Return the dialect of a REST request whose path belongs to that row."""
         return _v1_dialect(version) if row.version == table.V1_0 else self.v03_proto
 
     def response_dialect(self, match: MethodMatch, origin: str) -> CallingDialect:
-        """Who answers, once the tag of the task is known."""
+        """Return the dialect of the response, once the origin of the task is known."""
         if not match.by_origin or origin.partition("/")[0] != V01_RPC.version:
             return match.dialect
         return self.legacy if origin == self.legacy.origin else V01_RPC
 
     def is_v01_call(self, method: str, version: str | None) -> bool:
-        """True for a method of 0.1 that is called in no other version."""
+        """True for a method of 0.1 that is not called in another version."""
         return method in _METHODS_01 and version in (None, V0_1)
 
 
@@ -146,7 +146,7 @@ def _v1_dialect(version: str | None) -> CallingDialect:
 
 def _suggest(method: str) -> str:
     names = {name.lower(): name for name in METHODS}
-    # Comparing costs the square of the length, and no method is that long.
+    # Comparing takes quadratic time, and no method is that long.
     near = get_close_matches(method.lower(), names, n=1) if len(method) <= _MAX_COMPARED else []
     suggestion = _SUGGESTIONS.get(method) or (names[near[0]] if near else None)
     return f". Did you mean {suggestion!r}?" if suggestion else ""

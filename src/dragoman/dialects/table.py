@@ -1,7 +1,7 @@
-"""The versions of A2A as data: one row for each version and binding.
+"""The version table: one row for each version and binding of A2A.
 
-Nothing outside `dialects/` spells a version or compares with one: it takes a row and asks what it says, or takes a
-name from here. Which object reads and writes the words of a row: `negotiate.dialect_of`.
+Nothing outside `dialects/` contains a version or compares with one: it takes a row and reads its fields, or takes a
+name from here. `negotiate.dialect_of` returns the dialect of a row.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ EXTENSIONS_HEADERS = ("a2a-extensions", "x-a2a-extensions")
 
 
 class ErrorFormat(Struct, frozen=True):
-    """How the errors of a version are spelled.
+    """The error format of a version.
 
-    `typed`: JSON-RPC's `data` is a list of typed details, and which error answers what is prescribed; before, it is a
-    plain object, and REST bodies carry what the SDKs of 0.3 read beside the status. `last_code` is the last of A2A's
-    own codes that callers know. `one_card_error`: an agent without the capability and one without the extended card are
-    the same error.
+    `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors;
+    before, it is a plain object, and REST bodies also hold what the SDKs of 0.3 read. `last_code` is the last A2A code
+    that the version defines (`errors.py` maps later ones). `one_card_error`: an agent without the capability and one
+    without the extended card get the same error.
     """
 
     typed: bool = False
@@ -46,9 +46,9 @@ class ErrorFormat(Struct, frozen=True):
 
 
 class WebhookFormat(Struct, frozen=True):
-    """What a webhook is sent: single events, or the whole task at each status.
+    """The payload of a webhook: single events (`events`), or the whole task at each status.
 
-    `single`: a task has one webhook of this version, which has no id: another takes its place.
+    `single`: a task has one webhook of this version, without an id; setting another replaces it.
     """
 
     media_type: str = "application/json"
@@ -57,7 +57,7 @@ class WebhookFormat(Struct, frozen=True):
 
 
 class RestPath(NamedTuple):
-    """Where an operation is over REST: the HTTP methods it is served with, and the one a caller tries first."""
+    """The path of an operation over REST: the HTTP methods it is served with, and the one our client tries first."""
 
     verbs: tuple[str, ...]
     template: str
@@ -65,7 +65,7 @@ class RestPath(NamedTuple):
 
 
 class CardFormat(NamedTuple):
-    """Which keys a card has: those of 1.0, those only 0.3 knows, or both."""
+    """Which keys a card has: those of 1.0 (`modern`), those only in 0.3 (`older`), or both."""
 
     modern: bool
     older: bool
@@ -77,22 +77,21 @@ CARD_FORMATS: dict[CardVersion, CardFormat] = {
     V1_0: CardFormat(modern=True, older=False),
     V0_3: CardFormat(modern=False, older=True),
 }
-# What a card of 0.3 says in `protocolVersion`.
+# The `protocolVersion` of our 0.3 cards.
 CARD_PROTOCOL_VERSION = "0.3.0"
 
 
 class Row(Struct, frozen=True):
     """One version over one binding.
 
-    `methods` are the names of operations over JSON-RPC, `other_methods` names that mean the same; `paths` are those
-    over REST, under `prefix`, after a tenant where there are `tenants`. `headers` are sent with every request,
-    `extensions_header` names activated extensions, in lower case. `card_path` is where our cards say it is.
+    `methods` are the JSON-RPC methods of operations, `method_aliases` other names for them; `paths` are those of REST,
+    under `prefix`, after a tenant where `tenants` is set. `headers` are sent with every request, `extensions_header` is
+    the response header of activated extensions, in lower case. `card_path` is the path of the interface on our cards.
 
-    `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can have an answer before the task
-    has ended. `subscribes_again`: a further subscription does no harm; servers on a2a-sdk 0.3 write down every event
-    once for each of their streams. `generations`: tasks and events are numbered. `counts_artifacts`: artifacts are
-    known by their place, so a stream that goes on in the middle needs the ids of those before. `alternative`: the
-    version to try at an address whose card may mean another.
+    `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can get a result before the task
+    has ended. `subscribes_again`: a further subscription is harmless; servers on a2a-sdk 0.3 store every event once
+    per stream. `generations`: tasks and events are numbered. `counts_artifacts`: artifacts are identified by index, so
+    a resumed stream needs the ids of the earlier ones. `alternative`: the version to try if a card's is wrong.
     """
 
     version: str
@@ -124,7 +123,7 @@ _PATHS_1 = {
     Operation.SEND: _path("/message:send", "POST"),
     Operation.STREAM: _path("/message:stream", "POST"),
     Operation.CANCEL: _path("/tasks/{id}:cancel", "POST"),
-    # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
+    # The specification's tables say POST, its protobuf says GET; servers implement either.
     Operation.SUBSCRIBE: _path("/tasks/{id}:subscribe", "POST", "GET"),
     Operation.GET: _path("/tasks/{id}", "GET"),
     Operation.LIST: _path("/tasks", "GET"),
@@ -202,19 +201,19 @@ _RPC = (_RPC_0_1, _RPC_0_2, _RPC_0_3, _RPC_1_0, _RPC_1_1)
 ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC} | {
     (row.version, REST): replace(row, binding=REST, card_path="", alternative=None) for row in _RPC if row.paths
 }
-# The interfaces on a card of ours, best first.
+# The interfaces on our cards, best first.
 CARD_ROWS = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
 _NEAREST = {"0": V0_3, "1": V1_1}
 _REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST])}
 
 
 def row_of(version: str, binding: str = JSONRPC) -> Row:
-    """The row of a version that is kept with a task or a webhook; none at all is that of 1.0."""
+    """Return the row of a version that is stored with a task or a webhook; an empty one means 1.0."""
     return ROWS[version or V1_0, binding]
 
 
 def method_of(operation: Operation, version: str) -> str:
-    """What a version calls an operation.
+    """Return the JSON-RPC method of an operation.
 
     Raises:
         MethodNotFound: it has no such operation.
@@ -226,26 +225,26 @@ def method_of(operation: Operation, version: str) -> str:
 
 
 def rest_row(segments: Sequence[str]) -> Row:
-    """The row whose errors and paths the words of a REST path belong to: 0.3's under its prefix, else 1.0's."""
+    """Return the row that a REST path belongs to: that of 0.3 under its prefix, else that of 1.0."""
     return _REST_PREFIXES.get(tuple(segments[:1]), ROWS[V1_0, REST])
 
 
 def version_of_method(method: object) -> str:
-    """The version whose errors the caller of a JSON-RPC method can read: names with a slash are older than 1.0."""
+    """Return the version in which to send errors to the caller of a JSON-RPC method: 0.3 for names with a slash."""
     return V0_3 if isinstance(method, str) and "/" in method else V1_0
 
 
 def major_minor(text: str) -> str:
-    """A version without its patch number."""
+    """Return a version without its patch number."""
     return ".".join([*text.split("."), "0"][:2])
 
 
 def is_supported_major(text: str) -> bool:
-    """True for a version of a major number that is spoken here."""
+    """True for a version whose major number is supported."""
     return text.partition(".")[0] in _NEAREST and "." in text
 
 
 def nearest_version(text: str) -> str:
-    """The version to speak with who says to speak this one: the same, or the nearest of its major number."""
+    """Return the version to use with an agent that declares this one: the same, or the nearest of its major number."""
     version = major_minor(text.lstrip("v"))
     return version if version in VERSIONS else _NEAREST.get(version.partition(".")[0], V1_0)

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from dragoman.client.client import Client
 from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
-from dragoman.mcp.tools.content import card_shape, complete_answers
+from dragoman.mcp.tools.content import card_to_json, complete_answers
 from dragoman.mcp.tools.tool import ToolError, card_failed
 from dragoman.model.error import BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any
@@ -163,7 +163,7 @@ class Peers:
         record = self._registry.register_agent(
             address,
             document.card.name,
-            card_shape(document.card, document.raw),
+            card_to_json(document.card, document.raw),
             "bearer" if remote is not None and remote.name in self._options.tokens else None,
         )
         if before is None or before.card != record.card:

@@ -31,7 +31,7 @@ class AgentRecord(Struct, kw_only=True):
     last_seen_at: str
     created_at: str
 
-    def shape(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the record as JSON."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
@@ -67,7 +67,7 @@ class Webhook(Struct, kw_only=True):
     active: bool = True
     created_at: str = ""
 
-    def shape(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the webhook as the tool's result has it."""
         members = ("config_id", "agent_id", "webhook_url", "events", "active")
         return {name: getattr(self, name) for name in members}

@@ -78,12 +78,12 @@ async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: 
 
     this_task = asyncio.current_task()
     assert this_task is not None
-    is_host_gone = False
+    is_disconnected = False
 
     def on_closed() -> None:
-        nonlocal is_host_gone
-        if not is_host_gone:
-            is_host_gone = True
+        nonlocal is_disconnected
+        if not is_disconnected:
+            is_disconnected = True
             this_task.cancel()
 
     async with A2AServer(options, store=store) as server:
@@ -94,7 +94,7 @@ async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: 
             async with stdio_server(cast("Any", incoming), cast("Any", outgoing)) as (read, write):
                 await server.server.run(read, write, server.server.create_initialization_options())
         except asyncio.CancelledError:
-            if not is_host_gone:
+            if not is_disconnected:
                 raise
             this_task.uncancel()
 

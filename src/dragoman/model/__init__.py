@@ -1,1 +1,1 @@
-"""What A2A is: frozen types, the fold, the operations, the errors. No I/O."""
+"""The A2A data model: types, journal records, operations and errors. No I/O."""

@@ -1,4 +1,4 @@
-"""What an agent says about itself."""
+"""The agent card."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class AgentInterface(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One address, what is spoken there, and in which version."""
+    """One URL of the agent, with the protocol binding and version it serves."""
 
     url: str
     protocol_binding: str
@@ -17,14 +17,14 @@ class AgentInterface(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AgentProvider(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Who offers the agent."""
+    """The organization that offers the agent."""
 
     url: str
     organization: str
 
 
 class AgentExtension(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An addition to the protocol that the agent knows, or demands."""
+    """A protocol extension that the agent supports or requires."""
 
     uri: str = ""
     description: str = ""
@@ -33,7 +33,7 @@ class AgentExtension(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AgentCapabilities(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the agent can do beyond plain requests. None is not said."""
+    """Optional protocol features the agent supports; None when the card does not say."""
 
     streaming: bool | None = None
     push_notifications: bool | None = None
@@ -42,7 +42,7 @@ class AgentCapabilities(Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 class AgentSkill(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One thing the agent can be asked to do."""
+    """One capability of the agent that callers can use."""
 
     id: str
     name: str
@@ -55,7 +55,7 @@ class AgentSkill(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AgentCardSignature(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A signature over the card."""
+    """A JWS signature over the card."""
 
     protected: str
     signature: str
@@ -63,7 +63,7 @@ class AgentCardSignature(Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class AgentCard(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An agent's public description, in the words of A2A 1.0."""
+    """An agent's public description, with the members of A2A 1.0."""
 
     name: str
     description: str
@@ -82,4 +82,4 @@ class AgentCard(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 SKILL_SCHEMAS = "https://dragoman.dev/extensions/skill-schemas/v1"
-"""The JSON schemas of skills, by skill id: `params` has them as `schemas`, or the `url` of a document that does."""
+"""JSON Schemas of skills: `params` has `schemas` by skill id, or the `url` of a document that has them."""

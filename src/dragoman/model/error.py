@@ -2,9 +2,9 @@
 
 DragomanError
 ├── ConfigError                     a setting, a target or a skill is wrong; says what to type instead
-├── CannotConnect                   nobody answers at that address
+├── CannotConnect                   there is no server at that address, or the connection was lost
 ├── BadCard                         the agent card cannot be read
-├── BadResponse                     the answer is not A2A
+├── BadResponse                     the response is not A2A
 │   └── ResponseTooLarge            it is larger than the limit (.limit)
 ├── AuthError                       not authenticated or not allowed
 ├── InputRequired                   the task waits for the caller (.question .task)
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class DragomanError(Exception):
-    """The root of every error Dragoman raises on purpose.
+    """Base class of every error Dragoman raises on purpose.
 
-    `reason` is stable, for programs. `status` is the HTTP status an answer came with, where that was the trouble.
+    `reason` is a stable string for programs. `status` is the HTTP status of the response that caused the error, if any.
     """
 
     reason: str = "DRAGOMAN_ERROR"
@@ -46,10 +46,11 @@ class ConfigError(DragomanError):
 
 
 class CannotConnect(DragomanError):
-    """Nobody answers at that address, or no more.
+    """The server cannot be reached, or the connection was lost.
 
-    `reason` tells how: `CANNOT_CONNECT`, `NO_SUCH_HOST`, `BAD_ADDRESS`, `TLS`, `TIMED_OUT`, `CONNECTION_LOST`,
-    `NOT_HTTP` or `UNAVAILABLE`. `arrived` is False when the request cannot have been read by anyone, else unknown.
+    `reason` is one of `CANNOT_CONNECT`, `NO_SUCH_HOST`, `BAD_ADDRESS`, `TLS`, `TIMED_OUT`, `CONNECTION_LOST`,
+    `NOT_HTTP` and `UNAVAILABLE`. `arrived` is False when the server cannot have read the request, and None when that
+    is unknown.
     """
 
     reason = "CANNOT_CONNECT"
@@ -64,9 +65,9 @@ class CannotConnect(DragomanError):
 
 
 class BadCard(DragomanError):
-    """The agent card is missing, cannot be read, or (with `trust`) is not signed as it has to be.
+    """The agent card is missing or invalid, or (with `trust`) lacks a valid signature.
 
-    `reason` tells how a signature failed: `NOT_SIGNED`, `UNKNOWN_KEY` or `BAD_SIGNATURE`.
+    For a signature, `reason` is `NOT_SIGNED`, `UNKNOWN_KEY` or `BAD_SIGNATURE`.
     """
 
     reason = "BAD_CARD"
@@ -77,7 +78,7 @@ class BadCard(DragomanError):
 
 
 class BadResponse(DragomanError):
-    """The other side's answer is not A2A."""
+    """The server's response is not A2A."""
 
     reason = "BAD_RESPONSE"
 
@@ -87,7 +88,7 @@ class BadResponse(DragomanError):
 
 
 class ResponseTooLarge(BadResponse):
-    """The other side sends more than the limit, which is `.limit` bytes. Its task goes on."""
+    """The server's response is larger than `.limit` bytes. The task itself continues."""
 
     reason = "RESPONSE_TOO_LARGE"
 
@@ -97,7 +98,7 @@ class ResponseTooLarge(BadResponse):
 
 
 class AuthError(DragomanError):
-    """The other side did not accept the credentials (`reason` is `PERMISSION_DENIED`), or wants some."""
+    """The server requires credentials, or did not accept them (`reason` is `PERMISSION_DENIED`)."""
 
     reason = "UNAUTHENTICATED"
 
@@ -108,7 +109,7 @@ class AuthError(DragomanError):
 
 
 class InputRequired(DragomanError):
-    """The task waits for an answer: `.question`, and `.task` to continue."""
+    """The task waits for an answer to `.question`; `.task` is the task to continue."""
 
     reason = "INPUT_REQUIRED"
 
@@ -119,7 +120,7 @@ class InputRequired(DragomanError):
 
 
 class TaskEnded(DragomanError):
-    """The task ended without a result; `.task` is what is left of it."""
+    """The task ended without a result; `.task` is its final state."""
 
     reason = "TASK_ENDED"
 
@@ -168,7 +169,7 @@ class A2AError(DragomanError):
 
     @property
     def message(self) -> str:
-        """The sentence a person reads."""
+        """The human-readable text."""
         return str(self)
 
 
@@ -209,7 +210,7 @@ class InvalidParams(A2AError):
 
 
 class InternalError(A2AError):
-    """Something broke on the server; the text hides what, the log has it."""
+    """An internal error of the server. The text hides the cause, which is in the server's log."""
 
 
 class ServerError(A2AError):
@@ -221,14 +222,14 @@ class ServerError(A2AError):
 
 
 class Overloaded(ServerError):
-    """The server is at a limit; try again later."""
+    """The server or the caller has reached a limit; retry later."""
 
     reason = "RESOURCE_EXHAUSTED"
     text = "The server is busy: try again later"
 
 
 class TaskNotFound(A2AError):
-    """The task does not exist, or is not the caller's to see."""
+    """The task does not exist, or belongs to another caller."""
 
     code = -32001
     reason = "TASK_NOT_FOUND"
@@ -268,7 +269,7 @@ class ContentTypeNotSupported(A2AError):
 
 
 class InvalidAgentResponse(A2AError):
-    """The agent answered something the protocol does not allow."""
+    """The agent's output is not allowed by the protocol."""
 
     code = -32006
     reason = "INVALID_AGENT_RESPONSE"
@@ -276,7 +277,7 @@ class InvalidAgentResponse(A2AError):
 
 
 class ExtendedAgentCardNotConfigured(A2AError):
-    """The agent promises an extended card and has none."""
+    """The agent declares an extended card and has none."""
 
     code = -32007
     reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
@@ -284,7 +285,7 @@ class ExtendedAgentCardNotConfigured(A2AError):
 
 
 class ExtensionSupportRequired(A2AError):
-    """The agent demands an extension the request does not declare."""
+    """The agent requires an extension that the request does not declare."""
 
     code = -32008
     reason = "EXTENSION_SUPPORT_REQUIRED"
@@ -292,7 +293,7 @@ class ExtensionSupportRequired(A2AError):
 
 
 class VersionNotSupported(A2AError):
-    """The asked protocol version is unknown here."""
+    """The requested protocol version is not supported."""
 
     code = -32009
     reason = "VERSION_NOT_SUPPORTED"
@@ -300,7 +301,7 @@ class VersionNotSupported(A2AError):
 
 
 class TaskGenerationMismatch(A2AError):
-    """The task has moved on since the caller looked."""
+    """The task is not at the generation that the caller expects."""
 
     code = -32010
     reason = "TASK_GENERATION_MISMATCH"
@@ -308,7 +309,7 @@ class TaskGenerationMismatch(A2AError):
 
 
 class Unauthenticated(A2AError):
-    """The caller did not say who it is, or not convincingly."""
+    """The request has no credentials, or invalid ones."""
 
     code = -31401
     reason = "UNAUTHENTICATED"
@@ -316,7 +317,7 @@ class Unauthenticated(A2AError):
 
 
 class Unauthorized(A2AError):
-    """The caller may not do this."""
+    """The caller lacks the permission for this."""
 
     code = -31403
     reason = "PERMISSION_DENIED"

@@ -1,4 +1,4 @@
-"""What happens to a task, one event at a time."""
+"""Task events and the envelope in which streams carry them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.model.task import Artifact, Task, TaskStatus
 
 
 class StatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The task's status changed."""
+    """The event of a new task status."""
 
     task_id: str
     context_id: str
@@ -21,7 +21,7 @@ class StatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An artifact is new, replaced (`append` false) or longer (`append` true)."""
+    """The event of an artifact that is new, replaced (`append` false) or extended (`append` true)."""
 
     task_id: str
     context_id: str
@@ -33,7 +33,7 @@ class ArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class StreamResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Exactly one of the four things a stream carries."""
+    """The envelope of a stream event: exactly one of its members is set."""
 
     task: Task | None = None
     message: Message | None = None
@@ -42,15 +42,15 @@ class StreamResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def payload(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
-        """The one that is set."""
-        found = self.status_update or self.artifact_update or self.task or self.message
-        if found is None:
+        """The member that is set. Raises ValueError when none is."""
+        payload = self.status_update or self.artifact_update or self.task or self.message
+        if payload is None:
             raise ValueError("a stream response holds one of task, message, statusUpdate and artifactUpdate")
-        return found
+        return payload
 
 
 def response_of(event: Task | Message | StatusUpdate | ArtifactUpdate) -> StreamResponse:
-    """Put an event into the envelope a stream carries."""
+    """Wrap an event in the stream envelope."""
     if isinstance(event, StatusUpdate):
         return StreamResponse(status_update=event)
     if isinstance(event, ArtifactUpdate):

@@ -1,4 +1,4 @@
-"""Names that nothing else has."""
+"""Ids: new UUIDs, and validation of those that callers choose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _pool: list[str] = []
 
 
 def new_id() -> str:
-    """A UUID of version 4. Every task needs two, so they are made many at a time: one call of the system for all."""
+    """Return a UUID of version 4. They are generated in blocks, with one system call each: every task needs two."""
     try:
         return _pool.pop()
     except IndexError:
@@ -37,20 +37,20 @@ def _uuid(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-if hasattr(os, "register_at_fork"):  # what a forked process inherits would be given out twice
+if hasattr(os, "register_at_fork"):  # a forked process would hand out the same ids again
     os.register_at_fork(after_in_child=_pool.clear)
 
 
 def is_uuid(text: str) -> bool:
-    """True for a UUID of any version, with its dashes."""
+    """True for a UUID of any version, with dashes."""
     return len(text) == 36 and _UUID.fullmatch(text) is not None
 
 
 def check_id(value: str, field: str) -> None:
-    """See that an id a caller chose for something new can stand in a line of a log or a terminal.
+    """Validate an id that a caller chose: it must be safe to print in a log or a terminal.
 
     Raises:
-        InvalidParams: it has more than 256 characters, or one that is not printable.
+        InvalidParams: it has more than 256 characters, or unprintable ones.
     """
     if len(value) > MAX_ID_LENGTH or not value.isprintable():
         raise InvalidParams(f"{field} must be printable characters, {MAX_ID_LENGTH} of them at most", field=field)

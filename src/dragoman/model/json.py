@@ -1,4 +1,4 @@
-"""Canonical JSON: the one spelling in which events are stored and forwarded."""
+"""Canonical JSON, the encoding in which events are stored and forwarded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ decode_any: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 decode_event: Callable[[bytes], StreamResponse] = msgspec.json.Decoder(StreamResponse).decode
 decode_task: Callable[[bytes], Task] = msgspec.json.Decoder(Task).decode
 decode_message: Callable[[bytes], Message] = msgspec.json.Decoder(Message).decode
-# What decoding raises for bad input.
+# The exceptions that decoding raises for invalid input.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Decoded JSON if it is an object, otherwise an empty one."""
+    """Return decoded JSON if it is an object, otherwise an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[object]:
-    """Decoded JSON if it is an array, otherwise an empty one."""
+    """Return decoded JSON if it is an array, otherwise an empty one."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 

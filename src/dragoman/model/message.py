@@ -1,4 +1,4 @@
-"""One turn of a conversation, what is read from it, and through how many agents it has come."""
+"""Messages, the accessors they share with tasks, and the depth of agent-to-agent calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON_TYPE = "application/json"
 
 
 class ResultContent:
-    """Shared reading of results: `.text`, `.data`, `.files` over `.parts`."""
+    """Mixin with the accessors of a result: `.text`, `.data`, `.files` and `.value`, computed from `.parts`."""
 
     __slots__ = ()
 
@@ -27,38 +27,38 @@ class ResultContent:
 
         @property
         def parts(self) -> Sequence[Part]:
-            """The parts of the answer, in order."""
+            """The parts, in order."""
             ...
 
     @property
     def text(self) -> str:
-        """All text of the answer, joined."""
+        """The text of all parts, joined."""
         parts = self.parts
-        if len(parts) == 1:  # as nearly all have
+        if len(parts) == 1:  # the common case
             return parts[0].text or ""
         return "".join([part.text for part in parts if part.text is not None])
 
     @property
     def data(self) -> Any:
-        """The first data part's value, or a value sent as JSON text; None when there is none."""
+        """The value of the first data part or of the first text part with the media type JSON; None without either."""
         for part in self.parts:
             if part.kind == "data":
                 return part.data
             if part.text is not None and part.media_type == JSON_TYPE:
                 try:
                     return msgspec.json.decode(part.text)
-                except msgspec.DecodeError:  # it says that it is JSON, and is not
+                except msgspec.DecodeError:  # the media type is wrong
                     continue
         return None
 
     @property
     def files(self) -> list[Part]:
-        """The parts that are files: bytes or links."""
+        """The parts that are files: bytes or URLs."""
         return [part for part in self.parts if part.kind in ("raw", "url")]
 
     @property
     def value(self) -> Any:
-        """The answer as one Python value: data, else the bytes of a file, else the text, else None."""
+        """The content as one Python value: the data, else the bytes or URL of a file, else the text, else None."""
         for part in self.parts:
             if part.kind == "data" or (part.media_type == JSON_TYPE and _is_json(part.text)):
                 return self.data
@@ -78,7 +78,7 @@ def _is_json(text: str | None) -> bool:
 
 
 class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A message from a user to an agent or back. As an answer it stands for a finished exchange."""
+    """A message between user and agent. As the response to a request it is a complete result without a task."""
 
     message_id: str
     role: Role
@@ -91,34 +91,34 @@ class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="ca
 
     @property
     def state(self) -> State:
-        """Always completed: a bare message is a whole answer."""
+        """Always COMPLETED: a bare message is a complete result."""
         return State.COMPLETED
 
     @property
     def question(self) -> None:
-        """None: a bare message asks nothing that could be answered within a task."""
+        """Always None: there is no task in which a question could be answered."""
 
     @property
     def error(self) -> None:
-        """None: a failed exchange is a task."""
+        """Always None: only tasks fail."""
 
     def raise_for_state(self) -> None:
-        """Does nothing; it is here so that a Task and a Message are read alike."""
+        """Do nothing; it exists so that callers can treat a Task and a Message alike."""
 
 
 DEPTH_KEY = "dragoman/depth"
-"""The key in the metadata of a message or a request."""
+"""Metadata key of a message or a request: through how many agents it has come."""
 
 DEPTH_VARIABLE = "DRAGOMAN_DEPTH"
-"""What a program that runs as an agent is told: the depth of what it sends itself."""
+"""Environment variable of a program that runs as an agent: the depth for the messages it sends."""
 
 
-# More than this is as deep as this.
+# Larger depths are capped to this.
 _DEEPEST = 10**18
 
 
 def depth_of(*metadata: Mapping[str, Any] | None) -> int:
-    """The largest depth that a message or its request says it has; 0 when nothing is said that could be one."""
+    """The largest depth in the metadata of a message or its request; 0 when there is no valid one."""
     return max((_depth(each.get(DEPTH_KEY)) for each in metadata if each), default=0)
 
 
@@ -127,7 +127,7 @@ def _depth(value: Any) -> int:
         return _digits(value.strip()) or 0
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
         return 0
-    # Some callers' JSON has no whole numbers, only 4.0.
+    # Some JSON libraries write integers as 4.0.
     return math.ceil(min(value, _DEEPEST))
 
 
@@ -139,12 +139,12 @@ def _digits(text: str) -> int | None:
 
 
 def depth_from_environ(environ: Mapping[str, str]) -> int | None:
-    """The depth of what a program sends that runs as an agent; None when it does not."""
+    """The depth for messages of a program that runs as an agent; None when the program is not one."""
     return _digits(environ.get(DEPTH_VARIABLE, ""))
 
 
 def with_depth(metadata: Mapping[str, Any] | None, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """The metadata of a message; from a program that is an agent itself, with the depth it was told."""
+    """Return a message's metadata, with the depth from the environment added when this program runs as an agent."""
     result = dict(metadata) if metadata else {}
     depth = depth_from_environ(environ)
     if depth is not None and DEPTH_KEY not in result:

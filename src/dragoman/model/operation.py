@@ -13,7 +13,7 @@ from dragoman.model.task import Task
 
 
 class AuthenticationInfo(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a webhook's receiver wants to see in `Authorization`."""
+    """The `Authorization` header that a webhook's receiver requires."""
 
     scheme: str
     credentials: str | None = None
@@ -36,7 +36,7 @@ DEFAULT_PAGE_SIZE = 50
 
 
 class SendMessageConfiguration(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """How a message is to be handled."""
+    """Options for handling a message."""
 
     accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: TaskPushNotificationConfig | None = None
@@ -46,9 +46,9 @@ class SendMessageConfiguration(Struct, frozen=True, omit_defaults=True, rename="
 
 
 class SendMessageRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A message to an agent.
+    """Parameters of SendMessage and SendStreamingMessage.
 
-    `new_task_id` is the task id a 0.1 caller chose; no later version can carry it.
+    `new_task_id` is the task id that a 0.1 caller chose; later versions have no member for it.
     """
 
     message: Message
@@ -59,7 +59,7 @@ class SendMessageRequest(Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class GetTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for a task; with `current_generation`, wait until it is newer than that."""
+    """Parameters of GetTask; with `current_generation`, wait for a newer generation."""
 
     id: str
     history_length: Count | None = None
@@ -68,7 +68,7 @@ class GetTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ListTasksRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for a page of the caller's tasks, newest status first."""
+    """Parameters of ListTasks, which returns the caller's tasks, newest status first."""
 
     context_id: str | None = None
     status: State | None = None
@@ -90,7 +90,7 @@ class ListTasksResponse(Struct, frozen=True, rename="camel"):
 
 
 class CancelTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for a task to be canceled."""
+    """Parameters of CancelTask."""
 
     id: str
     metadata: dict[str, Any] | None = None
@@ -98,14 +98,14 @@ class CancelTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 class SubscribeToTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for a task's events from now on."""
+    """Parameters of SubscribeToTask."""
 
     id: str
     tenant: str | None = None
 
 
 class GetPushConfigRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for one webhook of a task. Delete takes the same parameters."""
+    """Parameters of GetTaskPushNotificationConfig and DeleteTaskPushNotificationConfig."""
 
     task_id: str
     id: str
@@ -113,7 +113,7 @@ class GetPushConfigRequest(Struct, frozen=True, omit_defaults=True, rename="came
 
 
 class ListPushConfigsRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for all webhooks of a task."""
+    """Parameters of ListTaskPushNotificationConfigs."""
 
     task_id: str
     page_size: Count | None = None
@@ -122,7 +122,7 @@ class ListPushConfigsRequest(Struct, frozen=True, omit_defaults=True, rename="ca
 
 
 class GetExtendedAgentCardRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Ask for the card an authenticated caller may see."""
+    """Parameters of GetExtendedAgentCard."""
 
     tenant: str | None = None
 
@@ -157,12 +157,12 @@ class Operation(StrEnum):
 
     @property
     def streams(self) -> bool:
-        """True when the answer is a stream of events."""
+        """True when the response is a stream of events."""
         return self in (Operation.STREAM, Operation.SUBSCRIBE)
 
     @property
     def reads(self) -> bool:
-        """True when it shows tasks and changes nothing: it can be refused when all is done but its answer."""
+        """True when it only reads tasks, so that it can still be refused after it was executed."""
         return self in (Operation.GET, Operation.LIST)
 
 

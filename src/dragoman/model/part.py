@@ -1,4 +1,4 @@
-"""One piece of content: text, bytes, a link or JSON data; and files on their way to be one."""
+"""Parts, the content of messages and artifacts: text, bytes, a URL or JSON data; and files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PartKind = Literal["text", "raw", "url", "data"]
 
 
 class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A part holds exactly one of `text`, `raw`, `url` and `data`.
+    """One piece of content: exactly one of `text`, `raw`, `url` and `data`.
 
     `data` is any JSON value, `null` included, so its absence is `msgspec.UNSET`.
 
@@ -35,7 +35,7 @@ class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def kind(self) -> PartKind:
-        """Which of the four this part holds."""
+        """The name of the member that is set."""
         if self.text is not None:
             return "text"
         if self.raw is not None:
@@ -71,7 +71,7 @@ class File:
         self.media_type = media_type or _guess(self.name or url)
 
     def part(self) -> Part:
-        """The file as a part; a path is read now. Raises OSError when it cannot be."""
+        """Convert to a part. A path is read now. Raises OSError when that fails."""
         if self.url is not None:
             return Part(url=self.url, filename=self.name, media_type=self.media_type)
         data = self.data if self.path is None else self.path.read_bytes()

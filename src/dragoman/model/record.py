@@ -1,4 +1,4 @@
-"""The numbered records of a task's journal, and the task they fold to."""
+"""Journal records, and the fold of records into a task."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LARGE = 65_536
 
 
 class Record(Struct, weakref=False):
-    """An event with its number and its canonical bytes, which are made once and forwarded as they are.
+    """An event with its generation and its canonical bytes, which are encoded once and forwarded unchanged.
 
-    A record read from a store holds only bytes; it is decoded when somebody needs more. `spelled` is for the edge: what
-    has been written to one subscriber need not be spelled again for the next.
+    A record read from a store has only bytes and is decoded on demand. `encodings` is a cache for transports, so that
+    an event is encoded once for all subscribers of one dialect.
     """
 
     generation: int
@@ -35,7 +35,7 @@ class Record(Struct, weakref=False):
 
     @classmethod
     def of(cls, generation: int, event: Task | Message | StatusUpdate | ArtifactUpdate) -> Record:
-        """Encode an event once, for the store and for every subscriber; canonical bytes carry no generation."""
+        """Encode an event, for the store and for every subscriber. Canonical bytes contain no generation."""
         if isinstance(event, StatusUpdate):
             response = StreamResponse(status_update=event)
         elif isinstance(event, ArtifactUpdate):
@@ -45,13 +45,13 @@ class Record(Struct, weakref=False):
         else:
             response = StreamResponse(message=event)
         body = encode(response)
-        if len(body) > _LARGE:  # the encoder leaves up to as much again behind it
+        if len(body) > _LARGE:  # the encoder's buffer may be twice as large as its content
             body = bytes(memoryview(body))
         return cls(generation, body, response)
 
     @property
     def response(self) -> StreamResponse:
-        """The event in its envelope."""
+        """The event in its stream envelope."""
         if self.decoded is None:
             self.decoded = decode_event(self.body)
         return self.decoded
@@ -63,8 +63,8 @@ class Record(Struct, weakref=False):
 
     @property
     def state(self) -> State | None:
-        """The state this event puts the task in; None when it leaves the state alone."""
-        # Most records of a stream are artifact chunks: tell them apart without decoding.
+        """The state this event sets; None for an event that sets none."""
+        # Most records are artifact chunks: recognize them without decoding.
         if self.body.startswith(b'{"artifactUpdate"'):
             return None
         event = self.event
@@ -74,7 +74,7 @@ class Record(Struct, weakref=False):
 
 
 class _TextRun:
-    """Plain texts that follow each other, such as the chunks of a stream: one text and their lengths, and no parts."""
+    """A run of consecutive plain text parts, stored as one buffer and their lengths to save memory."""
 
     __slots__ = ("_lengths", "_whole")
 
@@ -99,7 +99,7 @@ class _TextRun:
 
 
 class Folding:
-    """A task being assembled. Each event costs the same, however long the task is."""
+    """A task being built from its events. Each event costs the same, however long the task is."""
 
     __slots__ = ("_appended", "_artifacts", "context_id", "generation", "history", "id", "metadata", "status")
 
@@ -113,11 +113,11 @@ class Folding:
         self._artifacts: dict[str, Artifact] = {}
         for artifact in task.artifacts:
             self._artifacts[artifact.artifact_id] = artifact
-        # The parts of those to which something was appended.
+        # The parts of artifacts that were appended to.
         self._appended: dict[str, list[Part | _TextRun]] = {}
 
     def apply(self, event: StatusUpdate | ArtifactUpdate) -> None:
-        """Take the next event.
+        """Apply the next event.
 
         Raises:
             ValueError: the task has ended; nothing changes after that.
@@ -148,15 +148,15 @@ class Folding:
             _append(parts, part)
 
     def add_message(self, message: Message) -> None:
-        """Add a message that belongs to the last event; it takes no number of its own."""
+        """Append a message to the history without counting a generation."""
         self.history.append(message)
 
     def artifact_count(self) -> int:
-        """How many artifacts there are so far."""
+        """The number of artifacts so far."""
         return len(self._artifacts)
 
     def artifact_ids(self) -> tuple[str, ...]:
-        """The artifacts so far, in the order they appeared."""
+        """The ids of the artifacts so far, in the order they appeared."""
         return tuple(self._artifacts)
 
     def artifact_text(self, artifact_id: str) -> str | None:
@@ -168,7 +168,7 @@ class Folding:
         return "".join(part.text for part in parts if part.text is not None)
 
     def task(self) -> Task:
-        """The task as it is now."""
+        """Build the task from the events so far."""
         artifacts = self._artifacts
         if self._appended:
             appended = {
@@ -213,7 +213,7 @@ def _all_parts(parts: list[Part | _TextRun]) -> Iterator[Part]:
 
 
 def fold(task: Task, events: Iterable[StatusUpdate | ArtifactUpdate]) -> Task:
-    """Assemble a task from its first record and the events after it.
+    """Fold a task's first record and the events after it into the task.
 
     Raises:
         ValueError: an event follows a terminal state.

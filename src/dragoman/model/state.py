@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """A task's state, spelled as A2A 1.0 spells it.
+    """A task state, with the names of A2A 1.0.
 
-    One that is `final` never changes again. In one that is `waiting`, input-required or auth-required, the agent waits
-    for the caller. Both are plain attributes, and hashing is that of str, because every event asks for them.
+    A `final` state never changes again. In a `waiting` state, input-required or auth-required, the agent waits for the
+    caller. Both are plain attributes and hashing is that of str, for speed: every event reads them.
     """
 
     final: bool
@@ -34,7 +34,7 @@ for _state in State:
 
 
 class Role(StrEnum):
-    """Who speaks in a message."""
+    """The sender of a message."""
 
     UNSPECIFIED = "ROLE_UNSPECIFIED"
     USER = "ROLE_USER"

@@ -1,4 +1,4 @@
-"""A task: its status, its history, its artifacts."""
+"""Tasks, their statuses and their artifacts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.model.state import State
 
 
 class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A named result made of parts; `artifact_id` is unique within its task."""
+    """A result of a task, made of parts; `artifact_id` is unique within the task."""
 
     artifact_id: str
     parts: tuple[Part, ...]
@@ -29,7 +29,7 @@ class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Where a task stands, since when, and what the agent says about it."""
+    """The state of a task, since when, and the agent's message about it."""
 
     state: State
     message: Message | None = None
@@ -37,7 +37,7 @@ class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A task as callers see it.
+    """A task as callers receive it.
 
     `generation` counts the task's events; on the wire it exists from A2A 1.1 on.
     """
@@ -64,7 +64,7 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
 
     @property
     def question(self) -> str | None:
-        """What the agent asks while it waits for the caller, else None."""
+        """The agent's question while the task waits for the caller, else None."""
         return self._status_text() if self.state.waiting else None
 
     @property
@@ -76,13 +76,13 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
         return self.status.message.text if self.status.message else ""
 
     def raise_for_state(self) -> None:
-        """Turn an unhappy state into an exception.
+        """Raise an exception unless the task has completed or is still working.
 
         Raises:
             TaskFailed: the task failed.
-            TaskRejected: the agent refused it.
+            TaskRejected: the agent rejected it.
             TaskCanceled: it was canceled.
-            InputRequired: the agent waits for an answer.
+            InputRequired: it waits for an answer or for authorization.
         """
         if self.state is State.FAILED:
             raise TaskFailed(self.error or "the task failed", task=self)

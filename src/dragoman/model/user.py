@@ -1,4 +1,4 @@
-"""Who is calling, and a user as a store keeps it."""
+"""Authenticated callers, and user accounts as stores hold them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class User(Struct, frozen=True):
-    """An authenticated caller. Tasks belong to `id`; `permissions` open skills."""
+    """An authenticated caller. Tasks belong to `id`; `permissions` give access to skills."""
 
     id: str
     name: str = ""
@@ -17,32 +17,32 @@ class User(Struct, frozen=True):
     claims: dict[str, Any] | None = None
 
 
-# No colon, which ends a name in HTTP Basic, and no bar, which separates an issuer from its users' names.
+# No colon, which ends the name in HTTP Basic, and no bar, which separates an issuer from its users' names.
 _NAME = re.compile(r"\w[\w.@+-]{0,99}")
 
 
 class Account(Struct, frozen=True):
-    """A user at one moment. Times are milliseconds since 1970."""
+    """A user account as read at one moment. Times are milliseconds since 1970."""
 
     user: User
-    """With the permissions that hold now. Its id is its name."""
+    """The user, with the permissions that are valid now. Its id is its name."""
     password: str
-    """A hash, or empty for those who have none."""
+    """The password hash, or empty for an account without one."""
     epoch: int
-    """What was given out for an earlier epoch does not hold any more."""
+    """Sessions and tokens issued for an earlier epoch are invalid."""
     fresh_until: int
-    """Until then nothing of this runs out by itself."""
+    """Nothing in this account expires before that time."""
 
 
 class Grant(Struct, frozen=True):
-    """A permission, for a time or for good."""
+    """A permission, until a time or without a limit."""
 
     permission: str
     until: int | None = None
 
 
 class KeySummary(Struct, frozen=True):
-    """What is kept of a key that was given out: its last characters, and how long it holds."""
+    """An API key as listed: its last characters, when it was created, and when it expires."""
 
     hint: str
     created: int
@@ -50,7 +50,7 @@ class KeySummary(Struct, frozen=True):
 
 
 class UserSummary(Struct, frozen=True):
-    """A user as an administrator sees it."""
+    """A user as listed for an administrator."""
 
     name: str
     created: int
@@ -60,5 +60,5 @@ class UserSummary(Struct, frozen=True):
 
 
 def is_name(text: str) -> bool:
-    """True for a name that a user can have: letters, digits and `. @ + - _`, at most 100."""
+    """True for a valid user name: letters, digits and `. @ + - _`, at most 100 characters."""
     return _NAME.fullmatch(text) is not None

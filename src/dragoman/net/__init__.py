@@ -1,1 +1,1 @@
-"""Reaching others over HTTP."""
+"""HTTP clients, and the guard that keeps requests to untrusted addresses on the public internet."""

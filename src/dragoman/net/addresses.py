@@ -1,4 +1,4 @@
-"""Which addresses are no part of the public internet, and how a host may be written."""
+"""Parses hosts and IP addresses, and classifies those that are not part of the public internet."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RESERVED = "a reserved address"
 EMBEDDED = "an IPv4 address inside an IPv6 one"
 INSIDE = "a name inside a network"
 
-# The first that holds an address gives its kind: the narrow ones come before the wide ones.
+# The first network that contains an address gives its kind, so narrow networks come before wide ones.
 _KINDS: tuple[tuple[str, str], ...] = (
-    # What a cloud tells its machines, credentials among it. Some of these look like any public address.
+    # Cloud metadata services hand out credentials. Some of their addresses look like public ones.
     (METADATA, "169.254.169.254 169.254.170.2 169.254.170.23 168.63.129.16 100.100.100.200 192.0.0.192"),
     (METADATA, "fd00:ec2::254 fd00:ec2::23 fd20:ce::254"),
     (LOOPBACK, "127.0.0.0/8 ::1"),
@@ -38,8 +38,8 @@ _KINDS: tuple[tuple[str, str], ...] = (
     (DOCUMENTATION, "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
     (MULTICAST, "224.0.0.0/4 ff00::/8"),
     (BROADCAST, "255.255.255.255"),
-    # Mapped, compatible, translated, 6to4, Teredo, and a network's own NAT64, whose prefix may have any length:
-    # where they lead is decided on the way, and nobody offers a service there.
+    # Mapped, compatible, translated, 6to4, Teredo, and local NAT64, whose prefix may have any length: routers
+    # decide where these lead, and no service is offered there.
     (EMBEDDED, "::ffff:0:0/96 ::/96 ::ffff:0:0:0/96 2002::/16 2001::/32 64:ff9b:1::/48"),
     (RESERVED, "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 2001::/23"),
 )
@@ -47,19 +47,19 @@ _NETWORKS: tuple[tuple[str, IpNetwork], ...] = tuple(
     (kind, ip_network(network)) for kind, networks in _KINDS for network in networks.split()
 )
 _UNICAST = IPv6Network("2000::/3")
-# Where DNS64 puts the IPv4 hosts of the world: good if the address inside is.
+# DNS64 maps public IPv4 hosts here: allowed if the embedded address is.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 _METADATA_NAMES = {"metadata", "metadata.goog", "instance-data"}
 _INSIDE_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|home\.arpa)")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
-# A last label like this makes a host a number, however it is written; no top-level domain looks like it.
+# A last label like this makes the host an IPv4 address in some spelling; no top-level domain looks like it.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _MAX_HOST_LENGTH = 253
 
 
 class ParsedHost(NamedTuple):
-    """A host as it was read: a name in lower case and ASCII, or an address; `usual` is False for an odd spelling."""
+    """A parsed host: a name in lower-case ASCII, or an address; `is_canonical` is False for an unusual spelling."""
 
     name: str
     address: IpAddress | None = None
@@ -68,7 +68,7 @@ class ParsedHost(NamedTuple):
 
 @lru_cache(4096)
 def address_kind(address: IpAddress) -> str | None:
-    """What kind of address this is that nobody in the public internet has; None is a public one."""
+    """Classify an address that is not on the public internet, such as `LOOPBACK`; None means it is public."""
     for kind, network in _NETWORKS:
         if address.version == network.version and address in network:
             return kind
@@ -81,14 +81,14 @@ def address_kind(address: IpAddress) -> str | None:
 
 
 def name_kind(name: str) -> str | None:
-    """What kind of name this is that only means something inside a network; None may be a public one."""
+    """Classify a name that only resolves inside a network; None means it may be public."""
     if name in _METADATA_NAMES:
         return METADATA
     return INSIDE if _INSIDE_NAMES.fullmatch(name) else None
 
 
 def parse_host(text: str) -> ParsedHost:
-    """Read the host of a URL as those do who connect to it: digits of any script, any spelling of IPv4.
+    """Parse the host of a URL as resolvers do: digits of any script, any spelling of IPv4.
 
     Raises:
         ValueError: it is neither a name nor an address; the text says what is wrong.
@@ -109,7 +109,7 @@ def parse_host(text: str) -> ParsedHost:
 
 
 def parse_address(text: str) -> IpAddress:
-    """Read an address in its usual spelling.
+    """Parse an address in its canonical spelling.
 
     Raises:
         ValueError: it is none, or it has a zone.
@@ -122,22 +122,22 @@ def parse_address(text: str) -> IpAddress:
 def _to_ascii(text: str) -> str:
     if text.isascii():
         return text
-    # Who connects asks yarl for the name as well.
+    # aiohttp encodes the name with yarl too, so both see the same host.
     from yarl import URL
 
     return URL.build(scheme="http", host=text).raw_host or ""
 
 
 def _parse_ipv4(labels: list[str]) -> IPv4Address:
-    """One to four numbers, decimal, octal or hexadecimal; the last one fills what is left."""
+    """Parse one to four decimal, octal or hexadecimal numbers; the last one fills the remaining bytes."""
     if len(labels) > 4:
         raise ValueError("an IPv4 address has four numbers")
     *heads, tail = [_parse_number(label) for label in labels]
     if any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
         raise ValueError("a number in it is too large for an IPv4 address")
     value = tail
-    for place, head in enumerate(heads):
-        value |= head << 8 * (3 - place)
+    for index, head in enumerate(heads):
+        value |= head << 8 * (3 - index)
     return IPv4Address(value)
 
 

@@ -1,4 +1,4 @@
-"""HTTP over sockets, with aiohttp."""
+"""An HTTP client on aiohttp: it supports proxies and address guards."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from dragoman.net.exchange import (
 )
 from dragoman.net.guard import AddressGuard
 
-# A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
+# TCP keep-alive detects a vanished peer after about two minutes, however long a stream stays idle.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 _READ_BUFFER = 256 * 1024
-# A body that cannot be unpacked is told of with an error of the parser, which is no ClientError.
+# A body that cannot be decompressed raises an error of the parser, which is not a ClientError.
 _ERRORS = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, asyncio.TimeoutError)
 _MAX_DETAIL = 200
 _NO_AUTO_HEADERS = ("User-Agent", "Accept-Encoding", "Accept", "Content-Type")
 
-# An event loop, and whether what is called is outside of this machine.
+# An event loop, and whether the target is outside this machine.
 _Key = tuple[asyncio.AbstractEventLoop, bool]
 
 
 class AioClient:
-    """Carries exchanges over pooled connections. `verify` is True, False or an SSL context of the caller's own.
+    """An `HttpClient` with pooled connections. `verify` is True, False or an SSL context.
 
-    With a `guard` nothing is sent where it does not let a stranger send, and no proxy is used.
-    Connections belong to the event loop they were made on: who comes on another one gets others.
+    With a `guard`, requests go only to addresses it allows, and no proxy is used. Each event loop has its own
+    connections.
     """
 
     def __init__(
@@ -55,14 +55,15 @@ class AioClient:
         self._sessions: dict[_Key, aiohttp.ClientSession] = {}
 
     async def send(self, request: HttpRequest) -> AioResponse:
-        """See `HttpClient.send`.
+        """Send a request and wait for the response head.
 
         Raises:
-            Forbidden: the guard does not let it through.
+            AddressForbidden: the guard does not allow the address.
+            CannotConnect: as `HttpClient.send`.
         """
         if self._guard is not None:
             self._guard.check_url(request.url)
-        # The environment's proxy is for the world outside.
+        # A proxy from the environment is not used for this machine.
         key = (asyncio.get_running_loop(), not is_loopback(request.url))
         session = self._sessions.get(key) or await self._open(key)
         try:
@@ -79,14 +80,14 @@ class AioClient:
         return AioResponse(response, request)
 
     async def close(self) -> None:
-        """See `HttpClient.close`. What another loop uses at this time is that loop's to close."""
+        """Close the connections of the running event loop; other loops close their own."""
         here = asyncio.get_running_loop()
         for key in [key for key in self._sessions if key[0] is here or key[0].is_closed()]:
             await self._sessions.pop(key).close()
 
     async def _open(self, key: _Key) -> aiohttp.ClientSession:
         for old in [each for each in self._sessions if each[0].is_closed()]:
-            # Its sockets went with it.
+            # A closed loop has closed its sockets.
             await self._sessions.pop(old).close()
         if key not in self._sessions:
             self._sessions[key] = aiohttp.ClientSession(
@@ -108,7 +109,7 @@ class AioClient:
 
 
 class AioResponse:
-    """An answer whose head has arrived."""
+    """A response whose head has arrived."""
 
     __slots__ = ("_request", "_response", "headers", "status")
 
@@ -119,13 +120,12 @@ class AioResponse:
         self.headers: Mapping[str, str] = response.headers
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
-        """See `HttpResponse.read`."""
         response = self._response
         if (response.content_length or 0) > limit:
             await self.close()
             raise too_large_error(limit)
         try:
-            # What is compressed is as large as it wants to be: that is counted as it comes.
+            # The size of a compressed body is unknown until it is decompressed, so it is counted chunk by chunk.
             if response.content_length is not None and not response.headers.get("Content-Encoding"):
                 return await response.read()
             return await read_limited(limit, response.content.iter_any())
@@ -135,12 +135,10 @@ class AioResponse:
             await self.close()
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`."""
         return Chunks(self._next_chunk)
 
     async def close(self) -> None:
-        """See `HttpResponse.close`."""
-        # The connection can be used again only when nothing of this answer is still to come.
+        # The connection can be reused only when the whole response has been read.
         if self._response.content.is_eof():
             self._response.release()
         else:
@@ -159,13 +157,14 @@ class AioResponse:
 
 @lru_cache(256)
 def _url(text: str) -> URL:
-    # As given: an id in a path may hold what looks like an escape. What cannot stand in a request line is escaped.
+    # The text is kept as is, since an id in a path may hold what looks like an escape. Only characters that a
+    # request line cannot hold are escaped.
     return URL(text, encoded=text.isascii() and text.isprintable() and " " not in text)
 
 
 @lru_cache(64)
 def _timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
-    # `connect` is all of it: the name, every address it has, and TLS.
+    # `connect` covers the DNS lookup, every address that is tried, and TLS.
     return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
 
 
@@ -229,16 +228,16 @@ async def fetch(
     limit: int = MAX_RESPONSE,
     guard: AddressGuard | None = None,
 ) -> tuple[int, bytes]:
-    """Send a request over a connection of its own: the status and the whole body. `seconds` limits it by the clock.
+    """Send a request over its own connection and return the status and the whole body within `seconds` of `clock`.
 
-    A redirect is not followed: it is the answer. The guard sees the URL, and the address that is connected to.
+    Redirects are not followed. The guard checks the URL, and the address at connect time.
 
     Raises:
-        Forbidden: the guard does not let it through; nothing was sent.
-        CannotConnect: nobody answers, or not within that time.
+        AddressForbidden: the guard does not allow the address; nothing was sent.
+        CannotConnect: the server does not answer, or not in time.
         BadResponse: the body has more than `most` bytes.
     """
-    # The clock alone tells the time, so that a test can be the one who moves it.
+    # Only the clock limits the exchange, so that tests can control time.
     request.connect_timeout = request.read_timeout = None
     fetching = asyncio.create_task(_fetch(request, verify, limit, guard))
     try:

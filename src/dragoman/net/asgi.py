@@ -1,4 +1,4 @@
-"""HTTP without a network: exchanges with an ASGI app in this process."""
+"""An in-process HTTP client that calls an ASGI app directly."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
-# How much an app may write before its reader has read: as a socket would.
+# How many chunks an app may write ahead of its reader, like a socket buffer.
 _MAX_QUEUED = 64
 
 
 class AsgiClient:
-    """Carries exchanges to an app. The app lives as long as the client: its lifespan starts with the first request."""
+    """An `HttpClient` for an ASGI app. The lifespan of the app starts with the first request and ends with `close`."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
@@ -28,7 +28,6 @@ class AsgiClient:
         self._lifespan: _Lifespan | None = None
 
     async def send(self, request: HttpRequest) -> AsgiResponse:
-        """See `HttpClient.send`."""
         if self._lifespan is None:
             self._lifespan = _Lifespan(self._app)
         if not self._lifespan.started:
@@ -50,7 +49,6 @@ class AsgiClient:
         return response
 
     async def close(self) -> None:
-        """See `HttpClient.close`."""
         for task in list(self._requests):
             task.cancel()
         if self._requests:
@@ -61,7 +59,7 @@ class AsgiClient:
 
 
 class AsgiResponse:
-    """One exchange with an app; see `HttpResponse`."""
+    """One exchange with an app, as an `HttpResponse`."""
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
@@ -77,11 +75,11 @@ class AsgiResponse:
 
     @property
     def failure(self) -> str:
-        """What went wrong in the app."""
+        """What went wrong in the app, as text."""
         return repr(self.exception) if self.exception is not None else "it stopped within its answer"
 
     async def run(self, app: AsgiApp) -> None:
-        """Let the app answer."""
+        """Run the app on the request."""
         try:
             await app(_scope(self._request), self._receive, self._send)
         except asyncio.CancelledError:
@@ -95,18 +93,16 @@ class AsgiResponse:
                     self._chunks.put_nowait(None)
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
-        """See `HttpResponse.read`."""
         try:
             return await read_limited(limit, self.chunks())
         finally:
             await self.close()
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`."""
         return Chunks(self.next_chunk)
 
     async def next_chunk(self) -> bytes | None:
-        """What the app says next; None at the end. Raises CannotConnect when it broke off or says nothing."""
+        """Return the next chunk, None at the end. Raises CannotConnect when the app fails or times out."""
         chunk = None
         try:
             if not (self._chunks.empty() and self.task is not None and self.task.done()):
@@ -122,9 +118,8 @@ class AsgiResponse:
         return chunk
 
     async def close(self) -> None:
-        """See `HttpResponse.close`."""
         self._disconnected.set()
-        while not self._chunks.empty():  # an app that waits for room goes on, and finds nobody there
+        while not self._chunks.empty():  # an app that waits for space in the queue continues, and gets OSError
             self._chunks.get_nowait()
 
     async def _receive(self) -> Message:
@@ -152,7 +147,7 @@ class AsgiResponse:
 
 
 class _Lifespan:
-    """Starts and stops an app, if it wants to be told."""
+    """Runs the lifespan protocol of an app, if the app supports it."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
@@ -163,7 +158,7 @@ class _Lifespan:
         self.started = False
 
     async def start(self) -> None:
-        """Start the app, once, however many ask. Raises CannotConnect, to each that asks."""
+        """Start the app once, however many callers there are. Raises CannotConnect to each of them if it fails."""
         async with self._starting:
             if self.started:
                 return
@@ -187,7 +182,7 @@ class _Lifespan:
             self._from_app.put_nowait(message["type"])
 
         try:
-            # An app without a lifespan says so by raising.
+            # An app without a lifespan raises.
             with suppress(Exception):
                 await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._to_app.get, send)
         finally:
@@ -195,7 +190,7 @@ class _Lifespan:
 
 
 async def _within(request: HttpRequest, waiting: Awaitable[T]) -> T:
-    """Wait no longer than the other side may be silent."""
+    """Wait for at most the read timeout. Raises CannotConnect."""
     if request.read_timeout is None:
         return await waiting
     try:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: an answer as it arrives."""
+"""One HTTP/1.1 client connection, and the response that is being received on it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import httptools
 from dragoman.model.error import BadResponse, CannotConnect
 from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, redact_url, too_large_error
 
-# How much of an answer may wait for its reader, as a socket's own buffer would.
+# How many bytes of a body may wait for their reader before reading pauses.
 _MAX_BUFFERED = 256 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
-# Reads that follow each other faster than this are taken together: a stream of tiny events is read in larger pieces.
+# Reads that follow each other faster than this are coalesced: a stream of tiny events is read in larger chunks.
 _COALESCE_SECONDS = 0.001
-# How much is unpacked at once.
+# How much is decompressed at once.
 _DECOMPRESS_CHUNK = 1024 * 1024
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """One connection. It carries one exchange at a time; `rested` is called when it is free for the next."""
+    """A client connection for one exchange at a time; `on_idle` is called when it is free for the next."""
 
     def __init__(self, on_idle: Callable[[HttpConnection], None], buffer: memoryview) -> None:
         self._on_idle = on_idle
-        # Where bytes are read into. All connections of a loop share it: what is read is used up at once.
+        # The read buffer. All connections of a loop share it: bytes are parsed before the next read.
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser: Any = None
-        self.answer: WireResponse | None = None
+        self.response: WireResponse | None = None
         self.idle_since = 0.0
         self._paused = False
         self._last_read = 0.0
@@ -42,26 +42,26 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True when another exchange may be tried on it."""
+        """True when another exchange may be started."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, data: bytes, request: HttpRequest) -> WireResponse:
-        """Send a request; its answer comes bit by bit."""
+        """Send an encoded request and return the response that will be filled as bytes arrive."""
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
-        self.answer = response = WireResponse(self, request)
+        self.response = response = WireResponse(self, request)
         self._transport.write(data)
         return response
 
     def abort(self) -> None:
-        """Cut the connection, whatever is under way."""
-        self.answer = None
+        """Abort the connection, also in the middle of an exchange."""
+        self.response = None
         self._cancel_timer()
         if self._transport is not None:
             self._transport.abort()
 
     def set_paused(self, paused: bool) -> None:
-        """Read no more, or go on reading."""
+        """Pause or resume reading."""
         if paused != self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = paused
             if paused:
@@ -70,7 +70,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def coalesce_reads(self) -> None:
-        """A reader has taken all there is: where pieces come fast, let some gather before the next is looked at."""
+        """Pause reading for a moment after a reader emptied the buffer, if chunks arrive fast."""
         now = self._loop.time()
         if (
             now - self._last_read < _COALESCE_SECONDS
@@ -95,18 +95,18 @@ class HttpConnection(asyncio.BufferedProtocol):
     # -- asyncio -------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to read into."""
+        """Return the shared read buffer."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Read."""
+        """Parse what was read."""
         data = self._buffer[:nbytes]
-        response = self.answer
-        if response is None:  # nobody asked
+        response = self.response
+        if response is None:  # unsolicited data
             self.abort()
             return
         self._last_read = self._loop.time() if response.is_streamed else 0.0
@@ -123,19 +123,19 @@ class HttpConnection(asyncio.BufferedProtocol):
                     self._fail("its headers do not end")
 
     def _fail(self, why: str) -> None:
-        response = self.answer
+        response = self.response
         self.abort()
         if response is not None:
             where = redact_url(response.request.url)
             response.fail(CannotConnect(f"{where} does not answer in HTTP: {why}", reason="NOT_HTTP"))
 
     def eof_received(self) -> bool:
-        """The other side has said all it will say."""
+        """Let the transport close: the server sends nothing more."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        response, self.answer = self.answer, None
+        """Fail the current response, or complete one that ends with the connection."""
+        response, self.response = self.response, None
         self._cancel_timer()
         if response is None:
             return
@@ -146,20 +146,20 @@ class HttpConnection(asyncio.BufferedProtocol):
         if response.has_head:
             why = f"{why} in the middle of the answer"
         where = redact_url(response.request.url)
-        # A connection that was kept open may be closed just when it is used again: then nobody has read the request.
+        # The server may close an idle connection just as it is reused; then the request was not read.
         response.fail(CannotConnect(f"the connection to {where} broke: {why}", reason="CONNECTION_LOST"))
 
     # -- httptools -----------------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
-        assert self.answer is not None
-        headers, key, text = self.answer.headers, name.decode("latin-1").lower(), value.decode("latin-1")
+        """Store a header."""
+        assert self.response is not None
+        headers, key, text = self.response.headers, name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
-        response = self.answer
+        """Set the head of the response, unless it is informational."""
+        response = self.response
         assert response is not None
         status = self._parser.get_status_code()
         if status < 200:
@@ -169,17 +169,17 @@ class HttpConnection(asyncio.BufferedProtocol):
         response.set_head(keep_alive=self._parser.should_keep_alive())
 
     def on_body(self, chunk: bytes) -> None:
-        """Pass on a piece, without the marks of chunked transfer."""
-        if self.answer is not None:
-            self.answer.feed(chunk)
+        """Feed a chunk of the body, without the chunked transfer coding."""
+        if self.response is not None:
+            self.response.feed(chunk)
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
-        response = self.answer
-        if response is None or not response.has_head:  # 100 Continue and its like
+        """Complete the response, and return the connection to its pool."""
+        response = self.response
+        if response is None or not response.has_head:  # an informational response such as 100 Continue
             return
         keep_alive = self._parser.should_keep_alive() and response.keep_alive
-        self.answer = None
+        self.response = None
         self._cancel_timer()
         self.set_paused(False)
         response.complete()
@@ -190,7 +190,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
 
 class WireResponse:
-    """See `HttpResponse`."""
+    """An `HttpResponse` that an `HttpConnection` fills as bytes arrive."""
 
     __slots__ = (
         "_chunks",
@@ -227,10 +227,10 @@ class WireResponse:
         self._waiter: asyncio.Future[None] | None = None
         self._decoder: Any = None
 
-    # -- what the wire says --------------------------------------------------------------------------------------------
+    # -- for the connection --------------------------------------------------------------------------------------------
 
     def set_head(self, *, keep_alive: bool) -> None:
-        """The head has arrived."""
+        """Take the head that has arrived, and prepare decompression."""
         self.has_head = True
         self.keep_alive = keep_alive
         headers = self.headers
@@ -245,7 +245,7 @@ class WireResponse:
         self._wake()
 
     def feed(self, chunk: bytes) -> None:
-        """A piece of the body has arrived."""
+        """Take a chunk of the body; reading pauses when too much is buffered."""
         self._chunks.append(chunk)
         self._size += len(chunk)
         if self._size > _MAX_BUFFERED:
@@ -254,12 +254,12 @@ class WireResponse:
             self._wake()
 
     def complete(self) -> None:
-        """The body is whole."""
+        """Mark the body as complete."""
         self._done = True
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Nothing more will come."""
+        """End the response with an error; the first one counts."""
         self._done = True
         self._error = self._error or error
         self._wake()
@@ -269,7 +269,7 @@ class WireResponse:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    # -- what its reader does ------------------------------------------------------------------------------------------
+    # -- for the reader ------------------------------------------------------------------------------------------------
 
     async def wait_for_head(self) -> None:
         """Wait for the head. Raises CannotConnect."""
@@ -280,7 +280,6 @@ class WireResponse:
             raise self._error
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
-        """See `HttpResponse.read`."""
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limit:
             await self.close()
@@ -305,7 +304,6 @@ class WireResponse:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`."""
         return Chunks(self._next)
 
     async def _next(self) -> bytes | None:
@@ -322,7 +320,6 @@ class WireResponse:
             await self._wait()
 
     async def close(self) -> None:
-        """See `HttpResponse.close`."""
         if not self._done:
             self._done = True
             self._connection.abort()
@@ -338,7 +335,7 @@ class WireResponse:
         if decoder is None:
             return piece
         try:
-            # One byte more than is wanted tells that it is too much, without making all of it.
+            # One byte over the limit is enough to detect an oversized body without decompressing all of it.
             return decoder.decompress(decoder.unconsumed_tail + piece, min(limit + 1, _DECOMPRESS_CHUNK))
         except zlib.error as error:
             self._connection.abort()

@@ -1,4 +1,4 @@
-"""Connections that a guard lets through: the address that was checked is the address that is connected to."""
+"""An aiohttp connector that checks every address at connect time, which defeats DNS rebinding."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MakeSocket = Callable[[Any], socket.socket]
 
 
 class GuardedResolver(AbstractResolver):
-    """Looks a name up once and gives out its addresses only if the guard lets every one of them through.
+    """Resolves a name and returns its addresses only if the guard allows every one of them.
 
-    One address that is not allowed refuses them all: who mixes them wants the other one to be tried.
+    One forbidden address refuses them all, since mixing is a way to have the forbidden one tried.
     """
 
     def __init__(self, guard: AddressGuard, resolver: AbstractResolver | None = None) -> None:
@@ -32,10 +32,10 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The addresses of a host, as numbers.
+        """Resolve a host to numeric addresses.
 
         Raises:
-            Forbidden: the name, or one of its addresses, is not allowed.
+            AddressForbidden: the name, or one of its addresses, is not allowed.
             OSError: it has no address.
         """
         self._guard.check_host(host, port)
@@ -47,17 +47,16 @@ class GuardedResolver(AbstractResolver):
         return [_resolve_result(each["host"], host, port) for each in results]
 
     async def close(self) -> None:
-        """Close the resolver behind this one, unless it was given."""
+        """Close the underlying resolver, unless it was passed in."""
         if self._owns_resolver:
             await self._resolver.close()
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Connects where a guard says it may, whatever a URL, a redirect, a resolver or a cache says; never over a proxy.
+    """Connects only to addresses the guard allows, whatever a URL, resolver or cache yields; never by a proxy.
 
-    `resolver` looks names up and `socket_factory` makes the sockets; the rest is for `aiohttp.TCPConnector`.
-    Its session is to have `trust_env=False`: a proxy of the environment would connect without a check, so that
-    requests over one are refused.
+    `resolver` resolves names and `socket_factory` makes the sockets; `options` are those of `aiohttp.TCPConnector`.
+    Its session should have `trust_env=False`: a proxy would connect without a check, so proxied requests are refused.
     """
 
     def __init__(
@@ -81,17 +80,17 @@ class GuardedConnector(aiohttp.TCPConnector):
         traces: list[Any],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> aiohttp.connector.Connection:
-        """A connection for a request, new or from the pool.
+        """Return a connection for a request, new or pooled.
 
         Raises:
-            Forbidden: it leads where no request may go.
+            AddressForbidden: the guard does not allow the target.
         """
         host, port = req.url.raw_host or "", req.url.port or 0
         if req.proxy is not None:
             raise AddressForbidden(
                 f"{host} is not called over a proxy: nobody could check what it connects to", host=host
             )
-        # An address in a URL is never looked up, so the resolver does not see it.
+        # A literal address in a URL is not resolved, so the resolver does not see it.
         self._guard.check_host(host, port)
         target = _ConnectTarget(host, port)
         token = _target.set(target)
@@ -120,13 +119,13 @@ class GuardedConnector(aiohttp.TCPConnector):
         except AddressForbidden as error:
             if target is not None:
                 target.forbidden = error
-            # Whoever tries several addresses at once loses every error that is not of the system.
+            # Happy eyeballs drops every error that is not an OSError.
             raise OSError(errno.EACCES, str(error)) from error
         return self._make_socket(info)
 
 
 class _ConnectTarget:
-    """Where a request was meant to go, for those who make its sockets."""
+    """The host and port of the request that is being connected, for the socket factory."""
 
     __slots__ = ("forbidden", "host", "port")
 

@@ -1,4 +1,4 @@
-"""HTTP over sockets, straight to the other side: little between a request and its bytes."""
+"""A minimal HTTP/1.1 client with a connection pool; it supports no proxies."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dragoman.net.connection import HttpConnection, WireResponse
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.http_url import HttpUrl, encode_request, parse_url
 
-# A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
+# TCP keep-alive detects a vanished peer after about two minutes, however long a stream stays idle.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-# Most servers close a connection that has been idle for five seconds or more; ours is then gone before.
+# Most servers close connections after five idle seconds or more, so ours are dropped before that.
 _MAX_IDLE = 4.0
 _EYEBALLS = 0.25
-# As much as is read at once. asyncio would make room for it anew each time, which costs more than the reading.
+# The read buffer. asyncio would allocate one for each read, which costs more than the read itself.
 _BUFFER_BYTES = 128 * 1024
 _NUMBER = re.compile(r"[\d.]+|.*:.*")
 _Key = tuple[bool, str, int]
 
 
 class DirectClient:
-    """Carries exchanges over kept connections. `verify` is True, False or an SSL context of the caller's own.
+    """An `HttpClient` with keep-alive connections. `verify` is True, False or an SSL context.
 
-    Connections belong to the event loop they were made on: who comes on another one gets others.
+    Each event loop has its own connections.
     """
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
@@ -40,7 +40,6 @@ class DirectClient:
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
     async def send(self, request: HttpRequest) -> WireResponse:
-        """See `HttpClient.send`."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or self._pool(loop)
         try:
@@ -55,7 +54,7 @@ class DirectClient:
         try:
             await response.wait_for_head()
         except CannotConnect as error:
-            # A kept connection may be closed by the other side just when it is used again. Asking is harmless.
+            # The server may close an idle connection just as it is reused. Only idempotent reads are retried.
             if idle is None or error.reason != "CONNECTION_LOST" or request.method not in ("GET", "HEAD"):
                 raise
             response = (await self._connect(pool, url, request)).send(data, request)
@@ -63,14 +62,14 @@ class DirectClient:
         return response
 
     async def close(self) -> None:
-        """See `HttpClient.close`. What another loop uses at this time is that loop's to close."""
+        """Close the connections of the running event loop; other loops close their own."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None and pool.all:
             pool.close()
             await asyncio.sleep(0)  # the transports close on the next turn
 
     def _pool(self, loop: asyncio.AbstractEventLoop) -> _Pool:
-        # What belongs to a loop that is gone cannot be used any more, nor closed.
+        # Connections of a closed loop can be neither used nor closed.
         self._pools = {each: pool for each, pool in self._pools.items() if not each.is_closed()}
         pool = self._pools[loop] = _Pool(loop)
         return pool
@@ -80,7 +79,7 @@ class DirectClient:
         if url.tls:
             context = self._verify if isinstance(self._verify, ssl.SSLContext) else _context(self._verify)
             options = {"ssl": context, "server_hostname": url.host.partition("%")[0]}
-        # A number has one address, so there is nothing to race; and uvloop has no such option.
+        # A literal address needs no happy eyeballs, and uvloop has no such option.
         if not _NUMBER.fullmatch(url.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
             options["happy_eyeballs_delay"] = _EYEBALLS
         try:
@@ -96,7 +95,7 @@ class DirectClient:
 
 
 class _Pool:
-    """The connections of one event loop."""
+    """The connections of one event loop, with the idle ones by scheme, host and port."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -105,7 +104,7 @@ class _Pool:
         self._idle: dict[_Key, list[HttpConnection]] = {}
 
     def take_idle(self, key: _Key) -> HttpConnection | None:
-        """A connection that is free, if there is one."""
+        """Take an idle connection out of the pool; None when there is none."""
         idle = self._idle.get(key)
         while idle:
             connection = idle.pop()
@@ -116,12 +115,12 @@ class _Pool:
         return None
 
     def add(self, connection: HttpConnection) -> None:
-        """Take a new connection in, and forget those that are gone."""
+        """Add a new connection, and drop closed ones."""
         self.all = {each for each in self.all if each.is_usable}
         self.all.add(connection)
 
     def idle_callback(self, key: _Key) -> Callable[[HttpConnection], None]:
-        """What a connection calls when it is free for the next exchange."""
+        """Return the callback by which a connection goes back to the pool."""
 
         def on_idle(connection: HttpConnection) -> None:
             connection.idle_since = self.loop.time()
@@ -131,7 +130,7 @@ class _Pool:
         return on_idle
 
     def close(self) -> None:
-        """Cut every connection."""
+        """Abort every connection."""
         connections, self.all, self._idle = self.all, set(), {}
         for connection in connections:
             connection.abort()
@@ -139,7 +138,7 @@ class _Pool:
 
 @cache
 def _context(verify: bool) -> ssl.SSLContext:
-    # Reading the authorities takes longer than many a request: once is enough.
+    # Loading the certificate authorities takes longer than many a request.
     context = ssl.create_default_context()
     if not verify:
         context.check_hostname = False

@@ -1,4 +1,4 @@
-"""One HTTP exchange as a caller sees it, whatever carries it."""
+"""HTTP requests, responses and the client interface, independent of the implementation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from dragoman.model.error import ResponseTooLarge
 
-# An answer larger than this is garbage, or a file that should have been a link.
+# A larger response is garbage, or a file that should have been a link.
 MAX_RESPONSE = 64 * 1024 * 1024
 PORTS = {"http": 80, "https": 443}
 
 
 class HttpRequest:
-    """What is sent. `operation` names what it is for; `headers` may be changed by interceptors.
+    """An outgoing HTTP request. `operation` is the A2A operation it is for; interceptors may change `headers`.
 
-    `connect` limits reaching the other side, `silence` how long it may say nothing, each in seconds; None is no limit.
+    `connect_timeout` limits connecting, `read_timeout` the time between two reads, each in seconds; None is no limit.
     """
 
     __slots__ = ("body", "connect_timeout", "headers", "method", "operation", "read_timeout", "url")
@@ -47,7 +47,7 @@ class HttpRequest:
 
 
 class HttpResponse(Protocol):
-    """What comes back. Its body is read once: whole, or in chunks as they arrive."""
+    """An HTTP response. Its body is read once: whole, or in chunks as they arrive."""
 
     @property
     def status(self) -> int:
@@ -56,39 +56,39 @@ class HttpResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; their names are found in any case."""
+        """The headers; names are case-insensitive."""
         ...
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
         Raises:
             ResponseTooLarge: it has more than `limit` bytes.
-            CannotConnect: the connection broke, or was silent for too long.
+            CannotConnect: the connection broke or timed out.
         """
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives.
+        """Iterate over the body as it arrives.
 
         Raises:
-            CannotConnect: the connection broke, or was silent for too long.
+            CannotConnect: the connection broke or timed out.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the connection, also in the middle of the body."""
+        """Release the connection, also in the middle of the body."""
         ...
 
 
 class HttpClient(Protocol):
-    """Carries exchanges. Follows no redirect, keeps no cookie, adds no credentials."""
+    """Sends HTTP requests. It follows no redirects, keeps no cookies and adds no credentials."""
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request and wait for the head of the answer. The caller reads or closes it.
+        """Send a request and wait for the response head. The caller reads or closes the response.
 
         Raises:
-            CannotConnect: nobody answers; `.arrived` is False when the request cannot have been read by anyone.
+            CannotConnect: no response; `.arrived` is False when the server cannot have read the request.
         """
         ...
 
@@ -98,10 +98,10 @@ class HttpClient(Protocol):
 
 
 class Headers(dict[str, str]):
-    """Headers under their lower-case names, found by their names in any case."""
+    """A case-insensitive dict of headers with lower-case keys."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default."""
+        """Return the value, or the default."""
         return super().get(key.lower(), default)
 
     def __getitem__(self, key: str) -> str:
@@ -112,9 +112,9 @@ class Headers(dict[str, str]):
 
 
 class Chunks:
-    """A body as it arrives: `next_chunk` gives None at its end.
+    """Iterates over a body; `next_chunk` returns None at the end.
 
-    No generator: there is nothing left over when its reader leaves early.
+    Not a generator, so nothing needs to be closed when its reader stops early.
     """
 
     __slots__ = ("_next",)
@@ -133,7 +133,7 @@ class Chunks:
 
 
 async def read_limited(limit: int, chunks: AsyncIterable[bytes]) -> bytes:
-    """A whole body. Raises ResponseTooLarge when it has more than `limit` bytes."""
+    """Read a whole body. Raises ResponseTooLarge when it has more than `limit` bytes."""
     body: list[bytes] = []
     size = 0
     async for chunk in chunks:
@@ -149,18 +149,18 @@ Interceptor = Callable[[HttpRequest, CallNext], Awaitable[HttpResponse]]
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL, in one spelling: credentials belong to an origin."""
+    """Return scheme, host and port of a URL in canonical form: credentials belong to an origin."""
     try:
         parts = urlsplit(url)
         port = parts.port or PORTS.get(parts.scheme, 0)
-    except ValueError:  # it names no place at all, and so none that is the same as another
+    except ValueError:  # not a URL, so it has no origin in common with any other
         return f"nowhere:{url}"
     host = (parts.hostname or "").rstrip(".")
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def redact_url(url: str) -> str:
-    """A URL as errors and logs show it: without what may be secret, a password or a query."""
+    """Return a URL without its credentials, query and fragment, for errors and logs."""
     scheme, _, rest = url.partition("://")
     location = rest.partition("?")[0].partition("#")[0]
     host, slash, path = location.partition("/")
@@ -187,10 +187,10 @@ def _is_loopback_host(host: str) -> bool:
 
 
 def too_large_error(limit: int) -> ResponseTooLarge:
-    """The error for an answer without end."""
+    """Build the error for a response that exceeds the limit."""
     return ResponseTooLarge(f"the answer is larger than {format_size(limit)}: nothing more of it is read", limit=limit)
 
 
 def format_size(size: int) -> str:
-    """A number of bytes as people write it."""
+    """Format a number of bytes for people."""
     return f"{size // 1024 // 1024} MB" if size >= 1024 * 1024 else f"{size} bytes"

@@ -1,7 +1,7 @@
-"""What keeps requests to addresses that strangers choose inside the public internet.
+"""SSRF protection: requests to URLs that callers choose go only to the public internet.
 
-A URL is checked before anything is done with it, and the address at the moment it is connected to: a name may have
-another address by then (`net/connector.py`).
+A URL is checked before it is used, and its address again at connect time, since a name may resolve to another
+address by then (`net/connector.py`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dragoman.net.addresses import (
 from dragoman.net.exchange import PORTS, redact_url
 
 _MAX_QUOTED = 100
-# Not to be had by a name, whoever may give that name an address: the credentials of the machine, and what may be them.
+# Allowed only as addresses, never by a name: they lead, or may lead, to the credentials of the machine.
 _ADDRESS_ONLY = (METADATA, EMBEDDED)
 
 
 class AddressForbidden(DragomanError):
-    """A stranger's address leads where no request goes. `.host` names it; `.address` is what it turned out to be.
+    """The guard does not allow an address. `.host` is the host of the URL; `.address` is what it resolved to.
 
-    The text may be shown to the stranger: it never tells an address that the stranger did not write.
+    The text is safe to return to the caller: it never contains an address that the caller did not write.
     """
 
     reason = "FORBIDDEN_ADDRESS"
@@ -44,12 +44,12 @@ class AddressForbidden(DragomanError):
 
 
 class AddressGuard:
-    """Says which hosts and addresses a stranger may have requests sent to: those of the public internet.
+    """Decides to which hosts and addresses requests may be sent: by default those of the public internet.
 
     `allow` adds others: host names (`hooks.example.com`, `*.example.com`), addresses and networks (`127.0.0.1`,
-    `10.0.0.0/8`, `::1`), each with a port if one is meant (`localhost:9000`, `[::1]:9000`). A name is allowed with
-    whatever address it has, except a metadata service or IPv4 inside IPv6, which have to be allowed as addresses.
-    `setting` is what errors tell people to add to.
+    `10.0.0.0/8`, `::1`), each with an optional port (`localhost:9000`, `[::1]:9000`). A name is allowed with any
+    address, except a metadata service or IPv4 inside IPv6, which must be allowed as addresses. `setting` is the
+    setting that errors tell people to extend.
 
     Raises:
         ConfigError: an entry of `allow` cannot be read.
@@ -60,10 +60,10 @@ class AddressGuard:
         self._entries = tuple(_parse_entry(text, setting) for text in allow)
 
     def check_url(self, url: str) -> None:
-        """Check all that can be known without a look-up.
+        """Check everything that can be checked without a DNS lookup.
 
         Raises:
-            Forbidden: not http or https, credentials in it, no host, no such port, or a host that is not allowed.
+            AddressForbidden: not http or https, credentials in it, no host, a bad port, or a forbidden host.
         """
         quoted = _quote(url)
         if not url.isprintable() or " " in url or "\\" in url:
@@ -75,14 +75,14 @@ class AddressGuard:
             raise AddressForbidden("a URL with a user name or a password in it is not called: leave them out")
         if not parts.hostname:
             raise AddressForbidden(f"{quoted} names no host")
-        # `hostname` drops nothing that matters: a zone stays in it and is refused.
+        # `hostname` keeps a zone, which `check_host` refuses.
         self.check_host(parts.hostname, PORTS[parts.scheme] if port is None else port)
 
     def check_host(self, host: str, port: int) -> None:
-        """Check a host as a URL names it: a name, or an address in any spelling.
+        """Check the host of a URL: a name, or an address in any spelling.
 
         Raises:
-            Forbidden: the port does not exist, or the name or the address is not allowed.
+            AddressForbidden: the port does not exist, or the name or the address is not allowed.
         """
         quoted = _quote(host)
         if not 0 < port < 65536:
@@ -100,7 +100,7 @@ class AddressGuard:
         if kind is not None and not self._allows_address(parsed.address, port):
             raise self._forbidden(quoted, kind, str(parsed.address), host, parsed.address)
         if not parsed.is_canonical:
-            # Not all read these alike, so that what is checked may not be what is connected to.
+            # Parsers disagree about these, so the checked address may not be the one that is connected to.
             raise AddressForbidden(
                 f"{quoted} is an odd way to write an address: write {parsed.address}",
                 host=host,
@@ -111,7 +111,7 @@ class AddressGuard:
         """Check the address that will be connected to for a host.
 
         Raises:
-            Forbidden: it is no public address, and neither it nor the host is allowed.
+            AddressForbidden: it is not public, and neither it nor the host is allowed.
         """
         quoted = _quote(host)
         try:
@@ -186,7 +186,7 @@ def _split_port(entry: str) -> tuple[str, str | None]:
     if entry.startswith("["):
         host, _, rest = entry[1:].partition("]")
         return host, rest[1:] if rest.startswith(":") else rest or None
-    # Two colons and no bracket: IPv6, which has a port only behind a bracket.
+    # Two colons without brackets: IPv6, which has a port only after a bracket.
     host, colon, port = entry.partition(":")
     return (host, port) if colon and ":" not in port else (entry, None)
 
@@ -207,6 +207,6 @@ def _name(host: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """What a stranger wrote, as it can be shown: on one line, not too long, and without a password or a query."""
+    """Return untrusted text for an error: on one line, shortened, without a password or a query."""
     visible = redact_url(text) if "://" in text else text.partition("?")[0].rpartition("@")[2]
     return "".join(char if char.isprintable() else "\ufffd" for char in visible[:_MAX_QUOTED])

@@ -1,4 +1,4 @@
-"""A request as HTTP/1.1 spells it: whom it is for, what it asks for, its headers."""
+"""Parses URLs and encodes requests for HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dragoman.net.exchange import HttpRequest
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
-# Whom a request is for and where it ends is said once, and not by a caller.
+# Headers that decide where a request goes and where it ends are set here, never by a caller.
 FRAMING = ("host", "content-length", "transfer-encoding", "connection", "upgrade", "expect")
 
 
 class HttpUrl(NamedTuple):
-    """What a URL says: whom to connect to, and what to ask for there."""
+    """A parsed URL: where to connect, the encoded end of the request line with Host, and Basic credentials."""
 
     tls: bool
     host: str
@@ -28,7 +28,7 @@ class HttpUrl(NamedTuple):
 
 @lru_cache(256)
 def parse_url(url: str) -> HttpUrl:
-    """Take a URL apart. Raises ValueError when it names nobody that can be called."""
+    """Parse an http or https URL. Raises ValueError when it is not one."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme not in ("http", "https") or not host or _UNSAFE.search(url) or " " in url:
@@ -49,7 +49,7 @@ def parse_url(url: str) -> HttpUrl:
 
 
 def encode_request(request: HttpRequest, url: HttpUrl, agent: str) -> bytes:
-    """A request as bytes. Raises ValueError when a header would be more than one."""
+    """Encode a request. Raises ValueError for a header that would inject another."""
     head = _encode_headers(tuple(request.headers.items()), url.authorization, agent)
     body = request.body
     if body is None:
@@ -57,7 +57,7 @@ def encode_request(request: HttpRequest, url: HttpUrl, agent: str) -> bytes:
     return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (request.method.encode(), url.request_line, head, len(body), body)
 
 
-# Most requests of a client have the same headers as the one before.
+# Most requests of a client have the same headers as the previous one.
 @lru_cache(256)
 def _encode_headers(headers: tuple[tuple[str, str], ...], authorization: str, agent: str) -> bytes:
     lines: list[str] = []
@@ -77,6 +77,6 @@ def _encode_headers(headers: tuple[tuple[str, str], ...], authorization: str, ag
 
 @lru_cache(512)
 def _header_key(name: str) -> str:
-    """The name of a header in lower case; empty when it is none, or one that says where a request ends."""
+    """Return a header name in lower case; empty when it is invalid or a framing header."""
     key = name.lower()
     return key if _TOKEN.fullmatch(name) and key not in FRAMING else ""

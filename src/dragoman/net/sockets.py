@@ -1,4 +1,4 @@
-"""HTTP over sockets: straight to the other side, or through the proxy that the environment names."""
+"""The default HTTP client: direct connections, or aiohttp where the environment sets a proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SocketClient:
-    """See `HttpClient`. This machine is never reached through a proxy."""
+    """An `HttpClient` that honors proxy variables; loopback addresses never go through a proxy."""
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
         self._direct = DirectClient(verify=verify, agent=agent)
@@ -26,18 +26,16 @@ class SocketClient:
         self._proxies = {"http", "https", "all"} & set(getproxies())
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """See `HttpClient.send`."""
         if not self._proxies or not _needs_proxy(request.url):
             return await self._direct.send(request)
         if self._proxied is None:
-            # It is large and knows proxies; most callers need neither.
+            # aiohttp is slow to import and needed only for proxies.
             from dragoman.net.aio import AioClient
 
             self._proxied = AioClient(verify=self._verify, agent=self._agent)
         return await self._proxied.send(request)
 
     async def close(self) -> None:
-        """See `HttpClient.close`."""
         await self._direct.close()
         if self._proxied is not None:
             await self._proxied.close()

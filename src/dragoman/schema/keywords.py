@@ -50,8 +50,8 @@ def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False)
         name: _with_cost(original[name], cost) for name, cost in _COSTS.items() if name in original and name not in own
     }
     referring = {name: _guard_cycles(original[name]) for name in _REFERENCES if name in original}
-    left_out = {_UNEVALUATED: _ignore} if names_by_pattern else {}
-    validator_class: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
+    ignored = {_UNEVALUATED: _ignore} if names_by_pattern else {}
+    validator_class: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **ignored})
     descend = validator_class.descend
 
     def budgeted_descend(

@@ -26,7 +26,7 @@ FORBIDDEN = "false"
 # How deep nested alternatives are followed: a schema may be recursive.
 MAX_DEPTH = 4
 # Characters of a value, and number of values or names, in a text for people.
-MAX_SHOWN = 60
+MAX_JSON_LENGTH = 60
 _MAX_LISTED = 12
 # Schemas that may apply at one subschema: a reference may lead to a reference, and so on.
 _MAX_PARTS = 100
@@ -47,23 +47,24 @@ def list_of(value: Any) -> Sequence[Any]:
 
 
 def short_json(value: Any) -> str:
-    """Encode a value as JSON, truncated to MAX_SHOWN characters."""
+    """Encode a value as JSON, truncated to MAX_JSON_LENGTH characters."""
     try:
-        text = msgspec.json.encode(_truncate(value, [MAX_SHOWN + 1])).decode()
+        text = msgspec.json.encode(_truncate(value, [MAX_JSON_LENGTH + 1])).decode()
     except (TypeError, ValueError, RecursionError):
         return "a value that is not JSON"
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return text if len(text) <= MAX_JSON_LENGTH else text[: MAX_JSON_LENGTH - 1] + "…"
 
 
 def _truncate(value: Any, pieces_left: list[int]) -> Any:
     """Copy only as much of a value as can be shown: each piece takes at least a character, the rest is not encoded."""
     pieces_left[0] -= 1
     if isinstance(value, str):
-        return value[: MAX_SHOWN + 1]
+        return value[: MAX_JSON_LENGTH + 1]
     if isinstance(value, dict):
         pairs = islice(cast("dict[Any, Any]", value).items(), max(pieces_left[0], 0))
         return {
-            name[: MAX_SHOWN + 1] if isinstance(name, str) else name: _truncate(one, pieces_left) for name, one in pairs
+            name[: MAX_JSON_LENGTH + 1] if isinstance(name, str) else name: _truncate(one, pieces_left)
+            for name, one in pairs
         }
     if isinstance(value, (list, tuple)):
         return [_truncate(one, pieces_left) for one in islice(cast("Sequence[Any]", value), max(pieces_left[0], 0))]

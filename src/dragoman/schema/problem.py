@@ -57,15 +57,15 @@ class _ProblemCollector:
     def __init__(self, more: int) -> None:
         self.problems: dict[tuple[str, str], Problem] = {}
         self.more = more
-        self._left = _MAX_PATHS_LENGTH
+        self._path_chars_left = _MAX_PATHS_LENGTH
 
     def add(self, path: str, text: str, *, missing: bool = False) -> None:
         if (path, text) in self.problems:
             return
-        if len(self.problems) == _MAX_PROBLEMS or (self.problems and len(path) > self._left):
+        if len(self.problems) == _MAX_PROBLEMS or (self.problems and len(path) > self._path_chars_left):
             self.more += 1
             return
-        self._left -= len(path)
+        self._path_chars_left -= len(path)
         self.problems[path, text] = Problem(path, missing, text)
 
 

@@ -1,4 +1,4 @@
-"""The leaf layer: logs today, traces and metrics later. Importing it makes Dragoman's log records one line each."""
+"""Logging and trace context. Importing this package installs the filter that keeps log records on one line."""
 
 from dragoman.telemetry.escaping import install
 

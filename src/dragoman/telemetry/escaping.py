@@ -1,4 +1,4 @@
-"""Foreign text in logs: a record of Dragoman's loggers is one line, whatever formatter and handler write it."""
+"""Log injection protection: a record of Dragoman's loggers is one line, whatever formatter and handler write it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from dragoman.telemetry.printable import one_line
 
-# Every logger there is; a filter works on what is logged to its own logger, and not on what comes from those below.
+# Every logger by name, because a logger's filter does not apply to records of its child loggers.
 NAMES = tuple(
     f"dragoman.{name}"
     for name in (
@@ -17,13 +17,13 @@ NAMES = tuple(
 
 
 class OneLineFilter(logging.Filter):
-    """Spells out line breaks and controls in messages, so that nobody forges a line or commands a terminal."""
+    """Escapes line breaks and control characters in messages, so that they cannot forge lines or control a terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass. One without anything to spell out keeps its template and its arguments."""
+        """Pass every record. One with nothing to escape keeps its template and its arguments."""
         try:
             message = record.getMessage()
-        except Exception:  # noqa: BLE001 - a template that does not fit its arguments is told of by the handler
+        except Exception:  # noqa: BLE001 - the handler reports a template that does not fit its arguments
             return True
         escaped = one_line(message)
         if escaped is not message:
@@ -32,7 +32,7 @@ class OneLineFilter(logging.Filter):
 
 
 def install() -> None:
-    """Put the filter on every logger of Dragoman's; once, however often it is called."""
+    """Add the filter to every logger of Dragoman. Idempotent."""
     for name in NAMES:
         logger = logging.getLogger(name)
         if not any(isinstance(each, OneLineFilter) for each in logger.filters):

@@ -1,4 +1,4 @@
-"""Logs on stderr, for people or for machines."""
+"""Logging to stderr, as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def configure(kind: str, level: str) -> None:
-    """Send every log to stderr: `kind` is "text" or "json" (one object a line), `level` as in the settings.
+    """Send all logs to stderr: `kind` is "text" or "json" (one object per line), `level` as in the settings.
 
-    May be called again: the last call counts. Handlers that others have put on the root logger stay.
+    May be called again: the last call counts. Other handlers of the root logger stay.
 
     Raises:
         ValueError: there is no such level.
@@ -29,13 +29,13 @@ def configure(kind: str, level: str) -> None:
     root.setLevel(level.upper())
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
-    # uvicorn tells every step of its start and stop at INFO; what a user wants to know, `serve` announces.
+    # uvicorn logs every step of its start and stop at INFO; `serve` prints what users need.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
-        # Looked up each time: whoever replaces sys.stderr (a test runner, a notebook) gets the logs too.
+        # Looked up each time, because test runners and notebooks replace sys.stderr.
         self.stream = sys.stderr
         super().emit(record)
 
@@ -44,12 +44,12 @@ class _TextFormatter(logging.Formatter):
     default_msec_format = "%s.%03d"
 
     def format(self, record: logging.LogRecord) -> str:
-        # Not the base's: it would take a traceback as another handler has formatted it.
+        # The base method would reuse a traceback that another handler has formatted and cached.
         record.message = one_line(record.getMessage())
         record.asctime = self.formatTime(record, self.datefmt)
         lines = [self.formatMessage(record)]
         for text in (self.formatException(record.exc_info) if record.exc_info else "", record.stack_info or ""):
-            # The text of an exception may have been chosen by a caller: no line of it begins as a record does.
+            # A caller may control the text of an exception: indent it, so that no line can pass for a record.
             lines += [f"    {line}" for line in replace_controls(text).splitlines()]
         return "\n".join(lines)
 

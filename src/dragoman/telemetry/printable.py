@@ -1,7 +1,7 @@
-"""Text of others on its way to a terminal, a log or a page: what would command those is taken out or spelled out.
+"""Removes or escapes control characters in untrusted text for a terminal, a log or a page.
 
-Controls are C0 (with ESC, which begins every terminal sequence), DEL, C1 (whose CSI and OSC need no ESC), the marks
-that turn the direction of a line, the two separators that some take for line ends, and halves of characters.
+Control characters are C0 (with ESC, which starts terminal sequences), DEL, C1 (whose CSI and OSC need no ESC),
+bidirectional controls, the two separators that some programs take for line ends, and lone surrogates.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 _SAFE_SPACE = "\t\n"
 _CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional marks
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
     "\u2028\u2029\ud800-\udfff"
 )
 _IN_TEXT = re.compile(f"[{_CONTROLS}]")
@@ -20,19 +20,19 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def replace_controls(text: str) -> str:
-    """A text without controls, each a replacement character; line breaks and tabs stay."""
+    """Replace each control character with U+FFFD; line breaks and tabs stay."""
     return _IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")) if _IN_TEXT.search(text) else text
 
 
 def one_line(text: str) -> str:
-    r"""A text as one line: controls, line breaks and tabs are spelled out, as `\n`, `\x1b` or `\u202e`."""
+    r"""Return the text as one line: controls, line breaks and tabs are escaped as `\n`, `\x1b` or `\u202e`."""
     return _IN_LINE.sub(_escape, text) if _IN_LINE.search(text) else text
 
 
 def json_escaped(document: str) -> str:
-    r"""A JSON document whose strings hold no controls: they are spelled `\u001b`, which reads as the same value.
+    r"""Escape the control characters in a JSON document's strings as `\u001b`, which decodes to the same value.
 
-    Between its strings a document has no other controls than line breaks, which stay.
+    Between its strings a document has no control characters but line breaks, which stay.
     """
     return _IN_TEXT.sub(_escape_as_json, document) if _IN_TEXT.search(document) else document
 

@@ -1,4 +1,4 @@
-"""W3C trace context: what comes in with a request goes out with the requests it causes."""
+"""W3C trace context: passed from an incoming request to the requests it causes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ current: ContextVar[dict[str, str] | None] = ContextVar("dragoman_trace", defaul
 
 
 def extract(headers: dict[str, str]) -> None:
-    """Keep the trace context of an incoming request; `headers` have lower-case names."""
+    """Read the trace context of an incoming request into `current`; `headers` have lower-case names."""
     if "traceparent" in headers:
         current.set({name: headers[name] for name in HEADERS if name in headers})
     elif current.get() is not None:
@@ -19,13 +19,13 @@ def extract(headers: dict[str, str]) -> None:
 
 
 def inject(headers: dict[str, str]) -> None:
-    """Add the trace context to an outgoing request: OpenTelemetry's when a program uses it, else the remembered one.
+    """Add the trace context to an outgoing request: OpenTelemetry's when the program uses it, else the extracted one.
 
-    Without either nothing is sent: a made-up parent would decide about sampling for everybody behind it.
+    Without either nothing is added: an invented parent would decide the sampling of all services behind it.
     """
     telemetry: Any = sys.modules.get("opentelemetry.propagate")
     if telemetry is not None:
         telemetry.inject(headers)
-    remembered = current.get()
-    if remembered is not None and "traceparent" not in headers:
-        headers.update(remembered)
+    context = current.get()
+    if context is not None and "traceparent" not in headers:
+        headers.update(context)

@@ -1,1 +1,1 @@
-"""How A2A travels: JSON-RPC and HTTP+JSON over plain ASGI, streams as server-sent events."""
+"""The protocol bindings: JSON-RPC and HTTP+JSON over plain ASGI, streams as server-sent events."""

@@ -1,4 +1,4 @@
-"""What a client needs from a binding: requests spelled, answers and events read."""
+"""The client side of a protocol binding: builds HTTP requests, reads responses and events."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _GATEWAY_ERRORS = (502, 503, 504)
 
 
 class Binding(Protocol):
-    """One interface of an agent, as a caller uses it. Pure: it carries nothing itself."""
+    """One interface of an agent, from the client side. Pure: it does no I/O."""
 
     @property
     def dialect(self) -> CallingDialect:
-        """What is spoken there."""
+        """The dialect of this interface."""
         ...
 
     @property
     def name(self) -> str:
-        """The binding, as cards name it."""
+        """The name of the binding on agent cards."""
         ...
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the interface."""
         ...
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
-        """Spell a request; `after` is the last event a reader has seen.
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
+        """Build the HTTP request of an operation; `after` is the id of the last event that was received.
 
         Raises:
             MethodNotFound: this version has no such operation.
@@ -60,36 +60,36 @@ class Binding(Protocol):
         ...
 
     def switch_method(self, operation: Operation) -> bool:
-        """Hear that an operation is not to be had with its HTTP method: True when there is another to try."""
+        """Switch to another HTTP method after HTTP 405; True when there is one to try."""
         ...
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
-        """Read an answer.
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
+        """Read the result of an operation from a response.
 
         Raises:
-            A2AError: the agent says no.
-            AuthError: it wants other credentials.
-            BadResponse: it is not A2A.
-            CannotConnect: somebody on the way says that the agent is not there.
+            A2AError: the agent answered with an error.
+            AuthError: the agent wants other credentials.
+            BadResponse: the response is not A2A.
+            CannotConnect: a gateway says that the agent is not available.
         """
         ...
 
-    def event(self, data: bytes) -> StreamResponse:
+    def read_event(self, data: bytes) -> StreamResponse:
         """Read one event of a stream.
 
         Raises:
-            A2AError: the stream ends with an error.
-            BadResponse: it is not A2A.
+            A2AError: the event is an error, which ends the stream.
+            BadResponse: the event is not A2A.
         """
         ...
 
 
 def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> Any:
-    """The JSON of an answer.
+    """Decode the JSON body of a response.
 
     Raises:
-        BadResponse: it is something else; the text shows how it begins.
-        CannotConnect: a gateway says that nobody is behind it.
+        BadResponse: it is not JSON; the text shows how it begins.
+        CannotConnect: a gateway says that the agent is not available.
     """
     try:
         return msgspec.json.decode(body)
@@ -98,7 +98,7 @@ def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) 
 
 
 def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: str) -> DragomanError:
-    """The error for an answer that is no JSON."""
+    """Build the error for a response that is not JSON."""
     content_type = headers.get("Content-Type", "").partition(";")[0].strip() or "nothing it names"
     what = f"HTTP {status}, {content_type}"
     if status in (401, 403):
@@ -119,12 +119,12 @@ def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: st
 
 
 def preview(body: bytes) -> str:
-    """How an answer begins, for an error."""
+    """Return the beginning of a body, quoted for an error."""
     return repr(" ".join(body[:_PREVIEW_BYTES].decode("utf-8", "replace").split()))
 
 
 def auth_error(status: int, headers: Mapping[str, str], url: str, message: str = "") -> AuthError:
-    """The error for credentials that are missing, wrong or not enough."""
+    """Build the error for credentials that are missing, wrong or insufficient."""
     detail = message or headers.get("WWW-Authenticate", "")
     if status == 403:
         return AuthError(
@@ -134,17 +134,17 @@ def auth_error(status: int, headers: Mapping[str, str], url: str, message: str =
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:
-    """The error behind an HTTP status with a JSON body."""
+    """Build the error for an HTTP error status with a JSON body."""
     error = error_from_http(status, body)
     if type(error) is InternalError and status in _GATEWAY_ERRORS:
-        # A gateway that speaks JSON, and not the agent.
+        # The JSON is from a gateway, not from the agent.
         text = f"{redact_url(url)} is not available: HTTP {status}: {error.message}"
         return CannotConnect(text, reason="UNAVAILABLE", status=status)
     return as_client_error(error, headers, url)
 
 
 def as_client_error(error: A2AError, headers: Mapping[str, str], url: str) -> DragomanError:
-    """An error of the protocol as callers get it: what is about credentials is an AuthError."""
+    """Turn Unauthenticated and Unauthorized into AuthError; return any other error as it is."""
     if isinstance(error, Unauthenticated):
         return auth_error(401, headers, url, error.message)
     if isinstance(error, Unauthorized):

@@ -1,4 +1,4 @@
-"""From a decoded request to the engine and back, the same for every binding."""
+"""Runs operations on the engine, the same for every binding."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     ExtendedCard = Callable[[Request, User | None], AgentCard]
 
 
-# What the JSON of a request may be made of, unless settings say otherwise.
+# The default limits on the JSON of a request.
 JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
 
 
 class PluginResponses(Protocol):
-    """A plug-in's answers to those who call in its dialect, or about a task that may have begun in it."""
+    """Performs operations in place of `Endpoint` for calls in a plug-in's dialect, or on tasks that may be its own."""
 
     @property
     def dialect(self) -> CallingDialect:
-        """What such callers speak."""
+        """The dialect of the plug-in."""
         ...
 
     @property
     def needs_user(self) -> bool:
-        """True when the oldest methods are refused to callers without a name, where others are known."""
+        """True when methods of A2A 0.1 require an authenticated caller, on a server with authentication."""
         ...
 
     async def perform(
@@ -55,12 +55,12 @@ class PluginResponses(Protocol):
         after: int | None,
         request: Request | None,
     ) -> Outcome:
-        """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
+        """Perform an operation in place of `Endpoint.perform`. Raises A2AError."""
         ...
 
 
 class Outcome(NamedTuple):
-    """A result or a stream, the tag of its task, and whether the message was a repeat."""
+    """The result or stream of an operation, the origin of its task, and whether the message was a repeat."""
 
     result: Result | Stream
     origin: str
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 class Endpoint:
-    """One agent behind the transports."""
+    """One agent as the transports see it: performs operations with the limits and dialects of the server."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Endpoint:
             Operation.LIST_PUSH: service.list_pushes,
             Operation.DELETE_PUSH: service.delete_push,
         }
-        # Makes the card a known caller may see; None where nobody is known.
+        # Builds the card for an authenticated caller; None on a server without authentication.
         self._extended_card = extended_card
 
-    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
-        """The circumstances of a request."""
+    def build_context(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
+        """Build the call context of a request."""
         return CallContext(
             user=request.user,
             tenant=tenant,
@@ -116,14 +116,14 @@ class Endpoint:
         return frozenset(uri.strip() for uri in requested.split(",")) & self._extensions
 
     def log_denial(self, request: Request, error: A2AError) -> None:
-        """Have it written down when a limit refused a request."""
+        """Log a request that a limit refused."""
         if self._denial_log is not None:
             self._denial_log.log(request.caller, error)
 
     async def perform(
         self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
     ) -> Outcome:
-        """Carry out an operation. Raises A2AError."""
+        """Perform an operation. Raises A2AError."""
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if operation is Operation.SEND:
@@ -148,7 +148,7 @@ class Endpoint:
         return Outcome(await self._pushes[operation](call, params), call.origin)
 
     def headers(self, call: CallContext, dialect: Dialect, outcome: Outcome) -> list[Header]:
-        """What a response says beside its body: activated extensions, and that it is a repeat."""
+        """Return the response headers: activated extensions, and whether the message was a repeat."""
         headers: list[Header] = []
         name = dialect.row.extensions_header
         if call.extensions and name:

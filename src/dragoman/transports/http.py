@@ -1,4 +1,4 @@
-"""Requests and responses over plain ASGI, with nothing between."""
+"""HTTP requests and responses over plain ASGI."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
-# Where the scope of a request holds its `Request`, and the user who makes it, once that is known.
+# Keys of the ASGI scope: the `Request`, and its user once authenticated.
 REQUEST, USER = "dragoman.request", "dragoman.user"
 
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 _BODILESS = (204, 304)
-# So much of a body must come before patience ends, and again as much for each time more.
+# A body must make this much progress within each arrival timeout. Large bodies are sent in chunks of this size.
 CHUNK_BYTES = 65_536
-# How many bytes of memory a byte of a body takes, at most: while it is read and encoded again; and as text whose
-# characters take four bytes each, which one of them is enough for.
+# Bytes of memory per byte of a body, at most: while it is read and encoded again; and as a str of four bytes per
+# character, for which one wide character is enough.
 COPY_FACTOR, WIDE_FACTOR = 2, 5
-# How many bytes a value of JSON takes, about, beside those of its text; and what is not worth counting.
+# Bytes of memory per JSON value, about, beside its text; and the size below which nothing is counted.
 VALUE_BYTES = 100
 UNCOUNTED_BYTES = 16_384
 logger = logging.getLogger("dragoman.http")
 
 
 class TooLarge(InvalidRequest):
-    """The body is larger than this server takes."""
+    """The body exceeds the limit of the server."""
 
 
 class TooSlow(InvalidRequest):
-    """The request did not arrive in time. With `closes_connection`, its connection is of no more use."""
+    """The request did not arrive in time. `closes_connection` says that its connection cannot be reused."""
 
     def __init__(self, message: str, *, closes_connection: bool = True, **metadata: str) -> None:
         super().__init__(message, **metadata)
@@ -54,11 +54,11 @@ class TooSlow(InvalidRequest):
 
 
 class Disconnected(Exception):
-    """The caller left before the request was whole."""
+    """The client disconnected before the request was complete."""
 
 
 class SharedResources(NamedTuple):
-    """What the requests of a server share: the memory they take, turns for long work, time for their bodies."""
+    """What the requests of a server share: the memory quota, the CPU throttle and the arrival timer."""
 
     memory: MemoryQuota | None = None
     throttle: CpuThrottle | None = None
@@ -69,16 +69,16 @@ _NO_RESOURCES = SharedResources()
 
 
 def segments_of(scope: AsgiScope) -> list[str]:
-    """The words of the path below where the app is mounted; a trailing slash adds none.
+    """Split the path below the mount point into segments; a trailing slash adds none.
 
-    The path is cut before it is decoded: the id of a task may hold a slash or a percent sign.
+    The path is split before it is decoded: the id of a task may hold a slash or a percent sign.
     """
     path: str = scope["path"]
     words = path.split("/")
     raw: bytes = scope.get("raw_path") or b""
     if b"%" in raw:
         decoded = [unquote(word) for word in raw.partition(b"?")[0].decode("latin-1").split("/")]
-        # Where they differ, something on the way has rewritten the path alone.
+        # Where they differ, middleware has rewritten `path` only.
         if "/".join(decoded) == path:
             words = decoded
     root: list[str] = scope.get("root_path", "").rstrip("/").split("/")
@@ -89,10 +89,9 @@ def segments_of(scope: AsgiScope) -> list[str]:
 
 
 class Request:
-    """An HTTP request. `segments` are the words of its path, relative to the agent it is for.
+    """An HTTP request. `segments` are those of its path, relative to the agent it is for.
 
-    `prefix` is where that agent stands below the app's root, as in `/agents/trip`. `shared` is what it takes memory and
-    turns from, and what says how long its body may take.
+    `prefix` is the path of that agent below the app's root, as in `/agents/trip`. `shared` are the quotas it uses.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Request:
         self.segments = segments
         self.prefix = prefix
         self.path = f"/{'/'.join(segments)}" if segments else "/"
-        # By lower-case name; of several with one name, all, joined by commas.
+        # By lower-case name; repeated headers are joined by commas.
         self.headers: dict[str, str] = {}
         headers = self.headers
         for raw, value in scope["headers"]:
@@ -118,15 +117,15 @@ class Request:
         query = scope.get("query_string")
         self.query: dict[str, str] = _parse_query(query) if query else {}
         self._shared = shared
-        # What `admit` says.
+        # Set by `admit`.
         self.user: User | None = None
         self.caller = ""
         self.may_list = True
-        # What it takes of the memory for requests.
+        # Its share of the memory quota.
         self.lease: Lease | None = None
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
-        """Say who makes it, whom it counts for, and whether all tasks of that user may be listed."""
+        """Set the user, the caller whose quota it counts for, and whether all tasks of that user may be listed."""
         self.user, self.caller, self.may_list = user, caller, may_list
 
     @property
@@ -135,13 +134,13 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def json_body(self, limit: int) -> bytes:
-        """Read the whole body, which must be declared as JSON; an empty one need not be declared.
+        """Read the whole body, which must have a JSON content type; an empty one needs none.
 
-        A page elsewhere can have a browser send a body of another type, or of none, without asking first.
+        A page of another site can make a browser send other content types without a CORS preflight.
 
         Raises:
-            ContentTypeNotSupported: it is declared as something else, or is there and not declared at all.
-            TooLarge, TooSlow, Disconnected: see `body`.
+            ContentTypeNotSupported: it has another content type, or none.
+            TooLarge, TooSlow, Overloaded, Disconnected: as `body`.
         """
         kind = "application/json"
         if self.headers.get("content-type") != kind:
@@ -151,7 +150,7 @@ class Request:
             if not kind and (self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers):
                 raise _not_json_error("has no Content-Type")
         body = await self.body(limit)
-        if body and not kind:  # later versions of HTTP need not announce one
+        if body and not kind:  # HTTP/2 and later need not announce a body
             raise _not_json_error("has no Content-Type")
         return body
 
@@ -160,17 +159,17 @@ class Request:
 
         Raises:
             TooLarge: it has more than `limit` bytes.
-            TooSlow: it does not arrive.
-            Overloaded: there is no memory for it.
-            Disconnected: the caller left.
+            TooSlow: it does not arrive in time.
+            Overloaded: the memory quota is used up.
+            Disconnected: the client disconnected.
         """
         length = self.headers.get("content-length", "")
         size = int(length) if length.isdecimal() else 0
         if size > limit:
             raise _too_large_error(limit)
         if COPY_FACTOR * size > UNCOUNTED_BYTES:
-            self._reserve(COPY_FACTOR * size)  # before it comes: there is room for it then, and nothing is sent in vain
-        # Most bodies are there already, whole: whoever has nothing to wait for needs no timer.
+            self._reserve(COPY_FACTOR * size)  # before it is received, so that nothing is sent in vain
+        # Most bodies have arrived completely: then the first step of `receive` returns, and no timer is needed.
         pending: Any = self.receive()
         if not isinstance(pending, CoroutineType):
             return await self._receive_timed(pending, limit, length=size)
@@ -190,7 +189,7 @@ class Request:
         return await self._receive_timed(pending, limit, length=size)
 
     async def _receive_timed(self, pending: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
-        """Wait for the body, from the message on that is arriving."""
+        """Receive the rest of the body with a timeout; `pending` is the next ASGI message."""
         timer = self._shared.arrival_timer
         if timer is None:
             return await self._receive_chunks(pending, limit, length=length)
@@ -226,7 +225,7 @@ class Request:
             pending = self.receive()
 
     def charge(self, body: bytes, values: int) -> None:
-        """Count what a body takes once it is decoded, with so many values. Raises Overloaded."""
+        """Reserve the memory of a body with that many JSON values once it is decoded. Raises Overloaded."""
         size = len(body)
         is_wide = size > CHUNK_BYTES and not (body.isascii() and b"\\u" not in body)
         size = size * (WIDE_FACTOR if is_wide else COPY_FACTOR) + values * VALUE_BYTES
@@ -234,9 +233,9 @@ class Request:
             self._reserve(size)
 
     def covering(self, size: int, *, anyway: bool = False) -> AbstractContextManager[None]:
-        """Count an answer of so many bytes while it is sent. Raises Overloaded when entered, unless it is due `anyway`.
+        """Reserve memory for a response while it is sent. Entering raises Overloaded, unless it must be sent `anyway`.
 
-        The answer to a message takes no more than is counted for that.
+        The response to a message uses what is already reserved for the message.
         """
         memory = self._shared.memory
         if size <= LARGE_BODY or memory is None:
@@ -251,18 +250,18 @@ class Request:
             self.lease.resize(size)
 
     def release(self) -> None:
-        """It is answered: what it takes is free, unless its task goes on."""
+        """Release the memory of the request, except what its task still uses."""
         if self.lease is not None:
             self.lease.release()
             self.lease = None
 
     async def wait_for_turn(self) -> None:
-        """Wait for a turn to do what takes long."""
+        """Wait for a turn of CPU-bound work."""
         if self._shared.throttle is not None:
             await self._shared.throttle.wait_for_turn()
 
     def _too_slow_error(self, seconds: float) -> TooSlow:
-        # Later versions of HTTP have no word for it: many requests share a connection there.
+        # In HTTP/2 and later many requests share a connection, which stays open.
         closes = str(self.scope.get("http_version", "1.1")).startswith("1")
         return TooSlow(
             f"the request did not arrive within {seconds:g} seconds", limit="request_timeout", closes_connection=closes
@@ -275,12 +274,12 @@ async def _completed(message: MutableMapping[str, Any]) -> MutableMapping[str, A
 
 @coroutine
 def _resume(started: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """The rest of a coroutine whose first step has been taken, and which waits for something."""
+    """Continue a coroutine whose first step has yielded `waits_for`."""
     while True:
         try:
             try:
                 sent = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - a cancel belongs to who waits
+            except BaseException as error:  # noqa: BLE001 - a cancellation is passed on to the coroutine
                 waits_for = started.throw(error)
             else:
                 waits_for = started.send(sent)
@@ -314,7 +313,7 @@ async def respond(
     *,
     head: bool = False,
 ) -> None:
-    """Send a whole response; to HEAD, only what is said about it. A large one is gone from memory when this is over."""
+    """Send a whole response; with `head`, without its body. A large body is sent in chunks with backpressure."""
     body_headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send(
         {
@@ -331,7 +330,7 @@ async def respond(
 
 
 def with_headers(send: Send, more: Sequence[Header], status: int | None = None) -> Send:
-    """A `send` that adds headers to the response, or only to one with this status."""
+    """Wrap `send` so that it adds headers to the response, or only to one with this status."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start" and status in (None, message["status"]):
@@ -342,9 +341,9 @@ def with_headers(send: Send, more: Sequence[Header], status: int | None = None) 
 
 
 async def send_large(send: Send, body: bytes) -> None:
-    """Send a piece of a body that more follows, and wait until nearly all of it has been taken.
+    """Send a part of a body in chunks, and wait until nearly all of it has been read.
 
-    A server takes all it is given at once, however slow the reader is; before the next piece it waits.
+    The ASGI server buffers any chunk at once, however slow the reader is; it waits before the next one.
     """
     for start in range(0, len(body), CHUNK_BYTES):
         await send({"type": "http.response.body", "body": body[start : start + CHUNK_BYTES], "more_body": True})
@@ -352,14 +351,14 @@ async def send_large(send: Send, body: bytes) -> None:
 
 
 def rpc_http_status(error: A2AError) -> int:
-    """The HTTP status of a JSON-RPC error: 200, except where HTTP itself has something to say."""
+    """Return the HTTP status of a JSON-RPC error: 200, except for authentication and limits."""
     if isinstance(error, (TooLarge, TooSlow, Overloaded)):
         return limit_status(error) or 429
     return {-31401: 401, -31403: 403}.get(error.code, 200)
 
 
 def limit_status(error: A2AError) -> int | None:
-    """The HTTP status of a request the server itself has no room or no time for, in every binding; else None."""
+    """Return the HTTP status, in every binding, of a request that a server limit refused; None for other errors."""
     if isinstance(error, TooLarge):
         return 413
     if isinstance(error, Overloaded) and error.metadata.get("limit") == SERVER_MEMORY:
@@ -368,7 +367,7 @@ def limit_status(error: A2AError) -> int | None:
 
 
 def unexpected_error(error: Exception) -> A2AError:
-    """What a caller is told when a request broke; the log has the rest."""
+    """Log an unexpected exception, and return the error for the caller, which reveals nothing of it."""
     if isinstance(error, MemoryError):
         logger.error("there was no memory left for a request: set limits_memory lower")
         return overloaded("the server has no memory left", SERVER_MEMORY)
@@ -377,7 +376,7 @@ def unexpected_error(error: Exception) -> A2AError:
 
 
 def error_headers(error: A2AError) -> list[Header]:
-    """What an error says in headers: when to come back, and that the connection ends."""
+    """Return the headers of an error response: Retry-After and Connection."""
     headers: list[Header] = []
     if "retryAfter" in error.metadata:
         headers.append((b"retry-after", error.metadata["retryAfter"].encode()))

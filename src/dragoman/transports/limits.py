@@ -1,4 +1,4 @@
-"""Limits on slow callers and on work that holds up the event loop."""
+"""Limits on slow callers and on work that blocks the event loop, and the audit log of refused requests."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     Task = asyncio.Task[Any]
 
-# In how many steps the time passes: whoever is too late is noticed up to one step later.
+# A timeout is counted in this many ticks, so it is noticed up to one tick late.
 TICKS = 4
 
 
 class ArrivalTimer:
-    """Cancels tasks that wait for too long: between so many seconds and a quarter more.
+    """Cancels asyncio tasks that wait too long for a request: after `seconds` to 1.25 times `seconds`.
 
-    One timer serves all of them, and it is set only while somebody waits: nearly all requests are there at once, and
-    must not pay for those that are not.
+    One timer serves all tasks and runs only while one waits: nearly all requests arrive at once and must not pay for
+    those that do not.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -33,12 +33,12 @@ class ArrivalTimer:
         self._clock = clock
         self._ticks = 0
         self._timer: Timer | None = None
-        # When each began, the longest waiting first.
+        # The tick at which each started, the longest waiting first.
         self._waiting: dict[Task, int] = {}
         self._timed_out: set[Task] = set()
 
     def start(self) -> Task:
-        """Count the time of the running task from now on."""
+        """Start the timeout of the running task, and return the task."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting[task] = self._ticks
@@ -47,16 +47,16 @@ class ArrivalTimer:
         return task
 
     def restart(self) -> None:
-        """Count the time of the running task once more, because it got on."""
-        self.stop(self.start())  # the longest waiting come first
+        """Restart the timeout of the running task, because it made progress."""
+        self.stop(self.start())  # keeps the longest waiting first
         self.start()
 
     def stop(self, task: Task) -> None:
-        """A task waits no more."""
+        """Stop the timeout of a task."""
         self._waiting.pop(task, None)
 
     def timed_out(self, task: Task) -> bool:
-        """True when a task that was just cancelled has been too slow, and nobody else wants it to end."""
+        """True when this timer cancelled the task, and nobody else did; the cancellation is then undone."""
         if task not in self._timed_out:
             return False
         self._timed_out.discard(task)
@@ -73,15 +73,15 @@ class ArrivalTimer:
         self._timer = self._clock.call_later(self.seconds / TICKS, self._tick) if self._waiting else None
 
 
-# Requests and answers of so many bytes take turns; smaller ones are done in a moment.
+# Bodies above this many bytes are throttled and counted; smaller ones take no noticeable time.
 LARGE_BODY = 262_144
 
 
 class CpuThrottle:
-    """Lets one piece of long work happen at a time, and gives everybody else as much time after it as it took.
+    """Runs one piece of CPU-bound work at a time, and leaves the event loop free for as long as it took.
 
-    Reading ten megabytes of JSON takes a tenth of a second in which nothing else happens. Without turns, ten callers
-    who send them at once hold up all others for a second.
+    Decoding ten megabytes of JSON blocks the loop for a tenth of a second. Without turns, ten callers who send them at
+    once would block all others for a second.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class CpuThrottle:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait_for_turn(self) -> None:
-        """Wait for a turn. It lasts until the caller next waits for something."""
+        """Wait for a turn. It ends when the caller next yields to the event loop."""
         loop = asyncio.get_running_loop()
         if self._busy:
             waiter: asyncio.Future[None] = loop.create_future()
@@ -97,7 +97,7 @@ class CpuThrottle:
             try:
                 await waiter
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():  # it was this one's turn
+                if waiter.done() and not waiter.cancelled():  # its turn had come: pass it on
                     self._next()
                 raise
         self._busy = True
@@ -116,13 +116,13 @@ class CpuThrottle:
 
 
 logger = logging.getLogger("dragoman.audit")
-# How many lines there may be in a second, and how long a name may be.
+# The maximum of lines per second, and of characters of a caller's name.
 MAX_LINES_PER_SECOND = 100
 _MAX_NAME = 200
 
 
 class DenialLog:
-    """Writes a line per caller and second at most, and not too many in all: nobody can fill the log with it."""
+    """Logs refused requests: at most one line per caller and second, and a limited number in all."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -130,7 +130,7 @@ class DenialLog:
         self._logged_callers: set[str] = set()
 
     def log(self, caller: str, error: A2AError) -> None:
-        """Write down who was refused by which limit. Other errors are none of ours."""
+        """Log who was refused by which limit; an error without a limit is ignored."""
         limit = error.metadata.get("limit")
         if limit is None:
             return

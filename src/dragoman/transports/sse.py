@@ -1,4 +1,4 @@
-"""Server-sent events: every record once, with its number as the id."""
+"""Writes and reads server-sent events. The id of an event is the generation of its record."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.http")
 HEARTBEAT = b": keep-alive\n\n"
-# In how many ways a record is kept as it was written.
+# How many encoded frames of one record are cached.
 MAX_CACHED_FRAMES = 8
 
 
 def last_event_id(headers: dict[str, str]) -> int | None:
-    """The number of the record a reader saw last, if it says so in a form we gave it."""
+    """Parse Last-Event-ID; None when it is absent or not an id of ours."""
     text = headers.get("last-event-id", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 class SseWriter:
-    """Writes one stream to one reader: events in a dialect, each between `before` and `after`.
+    """Writes one stream to one client: events in a dialect, each between `before` and `after`.
 
-    `error` spells a failure in the middle.
+    `error` encodes a failure in the middle of the stream.
     """
 
     def __init__(
         self,
         dialect: Dialect,
-        error: Callable[[A2AError], bytes],
+        encode_error: Callable[[A2AError], bytes],
         headers: Iterable[Header] = (),
         *,
         before: bytes = b"",
@@ -48,16 +48,16 @@ class SseWriter:
         artifacts: Sequence[str] = (),
     ) -> None:
         self._event_writer = dialect.event_writer(artifacts)
-        # One that remembers nothing spells a record alike for all its readers: then once is enough.
+        # A stateless writer encodes a record alike for all clients, so the frames can be cached.
         self._cacheable = self._event_writer is dialect
         self._cache_keys = ((before, dialect, False), (before, dialect, True))
-        self._error = error
+        self._encode_error = encode_error
         self._headers = headers
         self._before = before
         self._after = after
 
     async def write(self, batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
-        """Send the stream until it ends or the reader leaves. Raises A2AError when it fails before its first event."""
+        """Send the stream until it ends or the client leaves. Raises A2AError if it fails before its first event."""
         async with aclosing(batches):  # pyright: ignore[reportArgumentType] - every stream is a generator
             first = await anext(batches, None)
             if first is None:
@@ -74,7 +74,7 @@ class SseWriter:
                     ],
                 }
             )
-            # Handed over and not held: a stream can be open for days, and its first event can be large.
+            # Passed in a list and popped: a stream can be open for days, and its first event can be large.
             first_batches = [first]
             del first
             pump = asyncio.ensure_future(self._pump(first_batches, batches, request, send))
@@ -92,10 +92,10 @@ class SseWriter:
     ) -> None:
         try:
             is_last = first_batches[0].ended
-            await self._send(self._body(first_batches.pop()), request, send)
+            await self._send(self._encode_batch(first_batches.pop()), request, send)
             if not is_last:
                 async for batch in batches:
-                    message = self._body(batch)
+                    message = self._encode_batch(batch)
                     del batch
                     if len(message["body"]) > LARGE_BODY:
                         await self._send(message, request, send)
@@ -105,10 +105,10 @@ class SseWriter:
         except OSError:
             return
         except A2AError as error:
-            await send(_chunk(b"data: " + self._error(error) + b"\n\n"))
+            await send(_chunk(b"data: " + self._encode_error(error) + b"\n\n"))
         except Exception:
             logger.exception("a stream broke")
-            await send(_chunk(b"data: " + self._error(InternalError()) + b"\n\n"))
+            await send(_chunk(b"data: " + self._encode_error(InternalError()) + b"\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @staticmethod
@@ -120,27 +120,27 @@ class SseWriter:
         with request.covering(size):
             await send_large(send, message["body"])
 
-    def _body(self, batch: Batch) -> MutableMapping[str, Any]:
+    def _encode_batch(self, batch: Batch) -> MutableMapping[str, Any]:
         records = batch.records
         if not records:
             return _chunk(HEARTBEAT if not batch.ended else b"")
         if len(records) == 1:
-            return _chunk(self._frame(records[0], batch.ended))
-        frames = [self._frame(record, False) for record in records[:-1]]
-        return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
+            return _chunk(self._encode_frame(records[0], batch.ended))
+        frames = [self._encode_frame(record, False) for record in records[:-1]]
+        return _chunk(b"".join((*frames, self._encode_frame(records[-1], batch.ended))))
 
-    def _frame(self, record: Record, last: bool) -> bytes:
+    def _encode_frame(self, record: Record, last: bool) -> bytes:
         key = self._cache_keys[last]
         frame = record.encodings.get(key) if self._cacheable else None
         if frame is None:
             number = b"id: %d\n" % record.generation if record.generation else b""
-            frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
-            # What stands before an event may be different for every reader, and is then kept for none.
+            frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._encode_event(record, last), self._after)
+            # `before` may hold a request id and differ for every client, so the cache is limited.
             if self._cacheable and len(record.encodings) < MAX_CACHED_FRAMES:
                 record.encodings[key] = frame
         return frame
 
-    def _event(self, record: Record, last: bool) -> bytes:
+    def _encode_event(self, record: Record, last: bool) -> bytes:
         if not self._cacheable:
             return self._event_writer.write_event(record, last=last)
         key = (self._event_writer, last)
@@ -160,14 +160,14 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 _BOM = b"\xef\xbb\xbf"
-# A task does not have so many events; what is longer is a time or a number of another kind.
+# No task has more events than this; a longer id is a timestamp or another kind of number.
 _MAX_DIGITS = 9
 
 Event = tuple[bytes, int]
 
 
 class SseReader:
-    """Takes chunks, gives events: the data of each and its own number, 0 when it has none that could be ours.
+    """An incremental parser: takes chunks, returns events as (data, id). The id is 0 unless it is a short number.
 
     Comments, event names and retry hints are skipped.
     """
@@ -181,10 +181,10 @@ class SseReader:
         self._ended_with_cr = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that are whole now.
+        """Take a chunk and return the events that are complete now.
 
         Raises:
-            ResponseTooLarge: an event does not end.
+            ResponseTooLarge: an event exceeds the limit.
         """
         if not self._started:
             chunk = self._strip_bom(chunk)
@@ -193,7 +193,7 @@ class SseReader:
         if self._buffer:
             searched = len(self._buffer)
             self._buffer += chunk
-            # What has been searched is not searched again: a large event costs what its length is.
+            # The searched part is not searched again, so that the cost is linear in the size of an event.
             if self._buffer.find(b"\n\n", searched - 1) < 0:
                 self._check()
                 return []
@@ -217,7 +217,7 @@ class SseReader:
             )
 
     def _strip_bom(self, chunk: bytes) -> bytes:
-        """A stream may begin with a byte order mark, which may come in pieces."""
+        """Remove a byte order mark at the beginning of the stream, which may be split over chunks."""
         chunk = bytes(self._buffer) + chunk
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
             self._buffer = bytearray(chunk)
@@ -227,7 +227,7 @@ class SseReader:
         return chunk.removeprefix(_BOM)
 
     def _normalize_newlines(self, chunk: bytes) -> bytes:
-        """Lines may end in CR, LF or both: make it LF. A CR at the end may be half of both."""
+        """Convert CR and CRLF to LF. A CR at the end of a chunk may be half of a CRLF."""
         if not chunk:
             return chunk
         splits_crlf = self._ended_with_cr and chunk.startswith(b"\n")

@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from dragoman.mcp.tools.content import MAX_INLINE, content_blocks, contents_of, parse_uri, uri_of
+from dragoman.mcp.tools.content import MAX_INLINE, content_blocks, parse_uri, part_uri, resource_contents
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -59,7 +59,7 @@ def test_other_files_are_embedded_with_their_bytes(kind: str | None) -> None:
     "kind", ["text/csv", "application/json", "application/ld+json", "image/svg+xml;charset=utf-8", "text/plain"]
 )
 def test_a_file_of_text_is_embedded_as_text(kind: str) -> None:
-    held = contents_of(Part(raw="a,é".encode(), media_type=kind), "a2a://a/b/c/0")
+    held = resource_contents(Part(raw="a,é".encode(), media_type=kind), "a2a://a/b/c/0")
     assert held == types.TextResourceContents(uri="a2a://a/b/c/0", mime_type=kind, text="a,é")
 
 
@@ -100,7 +100,7 @@ def test_a_link_that_leads_nowhere_is_text(url: str) -> None:
 def test_data_is_no_content(data: Any) -> None:
     part = Part(data=data)
     assert content_blocks(task(part), PLACE) == []
-    assert contents_of(part, "a2a://a/b/c/0") is None
+    assert resource_contents(part, "a2a://a/b/c/0") is None
 
 
 def test_the_files_of_what_a_task_says_are_content_too_and_its_words_are_not() -> None:
@@ -123,7 +123,7 @@ def test_a_large_file_of_a_bare_message_is_not_linked_because_nobody_keeps_it() 
 @pytest.mark.parametrize("task_id", ["plain", "a/b", "50%", "ü ?#&", "..", ".", "a%2Fb"])
 @pytest.mark.parametrize("holder", ["art", "x/y/z", "..", "#1"])
 def test_an_address_gives_back_the_ids_it_was_made_of(task_id: str, holder: str) -> None:
-    uri = uri_of(f"a2a://agent_1/{task_id}", holder, 3)
+    uri = part_uri(f"a2a://agent_1/{task_id}", holder, 3)
     assert uri.isascii()
     assert uri.count("/") == 5
     assert not any(sign in uri for sign in ("?", "#", " ", "/../", "/./"))

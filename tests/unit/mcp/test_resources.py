@@ -16,7 +16,7 @@ from dragoman import Agent, Context, File, Part
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.mcp.session.resources import TEMPLATE
-from dragoman.mcp.tools.content import MAX_INLINE, uri_of
+from dragoman.mcp.tools.content import MAX_INLINE, part_uri
 from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task, TaskStatus
 from dragoman.testing import served
@@ -86,7 +86,7 @@ async def test_the_template_is_told(era: str) -> None:
 async def test_every_text_and_file_of_a_task_can_be_read(era: str, url: str) -> None:
     async with hosted(era) as (client, _):
         task = await made(client, url)
-        uris = [uri_of(place(task), "all/of them", number) for number in range(4)]
+        uris = [part_uri(place(task), "all/of them", number) for number in range(4)]
         text, table, archive, link = [await read(client, uri) for uri in uris]
         assert text == types.TextResourceContents(uri=uris[0], mime_type="text/plain", text="words")
         assert table == types.TextResourceContents(uri=uris[1], mime_type="text/csv", text="a,b")
@@ -109,9 +109,9 @@ async def test_the_files_are_listed_and_the_links_and_words_are_not(era: str, ur
         task = await made(client, url)
         listed = (await client.list_resources(cache_mode="bypass")).resources
         assert {each.uri for each in listed} == {
-            uri_of(place(task), "all/of them", 1),
-            uri_of(place(task), "all/of them", 2),
-            uri_of(place(task), "big", 0),
+            part_uri(place(task), "all/of them", 1),
+            part_uri(place(task), "all/of them", 2),
+            part_uri(place(task), "big", 0),
         }
 
 
@@ -120,7 +120,7 @@ async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str,
         task = await made(client, url)
         async with A2AServer(McpOptions()) as fresh, Client(fresh.server) as other:
             agent = await fresh.context.peers.resolve(url)
-            uri = uri_of(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
+            uri = part_uri(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
             # Who only knows an id of the agent's is told nothing: it may be another user's.
             with pytest.raises(MCPError, match="not found"):
                 await other.read_resource(uri)
@@ -144,7 +144,7 @@ async def test_what_is_not_there_is_told_in_the_words_of_the_revision(
     async with hosted(era) as (client, _):
         task = await made(client, url)
         task_id, holder, number = steps
-        uri = uri_of(f"a2a://{task['agent_id']}/{task_id.format(task=task['id'])}", holder, number)
+        uri = part_uri(f"a2a://{task['agent_id']}/{task_id.format(task=task['id'])}", holder, number)
         with pytest.raises(MCPError) as caught:
             await client.read_resource(uri)
         before = client.protocol_version < "2026"
@@ -166,16 +166,16 @@ async def test_the_task_of_one_agent_is_not_read_as_that_of_another(era: str, ur
         with served(papers()) as other_url:
             other = await mine.context.peers.resolve(other_url)
             with pytest.raises(MCPError, match="not found"):
-                await client.read_resource(uri_of(f"a2a://{other.agent_id}/{task['id']}", "big", 0))
+                await client.read_resource(part_uri(f"a2a://{other.agent_id}/{task['id']}", "big", 0))
 
 
 async def test_an_agent_that_is_gone_is_told_as_such(era: str) -> None:
     async with hosted(era) as (client, _):
         with served(papers()) as url:
             task = await made(client, url)
-        assert base64.b64decode((await read(client, uri_of(place(task), "big", 0))).blob) == BIG
+        assert base64.b64decode((await read(client, part_uri(place(task), "big", 0))).blob) == BIG
         with pytest.raises(MCPError, match="connection refused"):
-            await client.read_resource(uri_of(place(task), "later", 0))
+            await client.read_resource(part_uri(place(task), "later", 0))
 
 
 async def test_a_file_of_a_mere_message_is_linked_and_can_be_read(era: str) -> None:

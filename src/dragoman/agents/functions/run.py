@@ -56,8 +56,8 @@ class QuestionReplay:
     `first_state` is the conversation state at the start of the first run; it is stored with the first question.
     """
 
-    def __init__(self, answered: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
-        self._answered = answered
+    def __init__(self, answers: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
+        self._answers = answers
         self._first_state = first_state
         self._next = 0
         self.paused = False
@@ -65,7 +65,7 @@ class QuestionReplay:
     @property
     def replaying(self) -> bool:
         """True until the last answered question has been asked again: outputs before it are journaled already."""
-        return self._next < len(self._answered)
+        return self._next < len(self._answers)
 
     async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
         """Return the answer; ask again when it does not fit. Raises PauseSignal when there is none yet."""
@@ -97,7 +97,7 @@ class QuestionReplay:
         if not self.replaying:
             self.paused = True
             raise PauseSignal(ask)
-        answer = self._answered[self._next]
+        answer = self._answers[self._next]
         if answer.question != question:
             raise Failed(
                 f"the question has changed since it was answered: it was {answer.question!r}, it is {question!r}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 # The call that the running code works for. Over HTTP a question arrives on its call's response stream, with it set.
 CURRENT_CALL: ContextVar[ToolCall | None] = ContextVar("dragoman_mcp_call", default=None)
+# Seconds to find the call of a question, and for which an abandoned call of the same caller puts it in doubt.
 ROUTING_TIMEOUT = 30.0
 # Abandoned calls remembered. Beyond that, no question can be routed until the session ends.
 MAX_ABANDONED = 1000
@@ -43,6 +44,7 @@ class ElicitationRouter:
 
     def __init__(self, server: str) -> None:
         self._server = server
+        # True for a call that waits for its answer.
         self._calls: dict[ToolCall, bool] = {}
         self._asking_tools: set[str] = set()
         # Request ids of calls: only the stdio transport reports them.
@@ -147,29 +149,29 @@ class ElicitationRouter:
 
     async def _find_call(self) -> ToolCall | None:
         # With no active call, a waiting one asks several questions at once.
-        suspects = self._active_calls() or set(self._calls)
+        candidates = self._active_calls() or set(self._calls)
         self._undecided += 1
         self._notify()
         try:
             async with asyncio.timeout(ROUTING_TIMEOUT):
-                while suspects and not self._may_belong_to_inactive(suspects):
-                    if len(suspects) == 1:
-                        return next(iter(suspects))
+                while candidates and not self._may_belong_to_inactive(candidates):
+                    if len(candidates) == 1:
+                        return next(iter(candidates))
                     if self._undecided >= len(self._active_calls()):
                         # All of them ask, so none would ever end. One gets no answer, which identifies the others.
-                        self._asking_tools |= {call.tool for call in suspects}
+                        self._asking_tools |= {call.tool for call in candidates}
                         return None
                     await self._calls_changed.wait()
-                    suspects &= self._active_calls()
+                    candidates &= self._active_calls()
         except TimeoutError:
             return None
         finally:
             self._undecided -= 1
         return None
 
-    def _may_belong_to_inactive(self, suspects: set[ToolCall]) -> bool:
+    def _may_belong_to_inactive(self, candidates: set[ToolCall]) -> bool:
         """True when the request may belong to a call that is not active."""
-        callers = {call.caller for call in suspects}
+        callers = {call.caller for call in candidates}
         waiting = {call.caller for call, waits in self._calls.items() if waits}
         cutoff = asyncio.get_running_loop().time() - ROUTING_TIMEOUT
         return (
@@ -261,16 +263,16 @@ class ToolCall:
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)
-        questions = self.connection.elicitations
-        await questions.add_call(self)
-        given_up = False
+        router = self.connection.elicitations
+        await router.add_call(self)
+        abandoned = False
         try:
             return await self._call()
         except asyncio.CancelledError:
-            given_up = True
+            abandoned = True
             raise
         finally:
-            questions.remove_call(self, abandoned=given_up)
+            router.remove_call(self, abandoned=abandoned)
             # Nobody will answer now, and the server may still be waiting.
             self.answer(types.ElicitResult(action="cancel"))
 

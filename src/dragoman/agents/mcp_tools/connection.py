@@ -55,15 +55,15 @@ class ServerConnection:
     """A session with one MCP server.
 
     The SDK requires that one task opens and closes a session: the session task. Once `closed` is set, the connection is
-    never used again. `changed` is called when the server's tools have changed.
+    never used again. `on_tools_changed` is called when the server's tools have changed.
     """
 
-    def __init__(self, source: Source, changed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, on_tools_changed: Callable[[], None]) -> None:
         self.source = source
         self.tools: tuple[types.Tool, ...] = ()
         self.elicitations = ElicitationRouter(source.name)
         self.closed = asyncio.Event()
-        self._changed = changed
+        self._on_tools_changed = on_tools_changed
         self._stop = asyncio.Event()
         self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
         self._problem = ""
@@ -196,11 +196,11 @@ class ServerConnection:
         tools = self.client.server_capabilities.tools
         if not self.is_modern or tools is None or not tools.list_changed:
             return
-        pause = INITIAL_BACKOFF
+        backoff = INITIAL_BACKOFF
         while True:
             try:
                 async with self.client.listen(tools_list_changed=True) as subscription:
-                    pause = INITIAL_BACKOFF
+                    backoff = INITIAL_BACKOFF
                     async for _ in subscription:
                         await self._reload_tools()
             except Exception as error:  # noqa: BLE001 - the tools stay as they are
@@ -208,8 +208,8 @@ class ServerConnection:
                 if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND:
                     return
             # Changes may have been missed while the subscription was down.
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_BACKOFF)
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF)
             await self._reload_tools()
 
     async def _on_message(self, message: object) -> None:
@@ -232,7 +232,7 @@ class ServerConnection:
         except (MCPError, ValueError) as error:
             logger.warning("%s: its new tools cannot be listed: %s", self.source.name, error)
             return
-        self._changed()
+        self._on_tools_changed()
 
     def _server_argument(self) -> Any:
         source = self.source

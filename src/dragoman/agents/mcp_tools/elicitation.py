@@ -62,7 +62,7 @@ def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) ->
     if isinstance(fields.get("content"), dict) and fields.get("action") == "accept":
         data = fields["content"]
     schema = Schema(dict(params.requested_schema))
-    content = schema.merge_answer({}, _fields_asked_for(schema, params), answer.text, data)
+    content = schema.merge_answer({}, _requested_fields(schema, params), answer.text, data)
     if is_too_deep(content):
         return f"the answer is nested deeper than {MAX_NESTING}"
     content = schema.coerce_integers(content)
@@ -75,7 +75,7 @@ def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) ->
         return "the answer can hold texts, numbers, true and false, and lists of texts, but nothing else"
 
 
-def _fields_asked_for(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
+def _requested_fields(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
     """Return what a plain text answers: the required fields, else all fields."""
     missing = schema.problems({})
     return missing or tuple(Problem(name, True, "is missing") for name in _properties(params))

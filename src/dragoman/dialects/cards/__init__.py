@@ -1,1 +1,1 @@
-"""Agent cards: presented to, and read from, every version."""
+"""Agent cards: written for and read from every version, and validated."""

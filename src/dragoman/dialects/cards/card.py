@@ -1,4 +1,4 @@
-"""Agent cards: one model, presented as 1.0, as 0.3 or as both at once, and read from all of them and 0.1."""
+"""Agent cards: writes them as 1.0, as 0.3 or as both at once, and reads all of these and 0.1."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ Json = dict[str, Any]
 
 _MODES = ("text/plain",)
 _MODES_01 = ("text",)
-# What a 0.3 card shares with 1.0, key by key.
+# Keys that 0.3 and 1.0 share.
 _SAME = ("name", "description", "version", "defaultInputModes", "defaultOutputModes")
 _SAME_OPTIONAL = ("provider", "documentationUrl", "iconUrl")
 _CARD = LenientReader(AgentCard, fill_defaults=True)
 
 
 def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
-    """Present a card. `extra`, the author's own words, is merged into it last.
+    """Convert a card to JSON. `extra`, the author's own members, is merged into it last.
 
-    `1.0` and `0.3` have exactly the keys of that version; `both` has the keys of 1.0 and beside them those
-    only 0.3 knows.
+    `1.0` and `0.3` have exactly the keys of that version; `both` has the keys of 1.0 and those that only 0.3 has.
     """
-    # Through JSON, so that it holds lists and nothing of the card itself.
+    # A round trip through JSON makes plain lists and dicts that share nothing with the card.
     modern: Json = decode_any(encode(card))
     card_format = CARD_FORMATS[version]
     if card_format.older:
@@ -110,7 +109,7 @@ def _to_both(modern: Json, card: AgentCard) -> Json:
     if "securitySchemes" in modern:
         result["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
         if modern.get("securityRequirements"):
-            # Readers of 0.1 know no other word for it.
+            # 0.1 has only this member for it.
             result["authentication"] = {"schemes": schemes_to_01(modern["securitySchemes"])}
     return result
 
@@ -123,11 +122,11 @@ def _skill_03(skill: Json) -> Json:
 
 
 def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentInterface]]:
-    """The address a 0.3 reader starts from, and the others it can use."""
+    """Return the main interface of a 0.3 card, and its additional ones."""
     usable = [each for each in card.supported_interfaces if each.protocol_version.startswith(V0_3)]
     candidates = (*usable, *card.supported_interfaces)
     main = next((each for each in candidates if each.protocol_binding == JSONRPC), next(iter(candidates), None))
-    # The main address is among the others once more, as 0.3 wants it.
+    # 0.3 wants the main interface among the additional ones too.
     return main, usable if len(usable) > 1 else []
 
 
@@ -141,7 +140,7 @@ def _merge(card: Json, extra: Json) -> Json:
 
 
 def _to_v1(card: Json) -> Json:
-    """A card of any version in the form of 1.0."""
+    """Convert the JSON of a card of any version to that of 1.0."""
     modern = {key: value for key, value in card.items() if value is not None}
     if not modern.get("supportedInterfaces"):
         modern["supportedInterfaces"] = _interfaces_from(modern)
@@ -173,14 +172,14 @@ def _interfaces_from(card: Json) -> list[Json]:
             "protocolBinding": each.get("transport") or JSONRPC,
             "protocolVersion": version,
         }
-        # 0.3 wants the main address among the additional ones once more.
+        # 0.3 wants the main interface among the additional ones too.
         if interface["url"] and interface not in interfaces:
             interfaces.append(interface)
     return interfaces
 
 
 def _is_v01_card(card: Json) -> bool:
-    """True for a card of 0.1, which does not say so: it has what later versions dropped and lacks what they demand."""
+    """True for a card of 0.1, which has no version: it has members that were dropped later, or lacks required ones."""
     if any(key in card for key in ("protocolVersion", "supportedInterfaces", "preferredTransport", "securitySchemes")):
         return False
     if "authentication" in card or not isinstance(card.get("defaultInputModes"), list):

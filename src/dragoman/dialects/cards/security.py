@@ -1,6 +1,6 @@
-"""Security schemes and requirements on cards: the forms of 0.1, 0.3 and 1.0.
+"""Converts the security schemes and requirements of cards between 0.1, 0.3 and 1.0.
 
-1.0 names a scheme by the one member it holds (`httpAuthSecurityScheme`), 0.3 by its `type`. 1.0 wraps the
+1.0 identifies a scheme by the one member it holds (`httpAuthSecurityScheme`), 0.3 by its `type`. 1.0 wraps the
 scopes of a requirement (`{"schemes": {"k": {"list": [...]}}}`), 0.3 does not (`{"k": [...]}`).
 """
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def scheme_to_03(scheme: Json) -> Json:
-    """Spell a 1.0 scheme as 0.3 does, with exactly the keys 0.3 has; one of no known kind stays as it is."""
+    """Convert a 1.0 scheme to 0.3, with exactly the keys of 0.3; one of an unknown kind is unchanged."""
     flat = _flatten(scheme)
     flat.pop("location", None)
     if "flows" in flat:
@@ -38,12 +38,12 @@ def scheme_to_03(scheme: Json) -> Json:
 
 
 def scheme_to_both(scheme: Json) -> Json:
-    """Spell a 1.0 scheme so that readers of 0.3 and of 1.0 both find theirs."""
+    """Convert a 1.0 scheme to a form with the members of both 0.3 and 1.0."""
     return _flatten(scheme) | scheme
 
 
 def scheme_from(scheme: Json) -> Json:
-    """Read a scheme in either form, or in both at once; a form of 1.0 wins."""
+    """Convert a scheme of 0.3, of 1.0 or of both to 1.0; the members of 1.0 win."""
     for member in _MEMBERS.values():
         if isinstance(scheme.get(member), dict):
             return {member: scheme[member]}
@@ -57,19 +57,19 @@ def scheme_from(scheme: Json) -> Json:
 
 
 def requirement_to_03(requirement: Json) -> Json:
-    """Spell a 1.0 requirement as 0.3 does."""
+    """Convert a 1.0 requirement to 0.3."""
     return {name: as_object(scopes).get("list", []) for name, scopes in as_object(requirement.get("schemes")).items()}
 
 
 def requirement_from(requirement: Json) -> Json:
-    """Read a requirement in either form."""
+    """Convert a requirement of 0.3 or 1.0 to 1.0."""
     if isinstance(requirement.get("schemes"), dict):
         return requirement
     return {"schemes": {name: {"list": scopes} if scopes else {} for name, scopes in requirement.items()}}
 
 
 def schemes_from_01(authentication: Json) -> dict[str, Json]:
-    """What can be told of the schemes a 0.1 card names, which are those of HTTP."""
+    """Convert the schemes of a 0.1 card to 1.0; only those of HTTP can be."""
     names = cast("list[Any]", authentication["schemes"]) if isinstance(authentication.get("schemes"), list) else []
     return {
         name.lower(): {"httpAuthSecurityScheme": {"scheme": name}}
@@ -79,7 +79,7 @@ def schemes_from_01(authentication: Json) -> dict[str, Json]:
 
 
 def schemes_to_01(schemes: Json) -> list[str]:
-    """What a 0.1 card calls these schemes: those of HTTP by their own names, others as the card does."""
+    """Convert schemes to the names of a 0.1 card: HTTP schemes by their own names, others by those on the card."""
     names: list[str] = []
     for name, scheme in schemes.items():
         http = as_object(as_object(scheme).get("httpAuthSecurityScheme"))

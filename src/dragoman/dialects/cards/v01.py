@@ -1,4 +1,4 @@
-"""The card of 0.1 in its plainest form: skills by their own ids and words, and only what 0.1 has a name for."""
+"""The plain 0.1 card: skills by id and description, and only the members of 0.1."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MODES = ["text"]
 
 
 def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) -> Json:
-    """Present a card plainly. `skills` are ids with descriptions.
+    """Build the plain 0.1 JSON of a card. `skills` are ids with descriptions.
 
-    What the author says in `extra` counts before it, as far as a plain card has a place for it.
+    `extra`, the author's own members, overrides it where 0.1 has such a member.
     """
     defaults: Json = {
         "name": card.name,
@@ -25,7 +25,7 @@ def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) 
         "url": next((each.url for each in card.supported_interfaces if each.protocol_binding == "JSONRPC"), ""),
         "version": card.version,
         "capabilities": {"streaming": False, "pushNotifications": False, "stateTransitionHistory": True},
-        # Where strangers are welcome, nothing is required, and readers of 0.1 are still told what counts.
+        # Listed also where anonymous callers are allowed, so that 0.1 clients learn the schemes.
         "authentication": {"schemes": schemes_to_01(card.security_schemes or {})},
         "defaultInputModes": _MODES,
         "defaultOutputModes": _MODES,
@@ -38,7 +38,7 @@ def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) 
 
 
 def _apply_overrides(card: Json, extra: Json) -> Json:
-    """What is shown, in the author's words where there are some of the same kind."""
+    """Return the card with the author's values for members that it has."""
     result: Json = {}
     for key, value in card.items():
         own: Any = extra.get(key, value)

@@ -1,1 +1,1 @@
-"""Reading requests: leniently, within limits, with the field named when something is wrong."""
+"""Decoding requests: lenient, within limits, with errors that name the field."""

@@ -1,6 +1,6 @@
-"""What a request must hold beyond its types, whatever dialect it came in.
+"""Validates requests beyond their types, the same for every dialect, and limits the size of JSON.
 
-proto3 cannot tell an empty string from none, so an empty id that may be absent counts as absent.
+proto3 cannot distinguish an empty string from an absent one, so an empty optional id counts as absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.model.state import Role, State
 
 
 def check_message(message: Message, parts: str = "parts") -> Message:
-    """Check a caller's message; `parts` is what this dialect calls its parts.
+    """Validate a caller's message and return it normalized; `parts` is the name of its parts in this dialect.
 
     Raises:
         InvalidParams: no messageId, no parts, or a message that claims to come from an agent.
@@ -41,7 +41,7 @@ def check_message(message: Message, parts: str = "parts") -> Message:
 
 
 def check_send(request: SendMessageRequest) -> SendMessageRequest:
-    """Check a 1.x send request.
+    """Validate a 1.x send request and return it normalized.
 
     Raises:
         InvalidParams: as `sound_message`, or a webhook without an address.
@@ -63,7 +63,7 @@ def check_send(request: SendMessageRequest) -> SendMessageRequest:
 
 
 def _check_list(request: ListTasksRequest) -> ListTasksRequest:
-    """Check a list request; an empty filter is none.
+    """Validate a list request and return it normalized; an empty filter is none.
 
     Raises:
         InvalidParams: `statusTimestampAfter` is not a time.
@@ -88,7 +88,7 @@ def _check_list(request: ListTasksRequest) -> ListTasksRequest:
 
 
 class _FieldNeeds(NamedTuple):
-    """The fields an operation cannot do without, and those that are absent when they are empty."""
+    """The required fields of an operation, and the optional ones that count as absent when empty."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ("tenant",)
@@ -99,7 +99,7 @@ _NEEDS = {
     Operation.GET: _OF_TASK,
     Operation.CANCEL: _OF_TASK,
     Operation.SUBSCRIBE: _OF_TASK,
-    # One without an id gets it later.
+    # A webhook without an id gets one later.
     Operation.CREATE_PUSH: _FieldNeeds(("task_id", "url"), ("id", "tenant")),
     Operation.GET_PUSH: _OF_WEBHOOK,
     Operation.LIST_PUSH: _FieldNeeds(("task_id",), ("page_token", "tenant")),
@@ -109,7 +109,7 @@ _NEEDS = {
 
 
 def check_request(operation: Operation, request: Any) -> Any:
-    """Check a 1.x request.
+    """Validate a 1.x request and return it normalized.
 
     Raises:
         InvalidParams: a field is missing, empty or wrong.
@@ -127,19 +127,19 @@ def check_request(operation: Operation, request: Any) -> Any:
 
 
 _OPENING, _CLOSING = b"[{", b"]}"
-_DEPTH_CHANGES = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: one down, one up
+_DEPTH_CHANGES = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: +1 and -1
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 _CHUNK = 65_536
 _BACKSLASH = 92
-# From here on it matters which of the commas stand in texts.
+# Above this, commas inside strings must not be counted.
 _MAX_UNSCANNED = 50_000
 
 
 class JsonLimits(msgspec.Struct, frozen=True):
-    """What JSON may be made of. 0 as `values` or `parts` is any number.
+    """Limits on the structure of JSON, checked before it is decoded. 0 as `values` or `parts` is no limit.
 
-    Decoding holds up everybody else, and a value takes far more memory than text: a body of ten megabytes can hold
-    five million.
+    Decoding blocks the event loop, and a value takes far more memory than its text: a body of ten megabytes can hold
+    five million values.
     """
 
     nesting: int = 100
@@ -147,7 +147,9 @@ class JsonLimits(msgspec.Struct, frozen=True):
     parts: int = 0
 
     def check(self, text: bytes, field: str = "") -> int:
-        """About how many values there are: commas and opening brackets. What is no JSON is left to its reader.
+        """Check JSON text and return about how many values it holds: commas and opening brackets.
+
+        Text that is not JSON is left to the decoder.
 
         Raises:
             InvalidParams: there are too many of them, or too many parts in a message, or they are nested too deeply.
@@ -155,7 +157,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
         objects = text.count(b"{")
         opened = objects + text.count(b"[")
         values = opened + text.count(b",")
-        # Most requests are done here: what stands in texts was counted too, so there is less.
+        # Most requests end here: this count includes characters inside strings, so it is an upper bound.
         is_deep = opened > self.nesting
         if is_deep or values > _MAX_UNSCANNED or 0 < self.values < values:
             values = self._scan(text, field or "the body", deep=is_deep)
@@ -164,13 +166,13 @@ class JsonLimits(msgspec.Struct, frozen=True):
         return values
 
     def _scan(self, text: bytes, name: str, *, deep: bool) -> int:
-        """Count what stands outside of texts, piece by piece, so that it ends as soon as there is too much."""
+        """Count values outside strings, chunk by chunk, so that it stops at the limit."""
         values = depth = start = 0
         inside = False
         field = "" if name == "the body" else name
         while start < len(text):
             end = _chunk_end(text, start)
-            # Without escapes every quote begins or ends a text: what stands outside is every other piece.
+            # Without escapes every quote begins or ends a string, so every other piece is outside strings.
             pieces = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
             outside = b"".join(pieces[inside::2])
             inside ^= len(pieces) % 2 == 0
@@ -193,7 +195,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
 
 
 def _chunk_end(text: bytes, start: int) -> int:
-    """Where a piece ends that does not end between a backslash and what it escapes."""
+    """Return where a chunk ends, so that no escape sequence is split."""
     end = start + _CHUNK
     if end >= len(text) or text[end - 1] != _BACKSLASH:
         return end
@@ -204,7 +206,7 @@ def _chunk_end(text: bytes, start: int) -> int:
 
 class _Message(msgspec.Struct):
     parts: msgspec.Raw = msgspec.Raw(b"[]")
-    content: msgspec.Raw = msgspec.Raw(b"[]")  # what the protobuf form of 0.3 calls them
+    content: msgspec.Raw = msgspec.Raw(b"[]")  # the name of parts in the protobuf of 0.3
 
 
 class _Request(msgspec.Struct):
@@ -218,11 +220,11 @@ _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _parts_of(text: bytes) -> list[msgspec.Raw]:
-    """Where the parts of a message stand, not yet decoded."""
+    """Return the raw lists of parts in a request, not yet decoded."""
     raw_parts: list[msgspec.Raw] = []
     try:
         request = _request(text)
-    except UNREADABLE:  # its reader says what is wrong
+    except UNREADABLE:  # the decoder reports it
         return raw_parts
     for raw in (request.message, request.request):
         try:

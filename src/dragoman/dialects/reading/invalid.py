@@ -1,4 +1,4 @@
-"""From a decoder's complaint to an error of the protocol that names the field."""
+"""Turns msgspec errors into A2A errors that name the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _WHERE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
-_TYPES = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<given>[^`]+)`")
+_TYPES = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<actual>[^`]+)`")
 _LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>>=|<=) (?P<bound>-?\d+)")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.+)", re.DOTALL)
 
@@ -36,7 +36,7 @@ _EXPECTED_VALUES = {
 
 
 def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
-    """Say which field is wrong, in the dotted form of `message.parts[0].text`, and what it should be."""
+    """Build the error for an invalid value: the field, such as `message.parts[0].text`, and what it should be."""
     match = _WHERE.fullmatch(str(error))
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     field = path.replace("[...]", "").removeprefix(".")
@@ -47,17 +47,17 @@ def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
 
 
 def quoted(value: str) -> str:
-    """A caller's own words, cut short: an answer must not grow with a request."""
+    """Quote a caller's text, shortened, so that a response does not grow with its request."""
     return repr(_shorten(value))
 
 
 def missing_field(field: str) -> InvalidParams:
-    """Say that a field is absent or empty."""
+    """Build the error for a required field that is absent or empty."""
     return InvalidParams(f"{field} is required and must not be empty", field=field)
 
 
 def parse_error(error: Exception) -> ParseError:
-    """Say why the text is not JSON."""
+    """Build the error for text that is not JSON."""
     if isinstance(error, RecursionError):
         return ParseError("Invalid JSON payload: nested too deeply")
     reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
@@ -65,10 +65,10 @@ def parse_error(error: Exception) -> ParseError:
 
 
 class ResponseErrors:
-    """While an answer is read, what would be the caller's mistake is the server's.
+    """A context manager around reading a response, whose errors are the server's and not the caller's.
 
     Raises:
-        BadResponse: on leaving, instead of InvalidParams and ParseError.
+        BadResponse: on exit, instead of InvalidParams and ParseError.
     """
 
     __slots__ = ("_version",)
@@ -77,21 +77,21 @@ class ResponseErrors:
         self._version = version
 
     def __enter__(self) -> None:
-        """Begin to read."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Turn the error around."""
+        """Convert the error."""
         if isinstance(error, (InvalidParams, ParseError)):
             raise self.bad_response(error.message) from None
 
     def bad_response(self, why: str) -> BadResponse:
-        """The error for an answer that is wrong."""
+        """Build the error for an invalid response."""
         return BadResponse(f"the answer is not A2A {self._version}: {why}")
 
 
 def _complaint(what: str, field: str) -> str:
     if types := _TYPES.fullmatch(what):
-        return f"must be {_type_names(types['wanted'])}, not {_type_names(types['given'])}"
+        return f"must be {_type_names(types['expected'])}, not {_type_names(types['actual'])}"
     if limit := _LIMIT.fullmatch(what):
         return f"must be {limit['bound']} or {'more' if limit['sign'] == '>=' else 'less'}"
     if value := _VALUE.fullmatch(what):
@@ -99,7 +99,7 @@ def _complaint(what: str, field: str) -> str:
         return f"cannot be {_shorten(value['value'])}: it must be {choice}"
     if what == "Invalid base64 encoded string":
         return "must be base64"
-    # What is left are sentences of the model and of the decoder.
+    # The rest are messages of the model and of the decoder.
     return f"is wrong: {_shorten(what)}"
 
 

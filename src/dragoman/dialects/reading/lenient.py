@@ -1,7 +1,7 @@
-"""Reading JSON: strictly first, then with the forgiveness ProtoJSON and real callers need.
+"""Decodes JSON into types: strictly first, then leniently, as ProtoJSON and real clients require.
 
-The second chance takes null as absent, snake_case keys, unpadded and URL-safe base64, numbers and
-booleans as text, enums in any spelling. Free JSON (`data`, `metadata`, `params`) is never touched.
+Lenient decoding accepts null for absent, snake_case keys, unpadded and URL-safe base64, numbers and booleans as
+text, and enums in any spelling. Free-form JSON (`data`, `metadata`, `params`) is never changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.model.state import Role, State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Shape = Callable[[Any], Any]
+    Normalizer = Callable[[Any], Any]
 
 T = TypeVar("T")
 
@@ -35,11 +35,11 @@ _ABSENT: Any = object()
 
 
 class LenientReader(Generic[T]):
-    """Reads one type. `ignoring` names fields this version does not know.
+    """Decodes one type. `ignored` are fields that this version does not have.
 
-    With `fill` a missing field has its proto3 default, as ProtoJSON leaves empty values out; with
-    `loose` the strict way already takes numbers as text, as ProtoJSON spells an int64. `envelope` is for
-    a type of which one member is always there: the caller tries again when it finds none.
+    With `fill_defaults` a missing field gets its proto3 default, as ProtoJSON omits empty values; with
+    `numbers_as_text` strict decoding accepts numbers as text, as ProtoJSON writes an int64. `envelope` is for a type
+    of which one member is always set: the caller retries with `read_value` when it finds none.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class LenientReader(Generic[T]):
         self._type = type_
         self._ignored = ignored
         self._fill_defaults = fill_defaults
-        # For those who cannot wait: what it raises goes to `again`. It takes no snake_case where nothing demands camel.
+        # The fast path, whose errors go to `recover`. It misses snake_case keys where no required field has two words.
         self.read_strict: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not numbers_as_text).decode
-        # A snake_case caller trips over the first required name of two words; where there is none, look.
+        # Strict decoding fails on snake_case at the first required field of two words; without one, look for "_".
         self._checks_snake_case = not envelope and not _demands_camel(inspect.type_info(type_))
 
     def read(self, data: Any) -> T:
-        """Read JSON text or decoded JSON.
+        """Decode JSON text or convert decoded JSON.
 
         Raises:
             InvalidParams: with the field named.
@@ -69,7 +69,7 @@ class LenientReader(Generic[T]):
         return self.read_json(data) if isinstance(data, bytes) else self.read_value(data)
 
     def read_json(self, data: bytes) -> T:
-        """Read JSON text; none at all counts as an empty object.
+        """Decode JSON text; an empty text counts as an empty object.
 
         Raises:
             InvalidParams: with the field named.
@@ -83,7 +83,7 @@ class LenientReader(Generic[T]):
             return self.recover(data, error)
 
     def recover(self, data: bytes, strict_error: Exception) -> T:
-        """Read JSON text that `strictly` has refused with that error. Raises as `json` does."""
+        """Decode JSON text for which `read_strict` raised that error. Raises as `read_json` does."""
         if isinstance(strict_error, msgspec.ValidationError):
             return self._read_lenient(data, strict_error)
         if not data.strip():
@@ -91,7 +91,7 @@ class LenientReader(Generic[T]):
         raise parse_error(strict_error) from None
 
     def read_value(self, data: Any) -> T:
-        """Read decoded JSON, a path or a query string.
+        """Convert decoded JSON, or the values of a path or a query string.
 
         Raises:
             InvalidParams: with the field named.
@@ -105,14 +105,14 @@ class LenientReader(Generic[T]):
         try:
             decoded = decode_any(data)
         except msgspec.ValidationError as error:
-            # A number out of range: only the strict way knows in which field.
+            # A number is out of range: only the strict error names its field.
             raise invalid_params(strict_error or error) from None
         except UNREADABLE as error:
             raise parse_error(error) from None
         return self.read_value(decoded)
 
     @cached_property
-    def _normalize(self) -> Shape:
+    def _normalize(self) -> Normalizer:
         return (
             _Normalizers(self._ignored, fill_defaults=self._fill_defaults).build(inspect.type_info(self._type))
             or _identity
@@ -120,14 +120,14 @@ class LenientReader(Generic[T]):
 
 
 class _Normalizers:
-    """Builds, per type, the function that brings decoded JSON into the strict form."""
+    """Builds, per type, the function that normalizes decoded JSON for strict conversion."""
 
     def __init__(self, ignored: frozenset[str], *, fill_defaults: bool) -> None:
         self._ignored = ignored
         self._fill_defaults = fill_defaults
 
-    def build(self, kind: inspect.Type) -> Shape | None:
-        """The function for a type; None when its values are to be left alone."""
+    def build(self, kind: inspect.Type) -> Normalizer | None:
+        """Build the function for a type; None when its values need no change."""
         if isinstance(kind, inspect.StructType):
             return self._struct(kind)
         if isinstance(kind, (inspect.VarTupleType, inspect.ListType)):
@@ -138,19 +138,19 @@ class _Normalizers:
             return _enum(_ENUMS[kind.cls])
         return _SCALARS.get(type(kind))
 
-    def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Shape | None:
+    def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Normalizer | None:
         item = self.build(kind.item_type)
         if item is None:
             return None
         return lambda value: [item(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
-    def _union(self, kind: inspect.UnionType) -> Shape | None:
+    def _union(self, kind: inspect.UnionType) -> Normalizer | None:
         members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
         if len(members) == 1:
             return self.build(members[0])
         structs = [member for member in members if isinstance(member, inspect.StructType)]
         if len(structs) == 1:
-            # A struct's function leaves everything else alone.
+            # The function of a struct returns any other value unchanged.
             return self._struct(structs[0])
         by_tag = {str(member.tag): self._struct(member) for member in structs}
         tag_field = structs[0].tag_field if structs else None
@@ -158,12 +158,12 @@ class _Normalizers:
         def choose(value: Any) -> Any:
             members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
             tag = members.get(tag_field or "")
-            # An unknown tag is left for the decoder to complain about.
+            # An unknown tag is left for the decoder to reject.
             return by_tag[tag](members) if isinstance(tag, str) and tag in by_tag else cast("Any", value)
 
         return choose if structs else None
 
-    def _struct(self, kind: inspect.StructType) -> Shape:
+    def _struct(self, kind: inspect.StructType) -> Normalizer:
         aliases: dict[str, str] = getattr(kind.cls, "aliases", {})
         fields = {field.encode_name: field for field in kind.fields if field.encode_name not in self._ignored}
         normalizers = {name: self.build(field.type) for name, field in fields.items()}
@@ -189,7 +189,7 @@ class _Normalizers:
                 and normalized.get("data", _ABSENT) is None
                 and not normalized.keys().isdisjoint(("text", "raw", "url"))
             ):
-                # null is a value of its own only when the part holds nothing else.
+                # null is a value only when the part holds nothing else.
                 del normalized["data"]
             for name, default in empty.items():
                 if name not in normalized:
@@ -214,7 +214,7 @@ class _Normalizers:
 
 
 def from_base64(text: str) -> bytes:
-    """Read base64 in either alphabet, with or without padding and line breaks.
+    """Decode base64 in either alphabet, with or without padding and line breaks.
 
     Raises:
         ValueError: it is not base64.
@@ -233,7 +233,7 @@ def _demands_camel(kind: inspect.Type) -> bool:
     )
 
 
-def _enum(parse: Callable[[object], object]) -> Shape:
+def _enum(parse: Callable[[object], object]) -> Normalizer:
     def normalize(value: Any) -> Any:
         parsed = parse(value)
         return value if parsed is None else parsed
@@ -264,7 +264,7 @@ def _bytes(value: Any) -> Any:
         return value
 
 
-_SCALARS: dict[type[inspect.Type], Shape] = {
+_SCALARS: dict[type[inspect.Type], Normalizer] = {
     inspect.IntType: _integer,
     inspect.BoolType: _boolean,
     inspect.BytesType: _bytes,

@@ -1,7 +1,7 @@
-"""Between the model and the objects of 0.1.
+"""Converts between the model and the objects of 0.1.
 
-0.1 gives no id to messages and artifacts. What is read gets one from its place, so that reading the same
-task twice gives the same ids.
+Messages and artifacts of 0.1 have no ids. They get one from their index when read, so that reading the same task
+twice gives the same ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.model.task import Artifact, Task, TaskStatus
 
 
 def message_to_01(message: Message) -> Message01:
-    """Spell a message; it has room for role, parts and metadata."""
+    """Convert a message; 0.1 has only role, parts and metadata."""
     return Message01(
         role=ROLE_WORDS[message.role],
         parts=tuple([part_to_03(part, "type") for part in message.parts]),
@@ -28,10 +28,10 @@ def message_to_01(message: Message) -> Message01:
 
 
 def message_from_01(message: Message01, at: str, message_id: str) -> Message:
-    """Read a message that stands at the path `at`; `message_id` is for one that has none.
+    """Convert a message at the path `at`; `message_id` is for one without an id.
 
     Raises:
-        InvalidParams: a part is wrong.
+        InvalidParams: a part is invalid.
     """
     return Message(
         message_id=message.message_id or message_id,
@@ -42,7 +42,7 @@ def message_from_01(message: Message01, at: str, message_id: str) -> Message:
 
 
 def task_to_01(task: Task) -> Task01:
-    """Spell a task."""
+    """Convert a task."""
     return Task01(
         id=task.id,
         session_id=task.context_id or None,
@@ -54,7 +54,7 @@ def task_to_01(task: Task) -> Task01:
 
 
 def reply_to_01(message: Message) -> Task01:
-    """Spell a bare message, which 0.1 does not know, as a task that is completed by it."""
+    """Convert a message result, which 0.1 does not have, to a task that is completed by it."""
     return Task01(
         id=message.task_id or str(uuid4()),
         session_id=message.context_id,
@@ -65,27 +65,27 @@ def reply_to_01(message: Message) -> Task01:
 
 
 def task_from_01(task: Task01) -> Task:
-    """Read a task.
+    """Convert a task.
 
     Raises:
-        InvalidParams: a part is wrong.
+        InvalidParams: a part is invalid.
     """
     status = status_from_01(task.status, task.id)
     artifacts = [
-        artifact_from_01(each, f"artifacts[{place}]", each.index or place) for place, each in enumerate(task.artifacts)
+        artifact_from_01(each, f"artifacts[{index}]", each.index or index) for index, each in enumerate(task.artifacts)
     ]
     history = [
-        message_from_01(each, f"history[{place}]", f"{task.id}-message-{place}")
-        for place, each in enumerate(task.history)
+        message_from_01(each, f"history[{index}]", f"{task.id}-message-{index}")
+        for index, each in enumerate(task.history)
     ]
     return Task(task.id, task.session_id or "", status, tuple(artifacts), tuple(history), task.metadata)
 
 
 def event_from_01(event: Event01) -> StatusUpdate | ArtifactUpdate:
-    """Read an event; it does not say its context.
+    """Convert an event; it has no context id.
 
     Raises:
-        InvalidParams: it holds neither a status nor an artifact, or a part is wrong.
+        InvalidParams: it holds neither a status nor an artifact, or a part is invalid.
     """
     if event.status is not None:
         return StatusUpdate(event.id, "", status_from_01(event.status, event.id), event.metadata)
@@ -96,23 +96,23 @@ def event_from_01(event: Event01) -> StatusUpdate | ArtifactUpdate:
 
 
 def status_to_01(status: TaskStatus) -> Status01:
-    """Spell a status; rejected is failed, and auth-required is input-required."""
+    """Convert a status; rejected becomes failed, and auth-required input-required."""
     message = None if status.message is None else message_to_01(status.message)
     return Status01(LEGACY_WORDS[status.state], message, status.timestamp)
 
 
 def status_from_01(status: Status01, task_id: str) -> TaskStatus:
-    """Read the status of a task; a state nobody knows is unspecified.
+    """Convert the status of a task; an unknown state becomes unspecified.
 
     Raises:
-        InvalidParams: a part of its message is wrong.
+        InvalidParams: a part of its message is invalid.
     """
     message = None if status.message is None else message_from_01(status.message, "status.message", f"{task_id}-status")
     return TaskStatus(state_of(status.state) or State.UNSPECIFIED, message, status.timestamp)
 
 
 def artifact_to_01(artifact: Artifact, index: int, *, append: bool = False, last_chunk: bool = False) -> Artifact01:
-    """Spell an artifact; its index is its place among those of the task."""
+    """Convert an artifact; `index` is its position among those of the task."""
     return Artifact01(
         name=artifact.name,
         description=artifact.description,
@@ -125,10 +125,10 @@ def artifact_to_01(artifact: Artifact, index: int, *, append: bool = False, last
 
 
 def artifact_from_01(artifact: Artifact01, at: str, index: int) -> Artifact:
-    """Read an artifact that stands at the path `at`.
+    """Convert an artifact at the path `at`.
 
     Raises:
-        InvalidParams: a part is wrong.
+        InvalidParams: a part is invalid.
     """
     return Artifact(
         artifact_id=f"artifact-{index}",

@@ -60,7 +60,7 @@ def _send_params(request: SendMessageRequest) -> SendParams01:
     push = configuration.task_push_notification_config
     return SendParams01(
         message=message_to_01(message),
-        # 0.1 demands an id from its caller.
+        # In 0.1 the client chooses the task id.
         id=request.new_task_id or message.task_id or str(uuid4()),
         session_id=message.context_id,
         accepted_output_modes=configuration.accepted_output_modes,
@@ -75,7 +75,7 @@ def _push_to(config: TaskPushNotificationConfig) -> TaskPush01:
 
 
 class V01(V03):
-    """A2A 0.1. It answers every request with a task."""
+    """A2A 0.1 over JSON-RPC. Every result is a task."""
 
     row = table.row_of(table.V0_1)
     version = origin = row.version
@@ -99,25 +99,22 @@ class V01(V03):
     }
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """See `EventWriter.event`. Every artifact is the first here: only a `LegacyStream` can count them."""
+        """Encode an event outside a stream: any artifact has index 0, since only `V01EventWriter` counts them."""
         return V01EventWriter().write_event(record, last=last)
 
     def event_writer(self, artifacts: Sequence[str] = ()) -> V01EventWriter:
-        """See `Dialect.stream`."""
         return V01EventWriter(artifacts)
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
-        """See `CallingDialect.task_from`."""
         with self._response_errors:
             return task_from_01(_TASK.read(data))
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
-        """See `CallingDialect.message_from`. It gets a fresh id, as 0.1 gives it none."""
+        """Read a message; it gets a new id, as 0.1 has none."""
         with self._response_errors:
             return message_from_01(_MESSAGE.read(data), "message", str(uuid4()))
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
-        """See `CallingDialect.event_from`."""
         with self._response_errors:
             return response_of(event_from_01(_EVENT.read(data)))
 
@@ -127,7 +124,7 @@ class V01(V03):
         if isinstance(params, TaskPush01):
             return _push_from(params)
         if operation is Operation.GET_PUSH:
-            # 0.1 has one webhook for a task: the first is meant.
+            # 0.1 has one webhook per task, so the empty id means the first.
             return GetPushConfigRequest(require(params.id, "id"), "")
         return build_task_request(operation, params.id, params.history_length, params.metadata)
 
@@ -145,7 +142,7 @@ class V01(V03):
 
 
 class V01EventWriter:
-    """One stream of 0.1 events. It remembers the artifacts it has seen, because 0.1 knows them by their index."""
+    """Writes one stream of 0.1 events. It assigns artifacts their indexes, by which 0.1 identifies them."""
 
     __slots__ = ("_indexes",)
 
@@ -153,7 +150,7 @@ class V01EventWriter:
         self._indexes: dict[str, int] = {each: index for index, each in enumerate(artifacts)}
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """See `EventWriter.event`. A task and a bare message are shown by their status."""
+        """Encode an event; a task and a message become a status update."""
         event = record.event
         if isinstance(event, ArtifactUpdate):
             artifact = artifact_to_01(
@@ -179,7 +176,7 @@ class V01EventWriter:
 
 def _send(params: SendParams01) -> SendMessageRequest:
     content = params.message
-    # A string is what the oldest callers send.
+    # The oldest clients send a plain string.
     message_01 = (
         Message01(role="user", parts=(Part03(type="text", text=content),)) if isinstance(content, str) else content
     )

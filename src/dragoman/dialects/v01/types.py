@@ -1,4 +1,4 @@
-"""The objects of 0.1: untagged, parts with `type`, artifacts with an index instead of an id."""
+"""The wire types of 0.1: untagged, parts with `type`, artifacts with an index instead of an id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.model.operation import Count
 
 
 class Message01(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """A message; 0.1 writes no `messageId` but a caller may."""
+    """A message; 0.1 has no `messageId`, but a client may send one."""
 
     role: str | int = ""
     parts: tuple[Part03, ...]
@@ -20,7 +20,7 @@ class Message01(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only
 
 
 class Artifact01(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """A result of a task; `append` and `lastChunk` are said in events only."""
+    """An artifact; `append` and `lastChunk` are set in events only."""
 
     name: str | None = None
     description: str | None = None
@@ -32,7 +32,7 @@ class Artifact01(Struct, frozen=True, omit_defaults=True, rename="camel", kw_onl
 
 
 class Status01(Struct, frozen=True, omit_defaults=True):
-    """Where a task stands."""
+    """The status of a task."""
 
     state: str | int
     message: Message01 | None = None
@@ -51,7 +51,7 @@ class Task01(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=Tr
 
 
 class Event01(Struct, frozen=True, omit_defaults=True):
-    """A change of status or of an artifact, whichever is there."""
+    """A status update or an artifact update, by the member that is set."""
 
     id: str
     status: Status01 | None = None

@@ -1,6 +1,6 @@
-"""Between the model and the objects of 0.3, and the parts and webhooks of every version before 1.0.
+"""Converts between the model and the objects of 0.3, and the parts and webhooks of every version before 1.0.
 
-The objects of 0.3 over REST have the same fields: `v03_proto` is a `Codec03` of other types.
+The objects of 0.3 over REST have the same fields: `v03_proto` has a `Codec03` with other types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PREFERRED = ("bearer", "basic")
 
 
 def pack(part: Part) -> dict[str, Any] | None:
-    """The metadata of a text or data part, with its media type and file name; the author's own keys stand."""
+    """Put the media type and file name of a text or data part into its metadata, unless it has those keys."""
     if part.media_type is None and part.filename is None:
         return part.metadata
     metadata = dict(part.metadata or {})
@@ -55,7 +55,7 @@ def pack(part: Part) -> dict[str, Any] | None:
 
 
 def _unpack(metadata: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str | None, str | None]:
-    """Take media type and file name out of a text or data part's metadata."""
+    """Undo `pack`: return the metadata without media type and file name, and these two."""
     if not metadata or (_MEDIA_TYPE not in metadata and _FILENAME not in metadata):
         return metadata, None, None
     rest = dict(metadata)
@@ -64,14 +64,14 @@ def _unpack(metadata: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str
 
 
 def wrap(data: Any, metadata: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Make an object of any data, and say so in the metadata when it was none."""
+    """Wrap data that is not an object in one, and mark it in the metadata."""
     if isinstance(data, dict):
         return cast("dict[str, Any]", data), metadata
     return {"value": data}, {**(metadata or {}), _WRAPPED: True}
 
 
 def _unwrap(data: Any, metadata: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
-    """Undo `wrap`; data that was not wrapped stays as it is."""
+    """Undo `wrap`; other data is unchanged."""
     if not metadata or metadata.get(_WRAPPED) is not True or not isinstance(data, dict):
         return data, metadata
     wrapper = cast("dict[str, Any]", data)
@@ -91,7 +91,7 @@ _KINDS = ("text", "file", "data")
 
 
 def part_to_03(part: Part, tag: Tag) -> Part03:
-    """Spell a part. 0.1 callers compare texts as they are, so only 0.3 is told their media type."""
+    """Convert a part. 0.1 clients compare texts as they are, so only 0.3 gets the media type in the metadata."""
     kind = part.kind
     if kind in ("raw", "url"):
         file = File03(part.filename, part.media_type, part.raw, part.url)
@@ -104,10 +104,10 @@ def part_to_03(part: Part, tag: Tag) -> Part03:
 
 
 def part_from_03(part: Part03, at: str) -> Part:
-    """Read a part that stands at the path `at`.
+    """Convert a part at the path `at`.
 
     Raises:
-        InvalidParams: its kind is unknown, cannot be told, or promises what is not there.
+        InvalidParams: its kind is unknown or ambiguous, or its content is missing.
     """
     kind = _kind(part, at)
     if kind == "file":
@@ -122,20 +122,20 @@ def part_from_03(part: Part03, at: str) -> Part:
 
 
 def text_part(text: str, metadata: dict[str, Any] | None) -> Part:
-    """A part of text, with the media type and file name that travelled in its metadata."""
+    """Build a text part, with the media type and file name from its metadata."""
     metadata, media_type, filename = _unpack(metadata)
     return Part(text=text, filename=filename, media_type=media_type, metadata=metadata)
 
 
 def data_part(data: Any, metadata: dict[str, Any] | None) -> Part:
-    """A part of data, with what travelled in its metadata."""
+    """Build a data part, unwrapped, with the media type and file name from its metadata."""
     data, metadata = _unwrap(data, metadata)
     metadata, media_type, filename = _unpack(metadata)
     return Part(data=data, filename=filename, media_type=media_type, metadata=metadata)
 
 
 def parts_from_03(parts: tuple[Part03, ...], at: str) -> tuple[Part, ...]:
-    """Read parts.
+    """Convert parts.
 
     Raises:
         InvalidParams: as `part_from_03`.
@@ -189,17 +189,17 @@ def _tagged(
 
 
 def push_to_03(config: TaskPushNotificationConfig) -> Push03:
-    """Spell a webhook."""
+    """Convert a webhook."""
     authentication = config.authentication
     auth = None if authentication is None else Auth03((authentication.scheme,), authentication.credentials)
     return Push03(config.url, config.id, config.token, auth)
 
 
 def push_from_03(push: Push03, at: str, task_id: str | None = None) -> TaskPushNotificationConfig:
-    """Read a webhook that stands at the path `at`; of several schemes a usual one is taken.
+    """Convert a webhook at the path `at`; of several schemes Bearer or Basic is preferred.
 
     Raises:
-        InvalidParams: it has no address.
+        InvalidParams: it has no URL.
     """
     if not push.url:
         raise missing_field(f"{at}.url")
@@ -222,7 +222,7 @@ def _auth(auth: Auth03) -> AuthenticationInfo | None:
 
 
 class Codec03:
-    """Tasks, messages and updates of 0.3; a subclass may have other types for them, with fields of the same names."""
+    """Converts tasks, messages and updates of 0.3; a subclass may have other types with fields of the same names."""
 
     status: ClassVar[type[Any]] = Status03
     artifact: ClassVar[type[Any]] = Artifact03
@@ -232,19 +232,19 @@ class Codec03:
     words: ClassVar[dict[State, str]] = WORDS
 
     def part_to(self, part: Part) -> Any:
-        """Spell a part."""
+        """Convert a part to the wire."""
         return part_to_03(part, "kind")
 
     def part_from(self, part: Any, at: str) -> Part:
-        """Read a part that stands at the path `at`. Raises InvalidParams when it is wrong."""
+        """Convert a part at the path `at`. Raises InvalidParams."""
         return part_from_03(part, at)
 
     def parts_from(self, parts: tuple[Any, ...], at: str) -> tuple[Part, ...]:
-        """Read parts. Raises InvalidParams when one is wrong."""
+        """Convert parts. Raises InvalidParams."""
         return tuple([self.part_from(part, f"{at}[{index}]") for index, part in enumerate(parts)])
 
     def message_to(self, message: Message) -> Any:
-        """Spell a message."""
+        """Convert a message to the wire."""
         return Message03(
             message_id=message.message_id,
             role=ROLE_WORDS[message.role],
@@ -257,10 +257,10 @@ class Codec03:
         )
 
     def message_from(self, message: Any, at: str) -> Message:
-        """Read a message that stands at the path `at`; a role nobody knows is the user's.
+        """Convert a message at the path `at`; an unknown role becomes the user's.
 
         Raises:
-            InvalidParams: a part is wrong.
+            InvalidParams: a part is invalid.
         """
         return Message(
             message_id=message.message_id,
@@ -274,7 +274,7 @@ class Codec03:
         )
 
     def task_to(self, task: Task) -> Any:
-        """Spell a task."""
+        """Convert a task to the wire."""
         return self.task(
             id=task.id,
             context_id=task.context_id,
@@ -285,14 +285,14 @@ class Codec03:
         )
 
     def task_from(self, task: Any) -> Task:
-        """Read a task. Raises InvalidParams when a part is wrong."""
+        """Convert a task from the wire. Raises InvalidParams when a part is invalid."""
         status = self._status_from(task.status)
         artifacts = [self._artifact_from(each, f"artifacts[{index}]") for index, each in enumerate(task.artifacts)]
         history = [self.message_from(each, f"history[{index}]") for index, each in enumerate(task.history)]
         return Task(task.id, task.context_id, status, tuple(artifacts), tuple(history), task.metadata)
 
     def event_to(self, event: Event, *, last: bool) -> Any:
-        """Spell an event; `final` marks a status that is the last event of its stream."""
+        """Convert an event to the wire; a status update with `last` is `final`."""
         if isinstance(event, (Task, Message)):
             return self.task_to(event) if isinstance(event, Task) else self.message_to(event)
         of = event.task_id, event.context_id
@@ -302,7 +302,7 @@ class Codec03:
         return self.artifact_update(*of, artifact, event.append, event.last_chunk, event.metadata)
 
     def event_from(self, event: Any, at: str = "artifact") -> Event:
-        """Read an event; its artifact stands at the path `at`. Raises InvalidParams when a part is wrong."""
+        """Convert an event whose artifact is at the path `at`. Raises InvalidParams when a part is invalid."""
         if isinstance(event, self.status_update):
             return StatusUpdate(event.task_id, event.context_id, self._status_from(event.status), event.metadata)
         if isinstance(event, self.artifact_update):

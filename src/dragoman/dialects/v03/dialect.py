@@ -1,6 +1,6 @@
-"""A2A 0.3 over JSON-RPC, which 0.2 callers understand too.
+"""A2A 0.3 over JSON-RPC, also for 0.2 clients.
 
-Its REST binding and 0.1 take the same way with other objects: both are subclasses of `V03`.
+0.3 over REST and 0.1 work alike with other types: both are subclasses of `V03`.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _PUSHES: LenientReader[tuple[TaskPush03, ...]] = LenientReader(tuple[TaskPush03,
 
 
 def build_readers(types: Mapping[Operation, type[Any]]) -> Readers:
-    """What reads the parameters of each operation, by their types."""
+    """Build the readers of the parameters of each operation."""
     return {operation: LenientReader(type_) for operation, type_ in types.items()}
 
 
 def require(value: str | int | None, field: str) -> str:
-    """An id that must be there, as text. Raises InvalidParams."""
+    """Return a required id as text. Raises InvalidParams when it is missing."""
     if value is None or value == "":
         raise missing_field(field)
     return str(value)
@@ -78,7 +78,7 @@ def build_task_request(
     history_length: int | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Request:
-    """The request of an operation on one task. Raises InvalidParams when the task is not named."""
+    """Build the request of an operation on one task. Raises InvalidParams when the task id is missing."""
     name = require(task_id, "id")
     if operation is Operation.GET:
         return GetTaskRequest(name, history_length)
@@ -88,7 +88,7 @@ def build_task_request(
 def build_configuration(
     modes: tuple[str, ...], push: Push03 | None, at: str, history_length: int | None, *, blocking: bool = True
 ) -> SendMessageConfiguration:
-    """How a message is to be handled; the webhook stands at the path `at`. Raises InvalidParams."""
+    """Build the configuration of a send request; the webhook is at the path `at`. Raises InvalidParams."""
     return SendMessageConfiguration(
         accepted_output_modes=modes,
         task_push_notification_config=None if push is None else push_from_03(push, at),
@@ -117,7 +117,7 @@ def _push_from(push: TaskPush03) -> TaskPushNotificationConfig:
     return push_from_03(push.push_notification_config, "pushNotificationConfig", require(push.task_id, "taskId"))
 
 
-# How requests about a task are spelled over JSON-RPC.
+# Writers of the requests on one task, shared with 0.1.
 TASK_WRITERS: Writers = {
     GetTaskRequest: lambda request: TaskParams03(request.id, request.history_length),
     CancelTaskRequest: lambda request: TaskParams03(request.id, metadata=request.metadata),
@@ -128,7 +128,7 @@ TASK_WRITERS: Writers = {
 class V03:
     """A2A 0.3 over JSON-RPC.
 
-    `blocking_by_default` says what a request without `blocking` means: 0.3 leaves it to the server.
+    `blocking_by_default` is what a request without `blocking` means: 0.3 leaves it to the server.
     """
 
     row = table.row_of(table.V0_3)
@@ -165,17 +165,14 @@ class V03:
         self._response_errors = ResponseErrors(self.version)
 
     def read_request(self, operation: Operation, params: bytes) -> Request:
-        """See `Dialect.request`."""
         table.method_of(operation, self.version)
         return self._request(operation, self.readers[operation].read_json(params))
 
     def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
-        """See `Dialect.request_from`."""
         table.method_of(operation, self.version)
         return self._request(operation, self.readers[operation].read_value(params))
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """See `Dialect.result`."""
         table.method_of(operation, self.version)
         if isinstance(result, (Task, Message)):
             return encode(self._result_to(operation, result))
@@ -186,20 +183,16 @@ class V03:
         return encode(card_json(result, {}, table.V0_3)) if isinstance(result, AgentCard) else self.empty
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """See `EventWriter.event`."""
         return encode(CODEC.event_to(record.event, last=last))
 
     def event_writer(self, artifacts: Sequence[str] = ()) -> EventWriter:
-        """See `Dialect.stream`."""
         return self
 
     def write_params(self, operation: Operation, request: Request) -> bytes:
-        """See `CallingDialect.params`."""
         table.method_of(operation, self.version)
         return encode(self.writers[type(request)](request))
 
     def read_result(self, operation: Operation, data: Any) -> Result:
-        """See `CallingDialect.result_from`."""
         if operation in SENDS:
             return self._result_from(data)
         if operation is Operation.EXTENDED_CARD:
@@ -214,21 +207,18 @@ class V03:
         return self.read_task(data)
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
-        """See `CallingDialect.task_from`."""
         with self._response_errors:
             return CODEC.task_from(_TASK.read(data))
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
-        """See `CallingDialect.message_from`."""
         with self._response_errors:
             return CODEC.message_from(_MESSAGE.read(data), "message")
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
-        """See `CallingDialect.event_from`."""
         with self._response_errors:
             return response_of(CODEC.event_from(_EVENT.read(data)))
 
-    # -- what has other objects in the other dialects ------------------------------------------------------------------
+    # -- overridden in the subclasses ----------------------------------------------------------------------------------
 
     def _request(self, operation: Operation, params: Any) -> Request:
         if isinstance(params, SendParams03):
@@ -271,7 +261,7 @@ class V03:
         return _push_from(_PUSH.read(data))
 
     def _webhooks_from(self, data: Any) -> tuple[TaskPushNotificationConfig, ...]:
-        # Some spell an empty list as null.
+        # Some servers send an empty list as null.
         return () if data in (None, b"null") else tuple(map(_push_from, _PUSHES.read(data)))
 
 
@@ -281,7 +271,7 @@ def _push_request(operation: Operation, params: PushParams03) -> Request:
         return ListPushConfigsRequest(task_id)
     if operation is Operation.DELETE_PUSH:
         require(config_id, "pushNotificationConfigId")
-    # Only `get` may leave it out: then the task's first webhook is meant.
+    # Only `get` may omit it: then it means the first webhook of the task.
     return GetPushConfigRequest(task_id, config_id)
 
 

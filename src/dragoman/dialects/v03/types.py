@@ -1,4 +1,4 @@
-"""The objects of 0.3 JSON-RPC; their `kind` comes first, then the order of the specification's examples.
+"""The wire types of 0.3 over JSON-RPC: `kind` first, then the order of the specification's examples.
 
 Parts, webhooks and the parameters that name a task are the same in 0.1.
 """
@@ -13,7 +13,7 @@ from dragoman.model.operation import Count
 
 
 class File03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A file: its bytes or its address."""
+    """A file: its bytes or its URL."""
 
     name: str | None = None
     mime_type: str | None = None
@@ -33,7 +33,7 @@ class Part03(Struct, frozen=True, omit_defaults=True):
 
 
 class Auth03(Struct, frozen=True, omit_defaults=True):
-    """The schemes a receiver takes, best first, and the credentials."""
+    """The schemes that the receiver accepts, best first, and the credentials."""
 
     schemes: tuple[str, ...] = ()
     credentials: str | None = None
@@ -62,7 +62,7 @@ class Message03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_fie
 
 
 class Artifact03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A result of a task."""
+    """An artifact of a task."""
 
     artifact_id: str
     parts: tuple[Part03, ...]
@@ -73,7 +73,7 @@ class Artifact03(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Status03(Struct, frozen=True, omit_defaults=True):
-    """Where a task stands."""
+    """The status of a task."""
 
     state: str | int
     message: Message03 | None = None
@@ -92,7 +92,7 @@ class Task03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field=
 
 
 class StatusUpdate03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="status-update"):
-    """A change of status; `final` is always said."""
+    """A status update; `final` is always written."""
 
     task_id: str
     context_id: str
@@ -104,7 +104,7 @@ class StatusUpdate03(Struct, frozen=True, omit_defaults=True, rename="camel", ta
 class ArtifactUpdate03(
     Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="artifact-update"
 ):
-    """A change of an artifact."""
+    """An artifact update."""
 
     task_id: str
     context_id: str
@@ -118,7 +118,7 @@ Event03 = Task03 | Message03 | StatusUpdate03 | ArtifactUpdate03
 
 
 class Configuration03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """How a message is to be handled; without `blocking` the server chooses."""
+    """The configuration of a send request; without `blocking` the server chooses."""
 
     accepted_output_modes: tuple[str, ...] = ()
     blocking: bool | None = None
@@ -135,7 +135,7 @@ class SendParams03(Struct, frozen=True, omit_defaults=True):
 
 
 class TaskParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The parameters of operations on one task; a number is taken for its digits."""
+    """The parameters of operations on one task; a number is accepted as an id."""
 
     id: str | int | None = None
     history_length: Count | None = None
@@ -143,14 +143,14 @@ class TaskParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class TaskPush03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A webhook and its task: the parameters of `set`, and its result."""
+    """A webhook with its task id: the parameters and the result of `set`."""
 
     task_id: str | int
     push_notification_config: Push03
 
 
 class PushParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The parameters of `get`, `delete` and `list`; `id` is the task's."""
+    """The parameters of `get`, `delete` and `list`; `id` is that of the task."""
 
     id: str | int
     push_notification_config_id: str | None = None

@@ -1,4 +1,4 @@
-"""Between the model and the objects of 0.3 REST."""
+"""Converts between the model and the objects of 0.3 over REST."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dragoman.model.state import Role
 
 
 class ProtoCodec(Codec03):
-    """Tasks, messages and updates of 0.3 as ProtoJSON."""
+    """Converts tasks, messages and updates of 0.3 as ProtoJSON."""
 
     status = ProtoStatus
     artifact = ProtoArtifact
@@ -36,15 +36,15 @@ class ProtoCodec(Codec03):
     words = PROTO03_WORDS
 
     def part_to(self, part: Part) -> ProtoPart:
-        """Spell a part."""
+        """Convert a part to the wire."""
         return _part_to(part)
 
     def part_from(self, part: ProtoPart, at: str) -> Part:
-        """Read a part that stands at the path `at`. Raises InvalidParams when it is wrong."""
+        """Convert a part at the path `at`. Raises InvalidParams."""
         return _part_from(part, at)
 
     def message_to(self, message: Message) -> ProtoMessage:
-        """Spell a message; it has no room for referenceTaskIds."""
+        """Convert a message to the wire; it has no referenceTaskIds."""
         return ProtoMessage(
             message_id=message.message_id,
             content=tuple([_part_to(part) for part in message.parts]),
@@ -56,7 +56,6 @@ class ProtoCodec(Codec03):
         )
 
     def message_from(self, message: ProtoMessage, at: str) -> Message:
-        """See `Codec03.message_from`."""
         return Message(
             message_id=message.message_id,
             role=role_of(message.role) or Role.USER,
@@ -68,12 +67,12 @@ class ProtoCodec(Codec03):
         )
 
     def response_to(self, event: Event, *, last: bool) -> ProtoResponse:
-        """Spell an event in the envelope of a stream."""
+        """Convert an event to a stream response."""
         member = self.event_to(event, last=last)
         return ProtoResponse(**{_MEMBERS[type(member)]: member})
 
     def response_from(self, response: ProtoResponse) -> Event | None:
-        """Read an event; None when the envelope is empty. Raises InvalidParams when a part is wrong."""
+        """Convert a stream response to an event; None when it is empty. Raises InvalidParams when a part is invalid."""
         member = response.status_update or response.artifact_update or response.task or response.message
         return None if member is None else self.event_from(member, "artifactUpdate.artifact")
 

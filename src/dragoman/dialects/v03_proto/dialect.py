@@ -1,7 +1,7 @@
 """A2A 0.3 over REST, whose JSON is ProtoJSON of package a2a.v1 and not that of 0.3 JSON-RPC.
 
-A task is named by `id`, a webhook by `taskId` and `id`, as the path names them; the resource names of
-the proto (`name: "tasks/ID"`, `parent`) are understood too.
+A task is identified by `id`, a webhook by `taskId` and `id`, as in the path; the resource names of the proto
+(`name: "tasks/ID"`, `parent`) are accepted too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _push_to(config: TaskPushNotificationConfig) -> ProtoTaskPush:
 
 
 class V03Proto(V03):
-    """A2A 0.3 over REST. What `params` spells holds what stands in the path too; it is taken from there."""
+    """A2A 0.3 over REST. `write_params` includes the parameters of the path; `RestBinding` moves them there."""
 
     row = table.row_of(table.V0_3, table.REST)
     readers = build_readers(
@@ -102,7 +102,7 @@ class V03Proto(V03):
     )
     writers: ClassVar[Writers] = {
         SendMessageRequest: _send_params,
-        # 0 means unlimited here, so none at all cannot be asked for.
+        # Here 0 means unlimited, so an empty history cannot be requested.
         GetTaskRequest: lambda request: ProtoTaskName(request.id, history_length=request.history_length or None),
         CancelTaskRequest: lambda request: ProtoTaskName(request.id),
         SubscribeToTaskRequest: lambda request: ProtoTaskName(request.id),
@@ -119,25 +119,21 @@ class V03Proto(V03):
     no_result = "it holds neither a task nor a message"
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """See `EventWriter.event`."""
         return encode(CODEC.response_to(record.event, last=last))
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
-        """See `CallingDialect.task_from`."""
         with self._response_errors:
             return CODEC.task_from(_TASK.read(data))
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
-        """See `CallingDialect.message_from`."""
         with self._response_errors:
             return CODEC.message_from(_MESSAGE.read(data), "message")
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
-        """See `CallingDialect.event_from`."""
         with self._response_errors:
             event = CODEC.response_from(_RESPONSE.read(data))
             if event is None and isinstance(data, bytes):
-                # Nothing in the envelope is required, so one in proto names reads as an empty one.
+                # No member is required, so a response in proto names is read as empty by the strict decoder.
                 event = CODEC.response_from(_RESPONSE.read_value(decode_any(data)))
         if event is None:
             raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
@@ -153,7 +149,7 @@ class V03Proto(V03):
         return _push_request(operation, params) if isinstance(params, ProtoPushName) else GetExtendedAgentCardRequest()
 
     def _send_from(self, params: ProtoSend) -> SendMessageRequest:
-        # A ProtoJSON client cannot write `blocking: false`: all it can do is send a configuration without it.
+        # A ProtoJSON client cannot write `blocking: false`: it sends a configuration without it.
         configuration = params.configuration or ProtoConfiguration(blocking=self._blocking)
         push, at = configuration.push_notification, "configuration.pushNotification"
         return SendMessageRequest(
@@ -216,7 +212,7 @@ def _push_from(push: ProtoTaskPush) -> TaskPushNotificationConfig:
 
 
 def _ids(name: str | None) -> tuple[str, str]:
-    """The ids in `tasks/ID/pushNotificationConfigs/ID`; the proto once says `task/`."""
+    """Return the ids in `tasks/ID/pushNotificationConfigs/ID`; the proto has `task/` in one place."""
     words = (name or "").split("/")
     task_id = words[1] if len(words) > 1 and words[0] in ("tasks", "task") else ""
     return task_id, words[3] if task_id and len(words) > 3 else ""

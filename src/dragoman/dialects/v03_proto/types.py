@@ -1,6 +1,6 @@
-"""The objects of 0.3 REST: ProtoJSON of package a2a.v1, in the order of its field numbers.
+"""The wire types of 0.3 over REST: ProtoJSON of package a2a.v1, in the order of its field numbers.
 
-`aliases` are proto field names and JSON-RPC names that callers use instead of the JSON names.
+`aliases` are proto field names and JSON-RPC names that clients use instead of the JSON names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dragoman.model.operation import Count
 
 
 class ProtoFile(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A file: its address or its bytes. The last two are how JSON-RPC callers spell them."""
+    """A file: its URL or its bytes. The last two are the names of JSON-RPC, which some clients send."""
 
     file_with_uri: str | None = None
     file_with_bytes: bytes | None = None
@@ -25,9 +25,9 @@ class ProtoFile(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoPart(Struct, frozen=True, omit_defaults=True):
-    """A part; the member that is there says its kind. `data` wraps the data once more.
+    """A part, whose kind is that of the member that is set. `data` is wrapped in another `data`.
 
-    Where JSON-RPC callers say a `kind`, their data is not wrapped.
+    With a `kind`, as JSON-RPC clients send it, the data is not wrapped.
     """
 
     text: str | None = None
@@ -38,7 +38,7 @@ class ProtoPart(Struct, frozen=True, omit_defaults=True):
 
 
 class ProtoMessage(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """A message; its parts are called `content`."""
+    """A message; its parts are in `content`."""
 
     aliases: ClassVar[dict[str, str]] = {"parts": "content"}
 
@@ -52,7 +52,7 @@ class ProtoMessage(Struct, frozen=True, omit_defaults=True, rename="camel", kw_o
 
 
 class ProtoArtifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A result of a task."""
+    """An artifact of a task."""
 
     artifact_id: str
     name: str | None = None
@@ -63,7 +63,7 @@ class ProtoArtifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoStatus(Struct, frozen=True, omit_defaults=True):
-    """Where a task stands."""
+    """The status of a task."""
 
     aliases: ClassVar[dict[str, str]] = {"update": "message"}
 
@@ -84,7 +84,7 @@ class ProtoTask(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoStatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A change of status."""
+    """A status update."""
 
     task_id: str
     context_id: str
@@ -94,7 +94,7 @@ class ProtoStatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 class ProtoArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A change of an artifact."""
+    """An artifact update."""
 
     task_id: str
     context_id: str
@@ -105,7 +105,7 @@ class ProtoArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel
 
 
 class ProtoResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a stream carries; a send result is one of the first two."""
+    """A stream response, of which one member is set; a send result is one of the first two."""
 
     aliases: ClassVar[dict[str, str]] = {"msg": "message"}
 
@@ -116,7 +116,7 @@ class ProtoResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoConfiguration(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """How a message is to be handled. ProtoJSON leaves false out, so no `blocking` in here is false."""
+    """The configuration of a send request. ProtoJSON omits false, so a missing `blocking` means false."""
 
     aliases: ClassVar[dict[str, str]] = {"pushNotificationConfig": "pushNotification"}
 
@@ -137,7 +137,7 @@ class ProtoSend(Struct, frozen=True, omit_defaults=True):
 
 
 class ProtoTaskName(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A task by the id in the path, or by its resource name `tasks/ID`."""
+    """A task, by the id in the path or by its resource name `tasks/ID`."""
 
     id: str | int | None = None
     name: str | None = None
@@ -159,18 +159,18 @@ class ProtoPushes(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoPushCreate(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The body that creates a webhook; `taskId` is put there from the path."""
+    """The body that creates a webhook; `taskId` comes from the path."""
 
     task_id: str | int | None = None
     parent: str | None = None
     config_id: str | None = None
     config: ProtoTaskPush | None = None
-    # Some callers leave out the wrapping `config`.
+    # Some clients omit the wrapping `config`.
     push_notification_config: Push03 | None = None
 
 
 class ProtoPushName(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A webhook, or all of a task, by the ids in the path or by a resource name."""
+    """A webhook, or all webhooks of a task, by the ids in the path or by a resource name."""
 
     task_id: str | int | None = None
     id: str | None = None

@@ -1,4 +1,4 @@
-"""A2A 1.0 and 1.1: the model as it is, and the generation from 1.1 on."""
+"""A2A 1.0 and 1.1: the JSON of the model itself; 1.1 adds generations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SENDS = (Operation.SEND, Operation.STREAM)
 _ONLY_0_1 = frozenset({"newTaskId"})
 _ONLY_1_1 = frozenset({"ifGenerationMatch", "currentGeneration", "generation"})
-# A canonical event shows its generation last, directly before the two braces that close it.
+# The generation is the last member of a stored event, directly before its two closing braces.
 _GENERATION = re.compile(rb',"generation":\d+\}\}\Z')
 _GENERATION_BYTES = 40
 _ZERO, _NINE = b"09"
@@ -51,7 +51,7 @@ class PushConfigs(Struct, frozen=True, rename="camel"):
 
 
 class V1:
-    """A2A 1.0, or 1.1, which is 1.0 with generations."""
+    """A2A 1.0 or 1.1, over JSON-RPC and REST. 1.1 is 1.0 with generations."""
 
     def __init__(self, row: table.Row) -> None:
         self.row = row
@@ -81,11 +81,10 @@ class V1:
         self._pushes: LenientReader[PushConfigs] = reader(PushConfigs)
 
     def read_request(self, operation: Operation, params: bytes) -> Request:
-        """See `Dialect.request`."""
         reader = self._requests[operation]
         if operation not in _SENDS:
             return self._drop_unsupported(check_request(operation, reader.read_json(params)))
-        # Nearly every request is one of these, so this is short.
+        # The hot path: nearly every request is one of these.
         try:
             request: Any = reader.read_strict(params)
         except UNREADABLE as error:
@@ -96,11 +95,9 @@ class V1:
         return self._drop_unsupported(request)
 
     def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
-        """See `Dialect.request_from`."""
         return self._drop_unsupported(check_request(operation, self._requests[operation].read_value(params)))
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """See `Dialect.result`."""
         if isinstance(result, Task):
             body = self._write_task(result)
             return b'{"task":%b}' % body if operation in _SENDS else body
@@ -115,9 +112,9 @@ class V1:
         return b"{}" if result is None else encode(result)
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        """See `EventWriter.event`. A 1.0 stream forwards the stored bytes as they are."""
+        """Encode an event; 1.0 forwards the stored bytes without encoding them again."""
         body = record.body
-        # Only an event whose last value is a number can show a generation.
+        # Only an event whose last value is a number can end with a generation.
         if _ZERO <= body[-3] <= _NINE:
             body = _strip_generation(body)
         if not self._has_generations or body.startswith(b'{"message"'):
@@ -125,15 +122,12 @@ class V1:
         return b'%b,"generation":"%d"}}' % (body[:-2], record.generation)
 
     def event_writer(self, artifacts: Sequence[str] = ()) -> V1:
-        """See `Dialect.stream`."""
         return self
 
     def write_params(self, operation: Operation, request: Request) -> bytes:
-        """See `CallingDialect.params`."""
         return encode(self._drop_unsupported(request))
 
     def read_result(self, operation: Operation, data: Any) -> Result:
-        """See `CallingDialect.result_from`."""
         if operation in _SENDS:
             event = self.read_event(data)
             if event.task is None and event.message is None:
@@ -152,21 +146,18 @@ class V1:
         return None if operation is Operation.DELETE_PUSH else self.read_task(data)
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
-        """See `CallingDialect.task_from`."""
         with self._response_errors:
             return self._check_task(self._task.read(data))
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
-        """See `CallingDialect.message_from`."""
         with self._response_errors:
             return self._message.read(data)
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
-        """See `CallingDialect.event_from`."""
         with self._response_errors:
             event = self._event.read(data)
             if event == _EMPTY and isinstance(data, bytes) and data.strip():
-                # Nothing in the envelope is required, so one in snake_case reads as an empty one.
+                # No member is required, so a response in snake_case is read as empty by the strict decoder.
                 event = self._event.read_value(decode_any(data))
         if event == _EMPTY:
             raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
@@ -175,7 +166,7 @@ class V1:
         return event if self._has_generations else _strip_generations(event)
 
     def _drop_unsupported(self, request: Request) -> Request:
-        """Drop what this version does not know and the strict reading took."""
+        """Remove members that this version does not have but strict decoding accepted."""
         if isinstance(request, SendMessageRequest):
             if request.new_task_id is not None:
                 request = replace(request, new_task_id=None)
@@ -188,7 +179,7 @@ class V1:
         return request
 
     def _check_task(self, task: Task) -> Task:
-        if not task.id:  # nobody could ask for it again
+        if not task.id:  # the client could never get it again
             raise self._response_errors.bad_response("it is a task without an id")
         return task if self._has_generations or task.generation is None else replace(task, generation=None)
 
@@ -197,7 +188,7 @@ class V1:
         if generation is None:
             return encode(task)
         body = encode(replace(task, generation=None))
-        # ProtoJSON spells an int64 as a string.
+        # ProtoJSON writes an int64 as a string.
         return b'%b,"generation":"%d"}' % (body[:-1], generation) if self._has_generations else body
 
     def _write_page(self, page: ListTasksResponse) -> bytes:

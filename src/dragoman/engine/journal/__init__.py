@@ -1,1 +1,1 @@
-"""The log of one task: written, replayed, followed, forgotten."""
+"""The journal of a task: writing, replay, streaming, retention."""

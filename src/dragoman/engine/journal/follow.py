@@ -1,4 +1,4 @@
-"""Following a task: every record once, in order, from memory or from the journal."""
+"""Streams of a task: every record once, in order, from memory or from the store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Some records. With `ended`, the stream is over after them; without records, it is only alive."""
+    """Consecutive records of a stream. `ended` marks the last batch; a batch without records is a heartbeat."""
 
     records: Sequence[Record]
     ended: bool = False
 
 
 class Stream(NamedTuple):
-    """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat.
+    """An open stream. `origin` is that of its task; `repeat` is True when the message was a repeat.
 
-    `artifacts` reads the ids of those the task has, in their order, when the stream goes on in the middle of it.
+    `artifacts` reads the ids of the task's artifacts in order, for a stream that resumes in the middle of a task.
     """
 
     batches: AsyncGenerator[Batch, None]
@@ -37,7 +37,7 @@ class Stream(NamedTuple):
 
 
 class Follower:
-    """Makes streams. It keeps nothing per stream but the number of the last record sent."""
+    """Creates streams of tasks. The only state of a stream is the generation of the last record it sent."""
 
     def __init__(self, store: Store, bus: Bus, live: Callable[[str], LiveTask | None], heartbeat: float) -> None:
         self._store = store
@@ -46,12 +46,12 @@ class Follower:
         self._heartbeat = heartbeat
         self._closing = False
         self.open = 0
-        # What the last reader asked for, and what it was given.
+        # A cache of one batch: subscribers that keep up ask for the same records one after the other.
         self._cache_key: tuple[int, int, int, bool] | None = None
         self._cached_batch = Batch(())
 
     def close(self) -> None:
-        """Let streams end once all is told. Their readers can resume them; wake them up after this."""
+        """End every stream once it has sent all durable records. Subscribers must be woken after this call."""
         self._closing = True
 
     @contextmanager
@@ -73,10 +73,10 @@ class Follower:
         first_record: Record | None = None,
         slot: AbstractContextManager[None] | None = None,
     ) -> AsyncGenerator[Batch, None]:
-        """Give every durable record after that one until the task ends, or also until it asks for input.
+        """Yield every durable record after `after` until the task ends or, with `ends_on_pause`, asks for input.
 
-        A stream that `begins` with a record of its own, such as the task as it was, gives that first. A reader who
-        has been told nothing yet gets a sign of life when there is no record for it. `place` is held while it is open.
+        `first_record`, such as a snapshot of the task, is sent before the others. A stream that has nothing to send
+        starts with a heartbeat at once. `slot` is held while the stream is open.
         """
         with slot or nullcontext(), self._count_open(), self._bus.watch(row.id) as watch:
             opened = first_record is not None
@@ -84,13 +84,13 @@ class Follower:
                 first = _truncate([first_record], ends_on_pause)
                 first_record, ended = None, first.ended
                 yield first
-                del first  # what was given is not held: it can be large, and the next may be long in coming
+                del first  # it can be large, and the next record may be long in coming
                 if ended:
                     return
             live: LiveTask | None = None
             while True:
                 current = self._live(row.id)
-                # One that was put away still has its last records, but does not know what came after it.
+                # A released LiveTask still has its last records, but not those of a later run.
                 live = current or live
                 batch = self._from_memory(live, after, ends_on_pause) if live is not None else None
                 if batch is None or (not batch.records and current is None):
@@ -104,7 +104,7 @@ class Follower:
                     if live is None or live.committed > after:
                         continue
                 del batch
-                # All is told: what comes now wakes the watch, which was there before the first look.
+                # No record is missed: the watch was subscribed before the first read.
                 if self._closing:
                     return
                 if live is not None and live.broken and not await self._is_waiting(row):
@@ -116,10 +116,7 @@ class Follower:
                 opened = True
 
     def _from_memory(self, live: LiveTask, after: int, ends_on_pause: bool) -> Batch | None:
-        """The durable records after that one; None when they must be read from the store.
-
-        Readers who keep up ask for the same, one after the other: only the first has to look.
-        """
+        """The durable records after generation `after`, or None when they must be read from the store."""
         key = (live.row.number, after, live.committed, ends_on_pause)
         if key != self._cache_key:
             records = live.after(after)
@@ -129,21 +126,21 @@ class Follower:
         return self._cached_batch
 
     async def _is_waiting(self, row: TaskRow) -> bool:
-        """True when a task waits for its caller as before, whatever of a later run was refused by the store."""
+        """True when the stored task is still waiting, although the store refused the writes of a later run."""
         stored = await self._store.task(row.id)
         return stored is not None and stored.row.state.waiting
 
     async def _is_over(self, row: TaskRow, after: int) -> bool:
-        """True when a task at rest has ended and has no more records: what was left of them was swept away."""
+        """True when a stored task has ended and has no more records: retention deleted the remaining ones."""
         stored = await self._store.task(row.id)
         if stored is None:
             return True
-        # The end may have come since the reader looked: then it is there now.
+        # The task may have ended since the last read: then its last records are there now.
         return stored.row.state.final and not await self._store.records(row.number, after, 1)
 
 
 def _truncate(records: list[Record], ends_on_pause: bool) -> Batch:
-    """Cut off what comes after the end of the stream."""
+    """Drop the records after the end of the stream."""
     for index, record in enumerate(records):
         state = record.state
         if state is not None and ends_stream(state, ends_on_pause=ends_on_pause):
@@ -152,10 +149,10 @@ def _truncate(records: list[Record], ends_on_pause: bool) -> Batch:
 
 
 def ends_stream(state: State, *, ends_on_pause: bool) -> bool:
-    """True when a stream is over once the task is in this state."""
+    """True when a stream ends with this state."""
     return state.final or (ends_on_pause and state is State.INPUT_REQUIRED)
 
 
 async def single(record: Record) -> AsyncGenerator[Batch, None]:
-    """A stream of one record."""
+    """Yield one record as a whole stream."""
     yield Batch((record,), ended=True)

@@ -1,4 +1,4 @@
-"""A task that is being worked on in this process."""
+"""A task with a run in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
-# A task that waits for its turn is kept in memory when it is no larger than this: reading it again costs more.
+# Queued tasks up to this size stay in memory: reading them again would cost more.
 SMALL_BYTES = 64_000
 
 
@@ -38,10 +38,10 @@ def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
 
 
 class NewTask(Struct, frozen=True):
-    """What is decided when a task is created, and is written with it.
+    """What is written when a task is created.
 
-    `joins` is True when its conversation may have tasks already. `request` is the note about the circumstances it began
-    in, `repeat` the key by which its message is known again, and `webhook` the one that came with the message.
+    `joins_context` is True when its context may have tasks already. `request` is the encoded `Origin`, `dedupe_key` the
+    key of its message, and `webhook` the one in the message's configuration.
     """
 
     row: TaskRow
@@ -53,15 +53,15 @@ class NewTask(Struct, frozen=True):
 
 
 class LiveTask(TaskWriter):
-    """A task that is being worked on: numbers, folds and encodes its events.
+    """A task with a run in this process: numbers, folds and encodes its events, and queues them for the store.
 
-    A draft is in the store, but nobody is shown it: its first event creates the task, unless the run turns out to be a
-    bare reply. `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash,
-    those of the last pause. `marks` is metadata that the agent writes on every status. `claim` is the right to write a
-    task that was not created here.
+    A draft is stored, but no query returns it: its first event creates the task, unless the run answers with a bare
+    reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those of
+    the last pause. `status_metadata` is added to every status. `claim` is the ownership of a task that was not created
+    by this process.
 
-    `ended` is True when nothing may be added any more, `over` when what the run says does not count any more: the task
-    has ended or paused, or was given up.
+    `ended` is True when the task has ended and takes no more events. `over` is True when further output of the run is
+    ignored: the task has ended, is paused, or was abandoned.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class LiveTask(TaskWriter):
         self.unloaded = False
         self.reply: Message | None = None
         self.followups: deque[Message] = deque()
-        self.wakeup = asyncio.Event()  # set when there is something to look at: a message, or the end
+        self.wakeup = asyncio.Event()  # set when there is a follow-up to read, or the run is over
         self.worker: asyncio.Task[None] | None = None
         self._new = new
-        self._is_stored_draft = in_store  # as a draft
+        self._is_stored_draft = in_store
         self._status_metadata = status_metadata
         self._row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
@@ -106,22 +106,22 @@ class LiveTask(TaskWriter):
 
     @property
     def has_rows(self) -> bool:
-        """True when the task has rows in the tables of plug-ins."""
+        """True when the task has rows in plug-in tables."""
         return self._row_maker is not None
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def attach(self, worker: asyncio.Task[None]) -> None:
-        """Say who works on it, to be told when the task ends before the work does."""
+        """Set the asyncio task of the run, which is cancelled when the task is ended from outside."""
         self.worker = worker
 
     def stop_work(self) -> None:
-        """Tell whoever works on it to stop."""
+        """Cancel the run."""
         if self.worker is not None:
             self.worker.cancel()
 
     def defer_output(self, flush: Callable[[], None] | None) -> None:
-        """Output waits one turn of the loop, to see whether it is the last. `flush` lets it go before any event."""
+        """Register deferred output; `flush` is called before the next event is numbered. None clears it."""
         self._flush_pending, self._has_pending = flush, flush is not None
 
     def _on_refused(self) -> None:
@@ -134,14 +134,14 @@ class LiveTask(TaskWriter):
         self.wakeup.set()
 
     def deliver(self, message: Message) -> None:
-        """Offer a message to the run."""
+        """Pass a follow-up message to the run."""
         self.followups.append(message)
         self.wakeup.set()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write_draft(self) -> None:
-        """Write a draft of the task."""
+        """Write the task as a draft."""
         assert self._new is not None
         self.draft = self._is_stored_draft = True
         snapshot = encode(self._new.task)
@@ -164,7 +164,7 @@ class LiveTask(TaskWriter):
         return () if new.request is None else (Note(1, "request", new.request),)
 
     def create(self, *, starts: bool = False) -> None:
-        """Write record 1, the task itself; when it `begins` at once, that it is at work too, in one change."""
+        """Write record 1, the task itself; with `starts`, also its WORKING status in the same write."""
         new = self._new
         assert new is not None
         self.draft = False
@@ -203,13 +203,13 @@ class LiveTask(TaskWriter):
             self.begin()
 
     def begin(self) -> None:
-        """The agent's code is about to be called: the task is at work, or stays a draft."""
+        """Write the WORKING status before the agent's code is called; a draft stays a draft."""
         self._started = True
         if not self.draft and self.state is not State.WORKING:
             self.status(State.WORKING)
 
     def open(self) -> None:
-        """Let a draft be a task from now on, whatever it is answered with."""
+        """Turn a draft into a task, whatever its run answers."""
         if self.draft and not self.over:
             self.create(starts=self._started)
 
@@ -224,9 +224,10 @@ class LiveTask(TaskWriter):
         at_ms: int | None = None,
         more: bool = False,
     ) -> None:
-        """Number an event, take it in and queue it for the store. `says` is a message that belongs to it.
+        """Number an event, fold it into the task and queue it for the store.
 
-        With `more`, another event follows at once: both are one change of the store.
+        `history_message` is appended to the history with this event. With `more`, another event follows at once, and
+        both are one write.
         """
         if self.broken or self._abandoned:
             self._check()
@@ -236,7 +237,7 @@ class LiveTask(TaskWriter):
         if self.draft:
             self.create(starts=isinstance(event, ArtifactUpdate))
         generation = self.folding.generation + 1
-        # First: what has no JSON form must not take a number.
+        # Encode first: an event that cannot be encoded must not take a number.
         record = Record.of(generation, event)
         self.folding.apply(event)
         if history_message is not None:
@@ -305,11 +306,11 @@ class LiveTask(TaskWriter):
         context_state: bytes | None = None,
         dedupe_key: DedupeKey | None = None,
     ) -> None:
-        """Write a new status, stamped now."""
+        """Write a new status with the current time."""
         now = self._clock.now()
         if self._status_metadata:
             metadata = {**self._status_metadata, **(metadata or {})}
-        if self._row_maker is not None:  # the time tells the changes of a row apart
+        if self._row_maker is not None:  # row versions are times: each change needs another
             now = max(now, self.row.status_ms + 1)
         self.emit(
             StatusUpdate(self.id, self.context_id, TaskStatus(state, message, timestamp(now)), metadata),
@@ -328,7 +329,7 @@ class LiveTask(TaskWriter):
         history_message: Message | None = None,
         dedupe_key: DedupeKey | None = None,
     ) -> asyncio.Future[None]:
-        """Keep something beside the last record; it takes no number. The future is done when it is durable."""
+        """Store a note with the last record, without a number of its own. The future is done when it is durable."""
         self._check()
         if history_message is not None:
             self.folding.add_message(history_message)
@@ -337,7 +338,7 @@ class LiveTask(TaskWriter):
         return self._wait(0, self._notes_queued)
 
     async def wait_settled(self) -> None:
-        """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
+        """Wait until the run has ended or paused durably. Raises ServerError when the store refuses the writes."""
         if self.broken or self._abandoned:
             self._check()
         if self._reply_durable or (self._settle_at is not None and self.committed >= self._settle_at):
@@ -347,7 +348,7 @@ class LiveTask(TaskWriter):
         await future
 
     async def wait_opened(self) -> None:
-        """Wait until the task exists for sure, or the run has answered without one."""
+        """Wait until the task is durable, or its draft was answered with a bare message."""
         while self.draft and not self._reply_durable:
             self._check()
             await self._wait(1, 0)
@@ -355,7 +356,7 @@ class LiveTask(TaskWriter):
             await self.wait_durable(1)
 
     def finish_with_reply(self, reply: Message) -> None:
-        """End a draft with a bare message: no task was made. Whoever waits gets it once it is kept for repeats."""
+        """Delete a draft and answer with a bare message, which waiters get once it is stored for repeats."""
         self._check()
         self.reply = reply
         self.ended = self.over = True
@@ -372,14 +373,14 @@ class LiveTask(TaskWriter):
         self._wake_waiters()
         self._wake_settlers()
 
-    # -- waiting for its turn --------------------------------------------------------------------------------------
+    # -- while queued ----------------------------------------------------------------------------------------------
 
     def unload(self, on_unloaded: Callable[[], None]) -> None:
-        """Once all is durable, forget what the store can tell, if that is much; `then` is called when it was.
+        """Free the memory of a large queued task once it is durable, then call `on_unloaded`.
 
-        Whoever adds to a task that is dormant wakes it first.
+        `reload` must be called before anything is added to an unloaded task.
         """
-        # One that was read from the store has no window.
+        # A task read from the store has an empty window.
         size = self._window_bytes or len(encode(self.folding.task()))
         if size <= SMALL_BYTES or self.draft:
             return
@@ -388,7 +389,7 @@ class LiveTask(TaskWriter):
             return
         durable = self._wait(self.folding.generation, self._notes_queued)
         durable.add_done_callback(
-            lambda kept: None if kept.cancelled() or kept.exception() else self._unload_now(on_unloaded)
+            lambda future: None if future.cancelled() or future.exception() else self._unload_now(on_unloaded)
         )
 
     def _unload_now(self, on_unloaded: Callable[[], None]) -> None:
@@ -401,22 +402,22 @@ class LiveTask(TaskWriter):
         on_unloaded()
 
     def reload(self, folding: Folding) -> None:
-        """Go on with what was read from the store."""
+        """Restore the content of an unloaded task."""
         if self.unloaded:
             self.folding, self.unloaded = folding, False
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def artifact_number(self) -> int:
-        """Which artifact a new one would be, the first being 1. A run that begins again counts again."""
+        """The number of the next artifact, from 1. A restarted run counts from its `base_artifacts`."""
         return len(self._artifact_ids) + 1
 
     def has_artifact(self, artifact_id: str) -> bool:
-        """True when the run builds on, or has made, an artifact with this id."""
+        """True when an artifact with this id is among `base_artifacts` or was written by this run."""
         return artifact_id in self._artifact_ids
 
     def task(self) -> Task:
-        """The task as folded so far. Wait for `durable` before it leaves the process."""
+        """The task with all events so far. Await `wait_durable` before it leaves the process."""
         settled = self._settled_task
         if settled is not None and settled.generation == self.folding.generation:
             return settled

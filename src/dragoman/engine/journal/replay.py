@@ -1,4 +1,4 @@
-"""Replay: what the stored records and notes of a task add up to. The one place that folds what a store gives."""
+"""Rebuilds a task and its run history from stored records and notes. No other module folds stored records."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Note, Store, StoredTask, TaskRow
     from dragoman.model.message import Message
 
-# How many records are read at a time.
+# How many records are read per query.
 PAGE = 256
 
 
 class JournalCompacted(Exception):
-    """The records that are needed are gone."""
+    """Records that are needed were deleted by compaction."""
 
 
 class Replay:
-    """Folds the records of one task at rest, from its snapshot on, as far as somebody wants to know."""
+    """Folds the records of one stored task, from its snapshot up to a requested generation."""
 
     def __init__(self, store: Store, stored: StoredTask) -> None:
         self.stored = stored
@@ -38,15 +38,15 @@ class Replay:
         self._messages: dict[int, list[Message]] | None = None
 
     def refresh(self, stored: StoredTask) -> None:
-        """Go on with the task as it is now."""
+        """Continue with a newer version of the stored task."""
         self.stored = stored
         self._messages = None
 
     async def task(self, generation: int | None = None) -> Task:
-        """The task as it was after that record, which is not before the last one asked for; by default as it is.
+        """The task at `generation`, by default the latest. Generations must not decrease from call to call.
 
         Raises:
-            Compacted: a record that is needed is not there.
+            JournalCompacted: a record that is needed was deleted.
         """
         stored = self.stored
         target = stored.row.generation if generation is None else generation
@@ -75,7 +75,7 @@ class Replay:
                     folding.apply(event)
                 for message in self._messages.get(after, ()):
                     folding.add_message(message)
-            # A long journal is not everybody's business: others have their turn between its pages.
+            # A long journal must not block the event loop.
             await asyncio.sleep(0)
         self._folding = folding
         return folding
@@ -90,24 +90,25 @@ def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
 
 
 class Origin(msgspec.Struct, omit_defaults=True):
-    """The circumstances a task began in, kept for runs that start again."""
+    """The call that created a task and its metadata, stored for later runs. The body of a "request" note."""
 
     call: CallContext
     metadata: dict[str, Any] | None = None
 
 
 class OpenQuestion(msgspec.Struct):
-    """What a run asked before it paused, and what it wants back with the answer."""
+    """A question that paused a run, and the `ref` the agent gets back with the answer. The body of an "ask" note."""
 
     question: str
     ref: Any = None
 
 
 class RunHistory(NamedTuple):
-    """What earlier runs of a task left behind. `told` are messages that came while it was at work.
+    """What the notes of a task record about its earlier runs.
 
-    `doubtful` are effects of `once` that were begun and of which nobody knows whether they happened. `attempt` is how
-    often a run for the last message has begun; None where nobody has counted.
+    `followups` are the messages that arrived while the task was working. `once` has the results of `ctx.once` by key;
+    `in_doubt` are the keys of calls that were started and may or may not have happened. `attempt` is how often a run
+    for the last message has started; None when it was not counted.
     """
 
     origin: Origin | None
@@ -119,20 +120,20 @@ class RunHistory(NamedTuple):
     attempt: int | None = None
 
     def call(self, row: TaskRow) -> CallContext:
-        """Who asked, and in what way."""
+        """The context of the call that created the task."""
         return self.origin.call if self.origin else CallContext(tenant=row.scope.tenant, origin=row.origin)
 
     def answered_questions(self, last: Message | None = None) -> tuple[AnsweredQuestion, ...]:
-        """The questions with their answers; `last` is one that has just arrived."""
+        """The questions with their answers; `last` is an answer that is not stored yet."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            AnsweredQuestion(asked.question, asked.ref, answer.text, answer.data)
-            for asked, answer in zip(self.questions, answers, strict=False)
+            AnsweredQuestion(question.question, question.ref, answer.text, answer.data)
+            for question, answer in zip(self.questions, answers, strict=False)
         )
 
 
 def read_run_history(notes: Iterable[Note]) -> RunHistory:
-    """What the notes of a task say about its earlier runs."""
+    """Build the run history from the notes of a task."""
     origin: Origin | None = None
     questions: list[OpenQuestion] = []
     answers: list[Message] = []
@@ -153,7 +154,7 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
         elif note.kind == "once":
             effect = msgspec.json.decode(note.body)
             in_doubt.discard(effect["key"])
-            if "value" in effect:  # else the function raised
+            if "value" in effect:  # without a value the function raised
                 once[effect["key"]] = effect["value"]
         elif note.kind == "begun":
             in_doubt.add(note.body.decode())

@@ -1,4 +1,4 @@
-"""Forgetting ended tasks after a while, and compacting them before that."""
+"""Retention: compacts ended tasks after a while, and deletes them later."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EVERY_SECONDS = 60
 
 
 class Retention(Struct, frozen=True):
-    """How long ended tasks are kept, in seconds and in number; 0 is for ever, and any number.
+    """How long ended tasks are kept: `keep` seconds, and at most `keep_tasks` of them; 0 is unlimited.
 
-    After `compact` seconds an ended task keeps its last state, and its single events go: what could be resumed
-    then has been resumed long ago. 0 keeps them.
+    `compact` seconds after its end a task keeps its last snapshot and loses its events, because streams that could be
+    resumed have been resumed by then. 0 keeps the events.
     """
 
     keep: float = 0
@@ -30,7 +30,7 @@ class Retention(Struct, frozen=True):
     compact: float = 86_400
 
     def sweep(self, now_ms: int) -> Sweep:
-        """What may go now: dedupe keys that have expired always do."""
+        """Build the rules for a sweep now. Expired dedupe keys are always deleted."""
         return Sweep(
             ended_before_ms=now_ms - round(self.keep * 1000) if self.keep else None,
             keep_tasks=self.keep_tasks or None,
@@ -40,7 +40,7 @@ class Retention(Struct, frozen=True):
 
 
 class Janitor:
-    """Sweeps a store every minute, in small steps that let others write in between."""
+    """Sweeps a store every minute, in small steps between which other writes are served."""
 
     def __init__(self, store: Store, clock: Clock, retention: Retention) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Janitor:
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, with the first sweep at once."""
+        """Start, with the first sweep at once."""
         self._begin()
 
     def _begin(self) -> None:
@@ -60,13 +60,13 @@ class Janitor:
         try:
             rules = self._retention.sweep(self._clock.now())
             while await self._store.sweep(rules) > 0:
-                pass  # each step queues behind the writes that came meanwhile
-        except Exception as error:  # noqa: BLE001 - a store that is full today may be swept tomorrow
+                pass  # each step queues behind the writes that arrived in the meantime
+        except Exception as error:  # noqa: BLE001 - a full store may be swept later
             logger.warning("the store could not be swept: %s", error)
         self._timer = self._clock.call_later(EVERY_SECONDS, self._begin)
 
     async def stop(self) -> None:
-        """Stop, and wait until a step that is under way is done."""
+        """Stop, and wait until the current step is done."""
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:

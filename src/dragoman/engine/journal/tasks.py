@@ -1,4 +1,4 @@
-"""The tasks of one agent: at work in this process, or at rest in the store."""
+"""The tasks of one agent: live in this process, or stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELSEWHERE = "the task is being worked on elsewhere: try again"
 
 
 class Tasks:
-    """The tasks of one agent."""
+    """Finds, loads and releases the tasks of one agent. `live` are those with a run in this process, by id."""
 
     def __init__(
         self,
@@ -47,23 +47,23 @@ class Tasks:
         self._reaper = BrokenTaskReaper(self)
 
     def row_maker(self, origin: str) -> RowMaker | None:
-        """What makes the extra rows of tasks with that origin, if they have any."""
+        """The row maker for tasks with that origin, if there is one."""
         return None if self._task_rows is None else self._task_rows.of(origin)
 
     async def unused_id(self, row_maker: RowMaker) -> str:
-        """An id of a plug-in's that is no other task's. Use it before anything is awaited."""
+        """Return an id from the row maker that no task has. Use it before the next await."""
         while True:
             task_id = row_maker.next_id(self.clock.now())
-            # A caller may have chosen it for a task of its own.
+            # A 0.1 caller may have chosen this id for its task.
             if await self.store.task(task_id) is None and task_id not in self.live:
                 return task_id
 
     def add(self, live: LiveTask) -> None:
-        """Have a task at hand while somebody works on it."""
+        """Register a task whose run starts or is queued."""
         self.live[live.id] = live
 
     def release(self, live: LiveTask) -> None:
-        """Forget a task that nobody works on any more; it is at rest in the store."""
+        """Unregister a task whose run is over; from now on it is read from the store."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
         if not live.over:
@@ -74,14 +74,14 @@ class Tasks:
             self._ownership.release(live.claim)
 
     def close(self) -> None:
-        """Do nothing more in the background."""
+        """Stop the background work."""
         self._reaper.close()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
         """Find a task in its scope.
 
         Raises:
-            TaskNotFound: there is none, or it is somebody else's: the answer is the same.
+            TaskNotFound: there is none, or it is in another scope; the two cannot be told apart.
         """
         live = self.live.get(task_id)
         if live is not None and not live.draft:
@@ -95,7 +95,7 @@ class Tasks:
         return (live.row, live, None) if live is not None else (stored.row, None, stored)
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
-        """The task with all its events so far, once they are durable."""
+        """Return the task with all its events so far, once they are durable."""
         if live is not None and not live.unloaded:
             task = live.task()
             await live.wait_durable()
@@ -107,14 +107,14 @@ class Tasks:
         return await self.read(stored)
 
     async def read(self, stored: StoredTask) -> Task:
-        """Read a task at rest: its snapshot, and what the journal has after it."""
+        """Read a stored task: its snapshot and the records after it. Raises InternalError when records are missing."""
         try:
             return await Replay(self.store, stored).task()
         except JournalCompacted as error:
             raise InternalError(str(error)) from None
 
     async def reload(self, live: LiveTask) -> None:
-        """Read a task that waits for its turn again, before something is added to it. Raises TaskNotFound."""
+        """Reload a queued task that was unloaded. Raises TaskNotFound."""
         if live.unloaded:
             stored = await self.store.task(live.id)
             if stored is None:
@@ -122,12 +122,12 @@ class Tasks:
             live.reload(Folding(await self.read(stored), stored.row.generation))
 
     async def load(self, stored: StoredTask, *, restart: bool = False, draft: bool = False) -> LiveTask:
-        """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause.
+        """Claim and load a stored task, to append to its journal or, with `restart`, to redo all since its last pause.
 
-        A `draft` is created by that.
+        A `draft` becomes a task.
 
         Raises:
-            ServerError: somebody else works on it.
+            ServerError: another process owns it.
         """
         row = stored.row
         claim = await self._ownership.claim(row)
@@ -135,7 +135,7 @@ class Tasks:
             raise ServerError(ELSEWHERE)
         task = await self.read(stored)
         base_artifacts = task.artifacts
-        if restart:  # a snapshot is made when a task pauses or ends, and this one has not ended
+        if restart:  # the snapshot is that of the last pause: this task has not ended
             base_artifacts = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
         folding = Folding(task, row.generation)
         live = LiveTask(
@@ -157,7 +157,7 @@ class Tasks:
         return live
 
     def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
-        """A task that begins here: nothing of it is in the store yet."""
+        """Create a live task that is not in the store yet."""
         return LiveTask(
             self.store,
             self.bus,
@@ -172,5 +172,5 @@ class Tasks:
         )
 
     async def run_history(self, row: TaskRow) -> RunHistory:
-        """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
+        """Read what is stored about a task's earlier runs: its call, questions and answers, results of `ctx.once`."""
         return read_run_history(await self.store.notes(row.number))

@@ -1,4 +1,4 @@
-"""Writes the journal of one task, and knows what of it is durable."""
+"""Queues the writes of one task and tracks which of them are durable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Folding, Record
 
-# How far an agent may run ahead of the disk, and what subscribers find in memory.
+# How far an agent may run ahead of the disk, and how many records subscribers find in memory.
 AHEAD_EVENTS = 256
 AHEAD_BYTES = 1_000_000
 WINDOW_EVENTS = 512
@@ -28,15 +28,15 @@ UNAVAILABLE = "the store cannot take writes now: try again later"
 
 
 def unavailable(error: BaseException | None) -> ServerError:
-    """What callers learn when the store refuses a write: the reason, where the store names one that is for them."""
+    """Build the error that callers get when the store refuses a write; a ServerError of the store keeps its text."""
     return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
 
 
 class TaskWriter:
-    """Queues the changes of one task for the store, keeps its last records at hand, and wakes who waits for the disk.
+    """Queues the writes of one task, keeps its last records in memory, and wakes the waiters when they are durable.
 
-    Whoever writes never waits for the disk here; whatever leaves the process waits with `durable`. `on_durable` is
-    called once, when the first write of a new task is. `broken` is True when the store refused a write.
+    Writing never waits for the disk; whatever leaves the process awaits `wait_durable` first. `on_durable` is called
+    once, when the first write of a new task is durable. `broken` is True when the store has refused a write.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class TaskWriter:
         self.row = row
         self.folding = folding
         self.committed = committed
-        self.draft = False  # nobody is shown it: no record is written
+        self.draft = False  # True while it is no task yet and has no records
         self.broken = False
-        self._has_pending = False  # an event that is not numbered yet
+        self._has_pending = False  # deferred output that is not numbered yet
         self._on_durable = on_durable
         self._window: deque[Record] = deque()
         self._window_bytes = 0
         self._ahead_bytes = 0
-        # How many records and notes must be durable before the future is done.
+        # The generation and the number of notes that must be durable before the future is done.
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._notes_queued: int = 0
         self._notes_durable = 0
@@ -75,16 +75,16 @@ class TaskWriter:
 
     @property
     def ownership_lost(self) -> bool:
-        """True when somebody else may write this task now."""
+        """True when another process owns this task now."""
         return isinstance(self._error, OwnershipLost)
 
     @property
     def refusal(self) -> ServerError:
-        """What to tell those who wait for something that the store refused."""
+        """The error for those who wait for a write that the store refused."""
         return unavailable(self._error)
 
     def queue_note(self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None) -> None:
-        """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
+        """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
         self._store.write(Write(self.row, self._note_done, notes=(note,), dedupe_key=dedupe_key, size=len(body)))
@@ -103,7 +103,7 @@ class TaskWriter:
             return
         if generation > self.committed:
             self.committed = generation
-        if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
+        if self._window_bytes > AHEAD_BYTES:  # durable records can be read from the store
             self._trim()
         if self._on_durable is not None:
             on_durable, self._on_durable = self._on_durable, None
@@ -143,16 +143,16 @@ class TaskWriter:
                 future.set_result(None)
 
     def _break(self, error: BaseException) -> None:
-        if self.broken:  # the run is being told already
+        if self.broken:  # the run has been stopped already
             return
         self.broken, self._error = True, error
         self._on_refused()
         self._fail_waiters(str(self.refusal))
-        # Wake the readers, and promise them nothing: no record follows.
+        # Wake the subscribers without a new generation: no record follows.
         self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
-        """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
+        """Mark a task whose run is gone although it has neither ended nor paused; its waiters get ServerError."""
         self._abandoned = True
         self._on_abandoned()
         self._fail_waiters(STOPPING)
@@ -171,7 +171,11 @@ class TaskWriter:
             raise ServerError(STOPPING)
 
     async def wait_durable(self, generation: int | None = None) -> None:
-        """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
+        """Wait until `generation`, by default everything so far, survives a crash.
+
+        Raises:
+            ServerError: the store refused a write, or the server is stopping.
+        """
         if self.broken or self._abandoned:
             self._check()
         notes = self._notes_queued if generation is None else 0
@@ -180,18 +184,18 @@ class TaskWriter:
             await self._wait(target, notes)
 
     async def drain(self) -> None:
-        """Wait while the task is too far ahead of the store."""
+        """Wait until the task is no longer too far ahead of the store. Raises ServerError, as `wait_durable` does."""
         while self.needs_drain:
             await self.wait_durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
 
     @property
     def needs_drain(self) -> bool:
-        """True when the task should wait for the store."""
+        """True when the task is too far ahead of the store."""
         ahead = self.folding.generation - self.committed + self._has_pending
         return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
 
     def after(self, generation: int) -> list[Record] | None:
-        """The durable records after that one, from memory; None when they must be read from the store."""
+        """The durable records after `generation` from memory; None when they must be read from the store."""
         window = self._window
         if generation >= self.committed:
             return []
@@ -201,7 +205,7 @@ class TaskWriter:
         return list(islice(window, start, start + self.committed - generation))
 
     def _on_refused(self) -> None:
-        """The store refused a write: stop what goes on."""
+        """Called when the store has refused a write: stops the run."""
 
     def _on_abandoned(self) -> None:
-        """Nobody works on the task any more."""
+        """Called when the task is abandoned."""

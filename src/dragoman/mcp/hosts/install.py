@@ -116,10 +116,10 @@ def _is_in_uv_cache(prefix: Path, environ: Mapping[str, str]) -> bool:
 def _find_uvx(environ: Mapping[str, str]) -> str:
     # uv passes its own path to programs it starts; uvx is in the same directory.
     beside = [str(Path(environ["UV"]).parent)] if environ.get("UV") else []
-    found = shutil.which("uvx", path=os.pathsep.join([*beside, environ.get("PATH", os.defpath)]))
-    if found is None:
+    path = shutil.which("uvx", path=os.pathsep.join([*beside, environ.get("PATH", os.defpath)]))
+    if path is None:
         raise ConfigError("uvx is not found, and this copy in uv's cache is temporary: put uvx on the PATH")
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 # -- the path --------------------------------------------------------------------------------------------------------

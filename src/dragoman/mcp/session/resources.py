@@ -9,7 +9,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman.mcp.tools.content import SCHEME, contents_of, link_of, parse_uri, parts_of, uri_of
+from dragoman.mcp.tools.content import SCHEME, parse_uri, part_uri, parts_of, resource_contents, resource_link
 from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.error import TaskNotFound
 
@@ -75,7 +75,7 @@ class Resources:
                 base_uri = f"{SCHEME}{record.agent_id}/{self._context.registry.public_id(record)}"
                 for holder, number, part in parts_of(record.task):
                     if part.raw is not None or (part.text is not None and part.filename is not None):
-                        link = link_of(part, uri_of(base_uri, holder, number))
+                        link = resource_link(part, part_uri(base_uri, holder, number))
                         yield types.Resource(uri=link.uri, name=link.name, mime_type=link.mime_type, size=link.size)
 
     async def _read_contents(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
@@ -98,7 +98,7 @@ class Resources:
                     raise
                 return None
             part = _find_part(task, holder, number)
-        return None if part is None else contents_of(part, uri)
+        return None if part is None else resource_contents(part, uri)
 
 
 def _find_part(task: Task, holder: str, number: int) -> Part | None:

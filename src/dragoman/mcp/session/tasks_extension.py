@@ -216,7 +216,7 @@ class McpTasks:
         if not handle.follower.is_done:
             return _working_state(handle.follower)
         problem = handle.follower.problem
-        if problem and not handle.follower.is_accepted and not await self._answer_came_too_late(handle):
+        if problem and not handle.follower.is_accepted and not await self._is_late_answer(handle):
             return self._fail(handle, problem)
         if not handle.has_news:
             # The task may continue unfollowed, as after a broken connection, or its question was answered elsewhere.
@@ -247,7 +247,7 @@ class McpTasks:
         error = {"code": types.INTERNAL_ERROR, "message": problem}
         return handle.finish(self._clock.now(), status="failed", statusMessage=problem, error=error)
 
-    async def _answer_came_too_late(self, handle: _TaskHandle) -> bool:
+    async def _is_late_answer(self, handle: _TaskHandle) -> bool:
         """True when an answer was rejected because the task had already ended: then its end is reported."""
         return handle.has_answer and not await self._refresh(handle) and handle.has_ended
 
@@ -296,8 +296,8 @@ class McpTasks:
                 break
             del self._handles[first.id]
         while len(self._handles) > MAX_HANDLES:
-            ended = (each for each in self._handles.values() if each.has_ended)
-            del self._handles[next(ended, next(iter(self._handles.values()))).id]
+            ended_handles = (each for each in self._handles.values() if each.has_ended)
+            del self._handles[next(ended_handles, next(iter(self._handles.values()))).id]
 
 
 def _send_request(ctx: ServerRequestContext[Any, Any]) -> ToolInvocation:

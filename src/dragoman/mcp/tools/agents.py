@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.dialects.table import is_supported_major
-from dragoman.mcp.tools.content import card_shape
+from dragoman.mcp.tools.content import card_to_json
 from dragoman.mcp.tools.tool import ToolError, ToolResult
 from dragoman.mcp.webhooks import ARTIFACT, STATUS
 from dragoman.model.error import DragomanError
@@ -24,7 +24,7 @@ _FILLED_IN = ("defaultInputModes", "defaultOutputModes")
 async def resolve_agent_card(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Fetch a card and register the agent."""
     record = await context.peers.resolve(request.require_text("base_url"))
-    return ToolResult({**record.shape(), "source": SOURCE})
+    return ToolResult({**record.to_json(), "source": SOURCE})
 
 
 async def validate_agent_card(context: ToolContext, request: ToolInvocation) -> ToolResult:
@@ -35,21 +35,21 @@ async def validate_agent_card(context: ToolContext, request: ToolInvocation) -> 
     except ToolError as problem:
         text = str(problem).replace("Failed to resolve agent card:", "Validation failed:")
         raise ToolError(f"{text}: {problem.detail}" if problem.detail else text) from problem
-    shape = card_shape(document.card, document.raw)
+    card_json = card_to_json(document.card, document.raw)
     problems = card_problems(document.body, url=document.url)
-    version, skills = str(shape["protocolVersion"]), shape["skills"]
+    version, skills = str(card_json["protocolVersion"]), card_json["skills"]
     version_valid = is_supported_major(version)
     wrong = [each for each in problems if each.level == "error" and each.field not in _FILLED_IN]
     is_good = version_valid and bool(skills) and not wrong
     report: dict[str, Any] = {
-        "name": shape["name"],
-        "url": shape["url"],
+        "name": card_json["name"],
+        "url": card_json["url"],
         "protocol_version": version,
         "version_valid": version_valid,
         "has_skills": bool(skills),
         "skill_count": len(skills),
-        "streaming": shape["capabilities"]["streaming"],
-        "push_notifications": shape["capabilities"]["pushNotifications"],
+        "streaming": card_json["capabilities"]["streaming"],
+        "push_notifications": card_json["capabilities"]["pushNotifications"],
         "validation": "passed" if is_good else "warnings",
         "signature": "signed, not checked" if document.raw.get("signatures") else "none",
     }
@@ -74,13 +74,13 @@ async def list_remote_agents(context: ToolContext, request: ToolInvocation) -> T
 async def get_extended_agent_card(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Return the agent's record, with the extended card if the agent provides one."""
     record = await context.peers.find_agent(request.require_text("agent_id"))
-    shape = {**record.shape(), "source": SOURCE}
+    result = {**record.to_json(), "source": SOURCE}
     try:
         card = await context.peers.client(record).extended_card()
     except DragomanError:
-        return ToolResult(shape)
-    shape["card"] = card_shape(card, {**record.card, "capabilities": record.card["capabilities"]})
-    return ToolResult(shape)
+        return ToolResult(result)
+    result["card"] = card_to_json(card, {**record.card, "capabilities": record.card["capabilities"]})
+    return ToolResult(result)
 
 
 async def configure_push_notifications(context: ToolContext, request: ToolInvocation) -> ToolResult:
@@ -90,7 +90,7 @@ async def configure_push_notifications(context: ToolContext, request: ToolInvoca
     address = context.peers.policy.check(request.require_text("webhook_url"))
     events: list[str] = list(dict.fromkeys(request.get("events", [STATUS, ARTIFACT])))
     hook, problem = await webhooks.configure(agent, address, events)
-    result: dict[str, Any] = hook.shape()
+    result: dict[str, Any] = hook.to_json()
     result["served_by"] = "agent" if webhooks.is_served_by(agent, hook) else "this server"
     if problem:
         result["note"] = problem

@@ -44,7 +44,7 @@ def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentB
     # Not every bare message is stored: links into it could not be resolved.
     inline = MAX_INLINE if isinstance(answer, Task) else None
     max_chars = None if inline is None else text_limit(answer)
-    parts = ((part, uri_of(base_uri, holder, number)) for holder, number, part in parts_of(answer))
+    parts = ((part, part_uri(base_uri, holder, number)) for holder, number, part in parts_of(answer))
     return [block for part, uri in parts if (block := _block(part, uri, inline, max_chars)) is not None]
 
 
@@ -77,7 +77,7 @@ def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
 # -- URIs --------------------------------------------------------------------------------------------------------------
 
 
-def uri_of(base_uri: str, holder: str, number: int) -> str:
+def part_uri(base_uri: str, holder: str, number: int) -> str:
     """Return the resource URI of a part. Ids may contain anything, so each is escaped to one path segment."""
     agent_id, _, task_id = base_uri.removeprefix(SCHEME).partition("/")
     return SCHEME + "/".join((_quote_segment(agent_id), _quote_segment(task_id), _quote_segment(holder), str(number)))
@@ -102,7 +102,7 @@ def _quote_segment(name: str) -> str:
 # -- one part ----------------------------------------------------------------------------------------------------------
 
 
-def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
+def resource_contents(part: Part, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
     """Return a text or a file as resource contents; None for data, which is not content.
 
     A part that is a URL becomes a URI list: the host decides whether to fetch it.
@@ -120,7 +120,7 @@ def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.Blob
     return types.BlobResourceContents(uri=uri, mime_type=part.media_type or _BYTES, blob=data)
 
 
-def link_of(part: Part, uri: str) -> types.ResourceLink:
+def resource_link(part: Part, uri: str) -> types.ResourceLink:
     """Return a link to a part's resource, or to its own URL if it has one. Raises ValueError for an invalid URL."""
     if part.url is not None:
         name = part.filename or urlsplit(part.url).path.rstrip("/").rpartition("/")[2] or part.url
@@ -135,14 +135,14 @@ def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> t
     kind = part.media_type or ""
     if part.text is not None and part.filename is None:
         if max_chars is not None and len(part.text) > max_chars:
-            return link_of(part, uri)
+            return resource_link(part, uri)
         return types.TextContent(type="text", text=part.text, annotations=_annotations(part))
     if part.kind == "data":
         return None
     size = len(part.raw or part.text or "")
     if part.url is not None or (inline is not None and size > inline):
         try:
-            return link_of(part, uri)
+            return resource_link(part, uri)
         except ValueError:  # an invalid URL, such as `http://[`
             return types.TextContent(type="text", text=part.url or "")
     if part.raw is not None and kind.startswith(("image/", "audio/")):
@@ -150,7 +150,7 @@ def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> t
         if kind.startswith("image/"):
             return types.ImageContent(type="image", data=data, mime_type=kind, annotations=_annotations(part))
         return types.AudioContent(type="audio", data=data, mime_type=kind, annotations=_annotations(part))
-    resource = contents_of(part, uri)
+    resource = resource_contents(part, uri)
     if resource is None:
         return None
     return types.EmbeddedResource(type="resource", resource=resource, annotations=_annotations(part))
@@ -193,7 +193,7 @@ def state_name(state: State) -> str:
     return "unknown" if state is State.UNSPECIFIED else state.value.removeprefix("TASK_STATE_").lower()
 
 
-def card_shape(card: AgentCard, raw: Json) -> Json:
+def card_to_json(card: AgentCard, raw: Json) -> Json:
     """Return a card of any version as JSON with the same few keys. `raw` is the card as received."""
     older = card_json(card, {}, V0_3)
     versions = [each.protocol_version for each in card.supported_interfaces]
@@ -215,7 +215,7 @@ def card_shape(card: AgentCard, raw: Json) -> Json:
     }
 
 
-def task_shape(task: Task, history_length: int | None = None, *, base_uri: str) -> Json:
+def task_to_json(task: Task, history_length: int | None = None, *, base_uri: str) -> Json:
     """Return a task as JSON: id, status, artifacts and history.
 
     Long texts are truncated, with the URI of the resource that has the rest, under `base_uri`.
@@ -244,7 +244,7 @@ def task_shape(task: Task, history_length: int | None = None, *, base_uri: str) 
     return _limit_depth(result)
 
 
-def summary_shape(task: Task) -> Json:
+def task_summary_to_json(task: Task) -> Json:
     """Return a task as JSON for a list: its state, and the beginning of its texts."""
     result: Json = {"id": task.id}
     if task.context_id:
@@ -273,7 +273,7 @@ def truncate(text: str, max_chars: int = MAX_INLINE, hint: str = "the parts say 
     return text if len(text) <= max_chars else f"{text[:PREVIEW_CHARS]}… [{len(text)} characters in all: {hint}]"
 
 
-def message_shape(message: Message, *, base_uri: str) -> Json:
+def message_to_json(message: Message, *, base_uri: str) -> Json:
     """Return a bare message as the JSON of a completed task. `base_uri` is empty if the message is not stored."""
     return {
         "id": message.task_id or "",
@@ -311,7 +311,7 @@ def _limit_parts(value: Json, max_chars: int, base_uri: str) -> Json:
     return {
         **value,
         "parts": [
-            _limit_part(each, max_chars, base_uri and uri_of(base_uri, holder, number)) for number, each in numbered
+            _limit_part(each, max_chars, base_uri and part_uri(base_uri, holder, number)) for number, each in numbered
         ],
     }
 

@@ -12,7 +12,7 @@ from dragoman.mcp.peers import Peers
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.session.elicitation import ElicitationBridge
 from dragoman.mcp.session.follower import Followers
-from dragoman.mcp.tools.content import content_blocks, message_shape, task_shape, truncate
+from dragoman.mcp.tools.content import content_blocks, message_to_json, task_to_json, truncate
 from dragoman.mcp.tools.tool import TIMEOUT, ToolError, ToolResult, request_failed
 from dragoman.mcp.webhooks import Webhooks
 from dragoman.model.error import DragomanError
@@ -101,7 +101,7 @@ class ToolContext:
         assert task is not None
         task_id = self.registry.public_id(record)
         base_uri = f"a2a://{record.agent_id}/{task_id}"
-        structured = {**task_shape(task, history_length, base_uri=base_uri), "id": task_id}
+        structured = {**task_to_json(task, history_length, base_uri=base_uri), "id": task_id}
         structured["agent_id"] = record.agent_id
         structured |= self._describe_task(agent, task, self._safe_id(record))
         if record.problem:
@@ -113,7 +113,7 @@ class ToolContext:
         base_uri = f"a2a://{agent.agent_id}/{task_id}"
         # A message within a task of the agent is not stored, so its parts cannot be linked.
         stored_task = record.task if record.remote_id is None else None
-        structured = {**message_shape(message, base_uri="" if stored_task is None else base_uri), "id": task_id}
+        structured = {**message_to_json(message, base_uri="" if stored_task is None else base_uri), "id": task_id}
         structured["agent_id"] = agent.agent_id
         if message.text:
             structured["text"] = truncate(message.text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from dragoman.mcp.tools.content import card_shape, state_name
+from dragoman.mcp.tools.content import card_to_json, state_name
 from dragoman.mcp.tools.tool import NOT_YET, ToolError, ToolResult
 from dragoman.model.error import DragomanError
 from dragoman.model.part import Part
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIMEOUT_MINUTES = 5.0
 
 
-def files_of(files: list[dict[str, Any]]) -> list[Part]:
+def file_parts(files: list[dict[str, Any]]) -> list[Part]:
     """Convert file arguments to parts. Raises ToolError when one has neither bytes nor a uri, or both."""
     return [_file_part(file, number) for number, file in enumerate(files)]
 
@@ -155,7 +155,7 @@ def _message_options(context: ToolContext, request: ToolInvocation, agent: Agent
     return {
         "text": request.require_text("text"),
         "data": request.get("data"),
-        "files": files_of(request.get("files", [])),
+        "files": file_parts(request.get("files", [])),
         "task": task,
         "context": context_id if task is None else None,
         "metadata": {"skillId": skill} if skill else None,
@@ -169,7 +169,7 @@ def _message_options(context: ToolContext, request: ToolInvocation, agent: Agent
 async def discover_agent(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Return the card at an address without registering the agent."""
     document = await context.peers.fetch(request.require_text("url"))
-    return ToolResult(card_shape(document.card, document.raw))
+    return ToolResult(card_to_json(document.card, document.raw))
 
 
 async def invoke_remote_agent(context: ToolContext, request: ToolInvocation) -> ToolResult:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.mcp.tools.content import state_name, summary_shape
+from dragoman.mcp.tools.content import state_name, task_summary_to_json
 from dragoman.mcp.tools.tool import NOT_YET, ToolError, ToolResult, request_failed
 from dragoman.model.error import DragomanError, TaskNotCancelable
 from dragoman.model.state import State
@@ -29,7 +29,7 @@ _CANCEL_POLLS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 async def get_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Read a task from its agent; if that fails, return its last known state."""
-    record, agent = await _find_task(context, request)
+    record, agent = await _find_task_and_agent(context, request)
     if record.remote_id is not None:
         await _refresh(context, agent, record)
     if record.task is None:
@@ -52,7 +52,7 @@ async def list_tasks(context: ToolContext, request: ToolInvocation) -> ToolResul
 
 async def cancel_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Cancel a task at its agent."""
-    record, agent = await _find_task(context, request)
+    record, agent = await _find_task_and_agent(context, request)
     task_id = record.remote_id
     if task_id is None and record.task is None:
         raise ToolError(record.problem or NOT_YET)
@@ -83,7 +83,7 @@ async def cancel_task(context: ToolContext, request: ToolInvocation) -> ToolResu
 
 async def subscribe_to_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
     """Follow a task for up to `wait_seconds`, and return what has arrived."""
-    record, agent = await _find_task(context, request)
+    record, agent = await _find_task_and_agent(context, request)
     follower = context.followers.get(record)
     if follower is None and record.task is not None and record.task.state.waiting:
         await _refresh(context, agent, record)  # the question may have been answered elsewhere
@@ -119,7 +119,7 @@ async def subscribe_to_task(context: ToolContext, request: ToolInvocation) -> To
 # -- helpers -----------------------------------------------------------------------------------------------------------
 
 
-async def _find_task(context: ToolContext, request: ToolInvocation) -> tuple[TaskRecord, AgentRecord]:
+async def _find_task_and_agent(context: ToolContext, request: ToolInvocation) -> tuple[TaskRecord, AgentRecord]:
     record = context.registry.require_task(request.require_text("task_id"))
     return record, await context.peers.find_agent(record.agent_id)
 
@@ -181,7 +181,7 @@ async def _list_remote(context: ToolContext, request: ToolInvocation, limit: int
     except DragomanError as error:
         raise request_failed(error) from error
     more = {"agent_id": agent.agent_id, "source": context.attribution(agent)}
-    summaries = [{**summary_shape(task), **more} for task in page.tasks[:limit]]
+    summaries = [{**task_summary_to_json(task), **more} for task in page.tasks[:limit]]
     structured: dict[str, Any] = {"tasks": summaries}
     if page.next_page_token:
         structured["next_page_token"] = page.next_page_token
@@ -191,7 +191,7 @@ async def _list_remote(context: ToolContext, request: ToolInvocation, limit: int
 def _summary(context: ToolContext, record: TaskRecord) -> dict[str, Any]:
     summary: dict[str, Any] = {"id": context.registry.public_id(record), "status": {"state": "working"}}
     if record.task is not None:
-        summary |= {**summary_shape(record.task), "id": summary["id"]}
+        summary |= {**task_summary_to_json(record.task), "id": summary["id"]}
     elif record.problem:
         summary["status"] = {"state": "failed"}
     if record.problem:

@@ -1,4 +1,4 @@
-"""Calling over JSON-RPC, in any version."""
+"""The client side of JSON-RPC, for every version of A2A."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NULL = b"null"
 
 
 class JsonRpcBinding:
-    """One JSON-RPC address in one version."""
+    """A JSON-RPC interface in one version of A2A."""
 
     name = JSONRPC
 
@@ -55,8 +55,7 @@ class JsonRpcBinding:
         self._request_ids = count(1)
         self._headers = {"Content-Type": "application/json", **dialect.row.headers}
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
-        """See `Binding.request`."""
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         method = method_of(operation, self.dialect.version)
         params = self.dialect.write_params(operation, request)
         body = b'{"jsonrpc":"2.0","id":"%d","method":"%b","params":%b}' % (
@@ -70,46 +69,43 @@ class JsonRpcBinding:
         return HttpRequest("POST", self.url, headers, body, operation=operation.value)
 
     def switch_method(self, operation: Operation) -> bool:
-        """See `Binding.turn`."""
         return False
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
-        """See `Binding.result`."""
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         try:
             response = _decoder.decode(body)
         except UNREADABLE:
-            # What is no envelope may still be JSON that says what is wrong.
+            # Not a JSON-RPC response, but it may be JSON with an error of a gateway.
             body_json: Any = decode_json(body, status, headers, self.url)
             if status >= 400:
                 raise error_from_response(status, headers, body_json, self.url) from None
             raise not_json_error(body, status, headers, self.url) from None
         if operation is Operation.DELETE_PUSH and status < 400 and response == _EMPTY:
-            # Not every server says "result": null.
+            # Not every server sends "result": null.
             return None
-        return self.dialect.read_result(operation, self._result(response, status, headers, body))
+        return self.dialect.read_result(operation, self._take_result(response, status, headers, body))
 
-    def event(self, data: bytes) -> StreamResponse:
-        """See `Binding.event`."""
+    def read_event(self, data: bytes) -> StreamResponse:
         try:
             response = _decoder.decode(data)
         except UNREADABLE:
             raise BadResponse(f"an event of {redact_url(self.url)} is not JSON-RPC: {preview(data)}") from None
-        return self.dialect.read_event(self._result(response, 200, {}, data))
+        return self.dialect.read_event(self._take_result(response, 200, {}, data))
 
-    def _result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+    def _take_result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
         error, result = response.error, response.result
         if error is not UNSET and bytes(error) != _NULL:
-            raise self._error(bytes(error), status, headers, body)
+            raise self._build_error(bytes(error), status, headers, body)
         if result is not UNSET and status < 400:
             return bytes(result)
         if status >= 400:
             raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         raise BadResponse(f"{redact_url(self.url)} answered with neither a result nor an error: {preview(body)}")
 
-    def _error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
+    def _build_error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
         error_json: Any = decode_json(error, status, headers, self.url)
         if status >= 400 and not _is_rpc_error(error_json):
-            # Not an error of JSON-RPC: somebody before the agent, who has a member of that name too.
+            # Not a JSON-RPC error: a gateway whose JSON has an `error` member too.
             return error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         agent_error = error_from_rpc(error_json)
         if status in (401, 403):

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 over HTTP POST, for every version of A2A."""
+"""Serves JSON-RPC 2.0 over HTTP POST, for every version of A2A."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JsonRpcRequest(msgspec.Struct):
-    """A JSON-RPC request. Its parts are checked by hand, so that each mistake is named."""
+    """A JSON-RPC request. Its members are checked by hand, so that each mistake gets its own error."""
 
     jsonrpc: Any = None
     method: Any = None
@@ -37,7 +37,7 @@ _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def parse_request(body: bytes) -> JsonRpcRequest:
-    """Read a request.
+    """Parse a request.
 
     Raises:
         ParseError: the body is not JSON.
@@ -59,7 +59,7 @@ def parse_request(body: bytes) -> JsonRpcRequest:
 
 
 def _take_params(request: JsonRpcRequest) -> bytes:
-    """The parameters, once the envelope is right; it holds them no more. Raises InvalidRequest or InvalidParams."""
+    """Check the request and take its raw params out of it. Raises InvalidRequest or InvalidParams."""
     if request.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
     if not isinstance(request.method, str) or not request.method:
@@ -72,18 +72,18 @@ def _take_params(request: JsonRpcRequest) -> bytes:
 
 
 class JsonRpc:
-    """Answers JSON-RPC requests for one agent."""
+    """The ASGI app of one agent over JSON-RPC."""
 
     def __init__(self, endpoint: Endpoint, anonymous_error: Callable[[], A2AError] | None = None) -> None:
         self._endpoint = endpoint
         self._anonymous_error = anonymous_error
 
     def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """The same, where callers without a name get that error from the oldest methods."""
+        """Return a copy in which methods of A2A 0.1 raise that error for anonymous callers."""
         return JsonRpc(self._endpoint, error)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request that is let in; every error becomes a JSON-RPC error."""
+        """Serve one admitted request; every error becomes a JSON-RPC error."""
         request: Request = scope[REQUEST]
         request_id: Any = None
         method: Any = None
@@ -95,7 +95,7 @@ class JsonRpc:
             del body
             request_id = rpc_request.id
             method = rpc_request.method
-            await self._answer(request, send, rpc_request)
+            await self._serve(request, send, rpc_request)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
             await _send_error(send, error, request_id, version_of_method(method))
@@ -105,12 +105,12 @@ class JsonRpc:
             await _send_error(send, unexpected_error(error), request_id, version_of_method(method))
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
-        """Answer a request that is not let in, and whose body nobody has read."""
+        """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
         await _send_error(send, error, None, version_of_method(None))
 
-    async def _answer(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
+    async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
-        # Nobody else holds the text of a request: it is gone once it is decoded.
+        # This is the only reference to the text, so that its memory is free once it is decoded.
         raw = _take_params(rpc_request)
         is_large = len(raw) > LARGE_BODY
         if is_large:
@@ -130,7 +130,7 @@ class JsonRpc:
         del raw
         if is_large:
             await request.wait_for_turn()
-        call = endpoint.call(request, match.dialect, params.tenant or "")
+        call = endpoint.build_context(request, match.dialect, params.tenant or "")
         plugin_responses, headers = endpoint.plugin_responses, request.headers
         after = last_event_id(headers) if "last-event-id" in headers else None
         if plugin_responses is None or not (match.by_origin or match.dialect is plugin_responses.dialect):
@@ -138,7 +138,7 @@ class JsonRpc:
         else:
             outcome = await plugin_responses.perform(endpoint, match, call, params, after, request)
         dialect = endpoint.dialects.response_dialect(match, outcome.origin) if match.by_origin else match.dialect
-        more = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
+        extra_headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(rpc_request.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
@@ -147,13 +147,13 @@ class JsonRpc:
             body = b"%b%b}" % (prefix, dialect.write_result(match.operation, result))
             del outcome, result
             if len(body) <= LARGE_BODY:
-                await respond(send, 200, body, headers=more)
+                await respond(send, 200, body, headers=extra_headers)
                 return
             with request.covering(len(body), anyway=not match.operation.reads):
-                await respond(send, 200, body, headers=more)
+                await respond(send, 200, body, headers=extra_headers)
             return
 
-        def error(problem: A2AError) -> bytes:
+        def encode_error(problem: A2AError) -> bytes:
             failure = {"jsonrpc": "2.0", "id": rpc_request.id, "error": rpc_error(problem, dialect.version)}
             return msgspec.json.encode(failure)
 
@@ -161,7 +161,7 @@ class JsonRpc:
         artifacts: tuple[str, ...] = ()
         if dialect.row.counts_artifacts and stream.artifacts is not None:
             artifacts = await stream.artifacts()
-        writer = SseWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
+        writer = SseWriter(dialect, encode_error, extra_headers, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
 
 

@@ -1,4 +1,4 @@
-"""Calling over HTTP+JSON: 1.x at the root, 0.3 under /v1."""
+"""The client side of HTTP+JSON: 1.x at the root, 0.3 under /v1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SENDS = (Operation.SEND, Operation.STREAM)
 
 
 class RestBinding:
-    """One HTTP+JSON address in one version."""
+    """An HTTP+JSON interface in one version of A2A."""
 
     name = REST
 
@@ -36,11 +36,10 @@ class RestBinding:
         self.dialect = dialect
         self._row = dialect.row
         self._prefix = "".join(f"/{word}" for word in self._row.prefix)
-        # True once the other of its two HTTP methods is used.
+        # True once SubscribeToTask uses its other HTTP method.
         self._switched = False
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
-        """See `Binding.request`."""
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         body: bytes | None = self.dialect.write_params(operation, request)
         verbs, template, method = self._row.paths[operation]
         if self._switched and operation is Operation.SUBSCRIBE:
@@ -66,8 +65,7 @@ class RestBinding:
             headers["Last-Event-ID"] = str(after)
         return HttpRequest(method, url + path, headers, body, operation=operation.value)
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
-        """See `Binding.result`."""
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         if status >= 300:
             raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         if operation is Operation.DELETE_PUSH and not body.strip():
@@ -76,8 +74,7 @@ class RestBinding:
             decode_json(body, status, headers, self.url)
         return self.dialect.read_result(operation, body)
 
-    def event(self, data: bytes) -> StreamResponse:
-        """See `Binding.event`."""
+    def read_event(self, data: bytes) -> StreamResponse:
         if data.startswith(b'{"error"'):
             body: Any = decode_json(data, 200, {}, self.url)
             error: Any = body.get("error")
@@ -88,10 +85,10 @@ class RestBinding:
         return self.dialect.read_event(data)
 
     def switch_method(self, operation: Operation) -> bool:
-        """Hear that an operation is not to be had with its method: True when there is another to try."""
+        """Only SubscribeToTask has two HTTP methods: POST in the specification's tables, GET in its protobuf."""
         if operation is not Operation.SUBSCRIBE:
             return False
-        # Once: several that were on their way together would turn it to and fro.
+        # Set, not toggled: several requests in flight would switch it back and forth.
         self._switched = True
         return True
 

@@ -1,4 +1,4 @@
-"""HTTP+JSON: 1.x at the root, 0.3 under /v1."""
+"""Serves HTTP+JSON: 1.x at the root, 0.3 under /v1."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
 
-# Words that stand at the beginning of other paths can never be tenants.
+# First segments of other paths can never be tenants.
 NOT_TENANTS = frozenset(
     {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
 )
 
 
 class OperationRoute(NamedTuple):
-    """An operation with what its path says."""
+    """An operation with the parameters and the tenant in its path."""
 
     operation: Operation
     params: dict[str, str]
@@ -48,7 +48,7 @@ class OperationRoute(NamedTuple):
 
 
 def _build_routes(row: Row) -> dict[int, list[tuple[list[str], dict[str, Operation]]]]:
-    """The paths of a version as lists of words, by their number, with what each HTTP method means there."""
+    """Build the routes of a version: by number of segments, the segments and the operation of each HTTP method."""
     by_template: dict[str, dict[str, Operation]] = {}
     for operation, path in row.paths.items():
         by_template.setdefault(path.template, {}).update(dict.fromkeys(path.verbs, operation))
@@ -63,7 +63,7 @@ _ROUTES = {row.version: _build_routes(row) for row in ROWS.values() if row.bindi
 
 
 class MethodNotAllowed(MethodNotFound):
-    """The path exists, but not with this method; `allow` are those it has."""
+    """The path exists, but not with this HTTP method; `allow` lists those it has."""
 
     def __init__(self, allow: str) -> None:
         super().__init__(f"use {allow} here")
@@ -71,11 +71,11 @@ class MethodNotAllowed(MethodNotFound):
 
 
 def find_route(method: str, segments: Sequence[str], row: Row) -> OperationRoute:
-    """Find the operation for the words of a path, relative to its binding's root.
+    """Find the operation for a path, relative to the root of the binding.
 
     Raises:
         MethodNotFound: there is no such path.
-        NotAllowed: there is, with another method.
+        MethodNotAllowed: there is, with another HTTP method.
     """
     tenant, words = "", segments[len(row.prefix) :]
     if row.tenants and len(words) > 1 and words[0] not in NOT_TENANTS:
@@ -91,7 +91,7 @@ def find_route(method: str, segments: Sequence[str], row: Row) -> OperationRoute
 
 
 def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | None:
-    """The parameters in the words of a path; None when it is another."""
+    """Return the parameters in a path; None when it does not match the pattern."""
     params: dict[str, str] = {}
     for expected, word in zip(pattern, words, strict=True):
         if not expected.startswith("{"):
@@ -106,16 +106,16 @@ def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | No
 
 
 class Rest:
-    """Answers HTTP+JSON requests for one agent."""
+    """The ASGI app of one agent over HTTP+JSON."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request that is let in; every error becomes a google.rpc.Status."""
+        """Serve one admitted request; every error becomes a google.rpc.Status."""
         request: Request = scope[REQUEST]
         try:
-            await self._answer(request, send)
+            await self._serve(request, send)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
             await self.send_error(request, send, error)
@@ -125,7 +125,7 @@ class Rest:
             await self.send_error(request, send, unexpected_error(error))
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
-        """Answer with an error."""
+        """Send an error in the format of the version the path belongs to."""
         status, body = http_error(error, rest_row(request.segments).version)
         headers: list[Header] = error_headers(error)
         if (limited := limit_status(error)) is not None:
@@ -135,18 +135,18 @@ class Rest:
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _serve(self, request: Request, send: Send) -> None:
         endpoint, row = self._endpoint, rest_row(request.segments)
         version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
         route = find_route(request.method, request.segments, row)
         dialect = endpoint.dialects.for_rest(row, version)
-        params = await self._params(request, dialect, route)
-        call = endpoint.call(request, dialect, route.tenant or params.tenant or "")
+        params = await self._read_params(request, dialect, route)
+        call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
             if request.user is not None and request.method == "GET":
-                # A cookie alone does not keep a cache from giving it to somebody else.
+                # Credentials in a cookie do not keep a cache from serving the response to others.
                 headers.append((b"cache-control", b"private, no-store"))
             body = dialect.write_result(route.operation, outcome.result)
             del outcome
@@ -154,12 +154,12 @@ class Rest:
                 await respond(send, 200, body, _media_type(request), headers)
             return
 
-        def error(problem: A2AError) -> bytes:
+        def encode_error(problem: A2AError) -> bytes:
             return msgspec.json.encode(http_error(problem, dialect.version)[1])
 
-        await SseWriter(dialect, error, headers).write(outcome.result.batches, request, send)
+        await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
 
-    async def _params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
+    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
             return dialect.read_values(route.operation, {**query, **route.params})
@@ -191,6 +191,6 @@ def _parse_object(body: bytes) -> dict[str, Any]:
 
 def _media_type(request: Request) -> bytes:
     accepted = request.headers.get("accept", "")
-    # Who sends plain JSON, or asks for it and not for A2A's own type, gets it.
+    # A client that sends plain JSON, or accepts it and not A2A's own type, gets plain JSON.
     plain = bool(accepted) and not any(kind in accepted for kind in ("a2a+json", "*/*", "application/*"))
     return JSON if plain or request.content_type == "application/json" else A2A_JSON

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 
 from dragoman import Agent, State, User
 from dragoman.agents.mcp_tools import call as questions
-from dragoman.agents.mcp_tools import elicitation as held
+from dragoman.agents.mcp_tools import elicitation
 from dragoman.agents.mcp_tools.call import ToolCall
 from dragoman.engine.call import CallContext
 
@@ -168,7 +168,7 @@ async def test_a_second_question_of_a_call_that_waits_is_not_shown_to_who_is_at_
 async def test_a_caller_can_keep_only_so_many_questions_waiting(
     start: Start, handshake: Command, tool_part: Any, answers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "MAX_PER_USER", 2)
+    monkeypatch.setattr(elicitation, "MAX_PER_USER", 2)
     engine = await start(Agent.from_mcp(handshake()))
     tasks = [await engine.send(None, parts=(tool_part("ask_name"),), call=ADA) for _ in range(3)]
     assert [task.state for task in tasks] == [State.INPUT_REQUIRED, State.INPUT_REQUIRED, State.FAILED]
@@ -182,7 +182,7 @@ async def test_a_caller_can_keep_only_so_many_questions_waiting(
 async def test_all_callers_together_can_keep_only_so_many_questions_waiting(
     start: Start, handshake: Command, tool_part: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "MAX_OPEN_CALLS", 1)
+    monkeypatch.setattr(elicitation, "MAX_OPEN_CALLS", 1)
     engine = await start(Agent.from_mcp(handshake()))
     await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)

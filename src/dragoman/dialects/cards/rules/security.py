@@ -1,4 +1,4 @@
-"""Security schemes, requirements and signatures on cards, in the forms of 1.0 and of 0.3."""
+"""The rules for security schemes, requirements and signatures on cards of 1.0 and 0.3."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DESCRIPTION = Field("description", STRING)
 _METADATA = Field("oauth2MetadataUrl", SECURE_ADDRESS)
 _KEY_LOCATIONS = one_of("query", "header", "cookie")
 
-# The addresses each flow has to name.
+# The URLs that each flow requires.
 _FLOW_ADDRESSES = {
     "authorizationCode": ("authorizationUrl", "tokenUrl"),
     "clientCredentials": ("tokenUrl",),
@@ -44,7 +44,7 @@ _FLOW_ADDRESSES = {
     "deviceCode": ("deviceAuthorizationUrl", "tokenUrl"),
 }
 _FLOW_SECTIONS = {"authorizationCode": "4.5.8", "clientCredentials": "4.5.9", "deviceCode": "4.5.10"}
-# 1.0 keeps their names and asks for nothing inside them.
+# 1.0 keeps these flows and requires nothing inside them.
 _DEPRECATED = ("implicit", "password")
 _DEPRECATED_1 = {name: f"{_V1}4.5.7: the {name} flow is deprecated" for name in _DEPRECATED}
 _DEPRECATED_03 = {
@@ -53,7 +53,7 @@ _DEPRECATED_03 = {
 }
 
 
-def _flow(name: str, where: str, *, strict: bool) -> ObjectOf:
+def _build_flow(name: str, where: str, *, strict: bool) -> ObjectOf:
     need = "error" if strict else None
     required = tuple(Field(address, SECURE_ADDRESS, need) for address in _FLOW_ADDRESSES[name])
     optional = (Field("refreshUrl", SECURE_ADDRESS), Field("scopes", _SCOPES, need))
@@ -64,17 +64,17 @@ _FLOWS_1 = OneOf(
     "flows is exactly one of authorizationCode, clientCredentials, deviceCode, implicit and password",
     f"{_V1}4.5.7",
     {
-        name: _flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _DEPRECATED)
+        name: _build_flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _DEPRECATED)
         for name in _FLOW_ADDRESSES
     },
     deprecated=_DEPRECATED_1,
 )
 
 
-def _schemes(wheres: Sequence[str], place: str, flows: OneOf, *oauth2: Field) -> list[ObjectOf]:
-    """The kinds of scheme: an API key, one of HTTP, OAuth 2.0, OpenID Connect and mutual TLS."""
+def _build_schemes(sections: Sequence[str], location_field: str, flows: OneOf, *oauth2: Field) -> list[ObjectOf]:
+    """Build the shapes of the five scheme types: API key, HTTP, OAuth 2.0, OpenID Connect and mutual TLS."""
     fields: tuple[tuple[str, tuple[Field, ...]], ...] = (
-        ("an API key", (Field(place, _KEY_LOCATIONS, "error"), Field("name", TEXT, "error"))),
+        ("an API key", (Field(location_field, _KEY_LOCATIONS, "error"), Field("name", TEXT, "error"))),
         ("an HTTP", (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING))),
         ("an OAuth 2.0", (Field("flows", flows, "error", "an OAuth 2.0 scheme has flows, an object"), *oauth2)),
         ("an OpenID Connect", (Field("openIdConnectUrl", SECURE_ADDRESS, "error"),)),
@@ -82,7 +82,7 @@ def _schemes(wheres: Sequence[str], place: str, flows: OneOf, *oauth2: Field) ->
     )
     return [
         ObjectOf(f"{noun} scheme", where, (*own, _DESCRIPTION))
-        for (noun, own), where in zip(fields, wheres, strict=True)
+        for (noun, own), where in zip(fields, sections, strict=True)
     ]
 
 
@@ -95,7 +95,7 @@ SCHEMES_1 = MapOf(
         dict(
             zip(
                 (*_MEMBERS_1, "mtlsSecurityScheme"),
-                _schemes([f"{_V1}4.5.{number}" for number in range(2, 7)], "location", _FLOWS_1, _METADATA),
+                _build_schemes([f"{_V1}4.5.{number}" for number in range(2, 7)], "location", _FLOWS_1, _METADATA),
                 strict=True,
             )
         ),
@@ -110,7 +110,7 @@ class _Requirement(NamedTuple):
     shape: ObjectOf
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a requirement in the form of 0.3, and what is wrong with one in that of 1.0."""
+        """Report a requirement in the form of 0.3, and the violations of one in that of 1.0."""
         members = as_object(value)
         if members and "schemes" not in members:
             report.error((*path, "schemes"), f"{self.shape.where}: {self.phrase}", "missing: this is the form of 0.3")
@@ -119,7 +119,7 @@ class _Requirement(NamedTuple):
 
 
 def requirements_1(where: str) -> ListOf:
-    """The security requirements of 1.0."""
+    """Build the shape of the security requirements of 1.0."""
     names = MapOf("an object of scheme names", ObjectOf("what a scheme needs", where, (Field("list", WORDS),)))
     phrase = 'a security requirement is spelled {"schemes": {"name": {"list": []}}}'
     shape = ObjectOf("a security requirement", where, (Field("schemes", names),))
@@ -127,14 +127,14 @@ def requirements_1(where: str) -> ListOf:
 
 
 class _TypedScheme(NamedTuple):
-    """A scheme of 0.3, which says by its `type` what it is."""
+    """A scheme of 0.3, whose shape depends on its `type`."""
 
     phrase: str
     where: str
     types: Mapping[str, ObjectOf]
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a type that is missing or unknown, and what is wrong with a scheme of that type."""
+        """Report a missing or unknown type, and the violations of a scheme of that type."""
         if not isinstance(value, dict):
             report.error(path, rule, f"{describe(value)} instead of an object")
             return
@@ -148,16 +148,16 @@ class _TypedScheme(NamedTuple):
 
 
 def schemes_03(where: str, *, all_types: bool) -> MapOf:
-    """The security schemes of 0.3, or with fewer of them those of 0.2."""
+    """Build the shape of the security schemes of 0.3; without `all_types` those of 0.2."""
     flows = OneOf(
         "flows names at least one of authorizationCode, clientCredentials, implicit and password",
         where,
-        {name: _flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
+        {name: _build_flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
         exclusive=False,
         missing="warning",
         deprecated=_DEPRECATED_03,
     )
-    shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
+    shapes = _build_schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
     types: dict[str, ObjectOf] = dict(
         zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True)
     )
@@ -170,10 +170,10 @@ REQUIREMENTS_03 = ListOf("a list of security requirements", MapOf("an object tha
 
 
 def check_declared(report: Report, card: Json, path: Path, requirements: object, rule: str) -> None:
-    """Report every scheme that requirements name, in either form, and the card does not declare."""
+    """Report every scheme that the requirements, in either form, name and the card does not declare."""
     schemes = card.get("securitySchemes")
     if schemes is not None and not isinstance(schemes, dict):
-        return  # nobody can tell what it declares
+        return  # reported elsewhere
     declared = as_object(cast("object", schemes))
     for index, each in enumerate(as_list(requirements)):
         members = as_object(each)
@@ -192,7 +192,7 @@ class _ProtectedHeader(NamedTuple):
     members: tuple[str, ...]
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a header that cannot be read, and what it lacks."""
+        """Report a header that cannot be decoded, and its missing members."""
         header = _decode_header(value)
         if header is None:
             report.error(path, rule, "an empty text" if value == "" else "no base64url of a JSON object")
@@ -228,7 +228,7 @@ def _base64url(value: object) -> Fault:
 
 
 def signatures(where: str, *, key: bool) -> ListOf:
-    """The signatures of a card; `key` when the protected header has to name one."""
+    """Build the shape of the signatures of a card; with `key` the protected header must name its key."""
     members = ("alg", "kid") if key else ("alg",)
     coded = Scalar("a base64url text", _base64url)
     header = _ProtectedHeader("base64url of a JSON object", where, members)

@@ -1,7 +1,7 @@
-"""Tables of what a card holds, and the walk that compares a card with them.
+"""A small schema language for agent cards, with errors in sentences.
 
-A `Shape` lists the fields of one object, each with the `Form` of its value. A form checks a value and reports what is
-wrong with it; the sentence that names the rule is made from the table, so that it is written once.
+An `ObjectOf` lists the fields of one object, each with the `Shape` of its value. A shape checks a value and reports
+violations; the sentence that names the rule is built from the table, so that it is written once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SNAKE = re.compile(r"_([a-z0-9])")
 
 
 class CardProblem(NamedTuple):
-    """One thing wrong with a card: an `error` breaks the protocol, a `warning` works but should be otherwise."""
+    """One problem of a card: an `error` breaks the protocol, a `warning` works but should be fixed."""
 
     level: Level
     field: str
@@ -33,7 +33,7 @@ class CardProblem(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A problem whose place is still a path."""
+    """A problem with its path, before it is formatted as a `CardProblem`."""
 
     path: Path
     level: Level
@@ -42,22 +42,22 @@ class Violation(NamedTuple):
 
 
 class Report:
-    """Collects what is found in a card."""
+    """Collects the violations of a card."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
 
     def error(self, path: Path, rule: str, found: str) -> None:
-        """Note that a rule is broken."""
+        """Add a violation of the protocol."""
         self.violations.append(Violation(path, "error", rule, found))
 
     def warning(self, path: Path, rule: str, found: str) -> None:
-        """Note something that works but should be otherwise."""
+        """Add something that works but should be fixed."""
         self.violations.append(Violation(path, "warning", rule, found))
 
 
 class Shape(Protocol):
-    """What a value has to be."""
+    """The schema of a value."""
 
     @property
     def phrase(self) -> str:
@@ -65,12 +65,12 @@ class Shape(Protocol):
         ...
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report what is wrong with a value that is there; `rule` is what its field asks for."""
+        """Report the violations of a value; `rule` is that of its field."""
         ...
 
 
 class Scalar(NamedTuple):
-    """A value without parts. `fault` says what is wrong with it."""
+    """A value without members. `fault` returns what is wrong with it, or None."""
 
     phrase: str
     fault: Callable[[object], Fault]
@@ -83,14 +83,14 @@ class Scalar(NamedTuple):
 
 
 class ListOf(NamedTuple):
-    """A list. `empty` is how bad it is that nothing is in it."""
+    """A list of one shape. `empty` is the level of an empty list."""
 
     phrase: str
     item: Shape
     empty: Level | None = None
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a value that is no list, an empty one, and what is wrong with each entry."""
+        """Report a value that is not a list, an empty list, and the violations of each item."""
         if not isinstance(value, list):
             report.error(path, rule, f"{describe(value)} instead of a list")
             return
@@ -102,13 +102,13 @@ class ListOf(NamedTuple):
 
 
 class MapOf(NamedTuple):
-    """An object whose keys are free."""
+    """An object with arbitrary keys and values of one shape."""
 
     phrase: str
     item: Shape
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a value that is no object, and what is wrong with each of its values."""
+        """Report a value that is not an object, and the violations of each of its values."""
         if not isinstance(value, dict):
             report.error(path, rule, f"{describe(value)} instead of an object")
             return
@@ -117,7 +117,7 @@ class MapOf(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field of an object. `need` is how bad its absence is; `says` and `where` replace what the table makes."""
+    """A field of an object. `need` is the level of its absence; `says` and `where` replace the generated rule."""
 
     name: str
     shape: Shape
@@ -127,7 +127,7 @@ class Field(NamedTuple):
 
 
 class ObjectOf(NamedTuple):
-    """An object with known fields, and where the specification lists them. Unknown ones are let pass."""
+    """An object with defined fields, and the section of the specification that defines them. Others are ignored."""
 
     noun: str
     where: str
@@ -135,11 +135,11 @@ class ObjectOf(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The object in a sentence."""
+        """The noun of the object, for a sentence."""
         return self.noun
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report a value that is no object, and each field that is missing, wrong or in snake_case."""
+        """Report a value that is not an object, and each field that is missing, invalid or in snake_case."""
         if not isinstance(value, dict):
             report.error(path, rule, f"{describe(value)} instead of an object")
             return
@@ -175,7 +175,7 @@ class ObjectOf(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """An object that says what it is by which of some members it holds: one, or in older flows one or more."""
+    """An object that must hold one of some members; with `exclusive` off, one or more of them."""
 
     phrase: str
     where: str
@@ -185,7 +185,7 @@ class OneOf(NamedTuple):
     deprecated: Mapping[str, str] = {}
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
-        """Report none or too many of the members, deprecated ones, and what is wrong inside them."""
+        """Report none or too many of the members, deprecated ones, and the violations inside them."""
         if not isinstance(value, dict):
             report.error(path, rule, f"{describe(value)} instead of an object")
             return
@@ -204,7 +204,7 @@ class OneOf(NamedTuple):
 
 
 def check_unique(report: Report, path: Path, values: list[object], name: str, rule: str, level: Level) -> None:
-    """Report every object of a list whose member `name` is that of an earlier one."""
+    """Report every object of a list whose member `name` has the value of an earlier one."""
     first_index: dict[str, int] = {}
     for index, value in enumerate(values):
         member = as_object(value).get(name)
@@ -217,7 +217,7 @@ def check_unique(report: Report, path: Path, values: list[object], name: str, ru
 
 
 def format_path(path: Path) -> str:
-    """A path as users read it: `skills[2].tags`."""
+    """Format a path for people: `skills[2].tags`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -230,7 +230,7 @@ def format_path(path: Path) -> str:
 
 
 def describe(value: object) -> str:
-    """A value in a few words."""
+    """Describe a value in a few words."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -245,6 +245,6 @@ def describe(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """A card's own words, cut short and without characters a terminal would obey."""
+    """Quote text of a card, shortened and without terminal control characters."""
     text = str(value)
     return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 1] + "…")

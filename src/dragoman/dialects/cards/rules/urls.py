@@ -1,4 +1,4 @@
-"""The addresses on a card: what is a URL, and which URLs callers will stumble over."""
+"""Checks the URLs on a card: their syntax, and whether callers can reach and trust them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USER = "Advice: everyone can read a card, so its URLs hold no user name and no 
 
 
 class ParsedUrl(NamedTuple):
-    """What is told apart in an absolute URL."""
+    """The parts of an absolute URL that the rules need."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class ParsedUrl(NamedTuple):
 
 
 def parse_url(text: str) -> ParsedUrl | None:
-    """Take an absolute URL apart. None is a text that is none."""
+    """Parse an absolute URL; None when the text is not one."""
     if _NOT_PRINTABLE.search(text):
         return None
     try:
@@ -50,13 +50,13 @@ def is_uri(text: str) -> bool:
 
 
 def is_http_url(text: str) -> bool:
-    """True for a URL of http or https."""
+    """True for an http or https URL."""
     parsed = parse_url(text)
     return parsed is not None and parsed.scheme in _WEB
 
 
 def is_loopback_host(host: str) -> bool:
-    """True for a host that is the machine itself."""
+    """True for localhost and loopback addresses."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     number = _parse_ip(host)
@@ -64,10 +64,10 @@ def is_loopback_host(host: str) -> bool:
 
 
 def check_url(report: Report, path: Path, url: object, encrypted: str, source: str | None) -> None:
-    """Warn of an address that callers cannot reach or should not trust.
+    """Warn of a URL that callers cannot reach or should not trust.
 
-    `encrypted` is the rule that asks for https, `source` where the card was found. What is no URL is left alone:
-    the tables have reported it.
+    `encrypted` is the rule that requires https, `source` the URL of the card. A value that is not a URL is skipped: the
+    tables have reported it.
     """
     parsed = parse_url(url) if isinstance(url, str) else None
     if parsed is None:

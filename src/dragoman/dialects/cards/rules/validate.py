@@ -1,6 +1,6 @@
-"""Everything that is wrong with an agent card, field by field, with the rule that says so.
+"""Validates agent cards: lists every problem with its field and the rule it violates.
 
-`parse_card` reads what it can use and stops at what it cannot. This lists every problem, for those who write cards.
+`parse_card` stops at the first thing it cannot use. This lists all problems, for authors of cards.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _IS_JSON = "A2A 0.3, 5.1: an agent card is a JSON document"
 _IS_OBJECT = "A2A 1.0, 4.4.1: an agent card is an object"
 _AUTHENTICATION = "A2A 0.2 schema, AgentCard: securitySchemes took the place of authentication"
 _MAJOR_MINOR = re.compile(r"(\d+)\.(\d+)", re.ASCII)
-# What 0.1 did not have yet, and of this what 0.2 did not.
+# Members since 0.3, and since 0.2.
 _SINCE_03 = ("preferredTransport", "additionalInterfaces", "signatures")
 _SINCE_02 = ("securitySchemes", "security", "supportsAuthenticatedExtendedCard")
 
 
 class _ClaimedVersions(NamedTuple):
-    """The versions a card presents itself in. One card can serve readers of 1.0 and of an older one."""
+    """The versions a card is written for: 1.0, an older one, or both."""
 
     modern: bool
     older: Version | None
 
 
 def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardProblem]:
-    """Every problem of a card of any version, in the order of the card. Never raises for bad input.
+    """List the problems of a card of any version, in the order of the card. Never raises for bad input.
 
-    `data` is JSON text or decoded JSON; the size is that of the text. `url` is where the card was found: with it, the
-    addresses on the card are compared with its own. Text that is not JSON is one problem.
+    `data` is JSON text or decoded JSON; only text is checked for its size. `url` is the URL of the card, with which the
+    URLs on the card are compared. Text that is not JSON is one problem.
     """
     report = Report()
     if isinstance(data, bytes):
@@ -55,23 +55,23 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardP
             data = cast("object", decode_any(data))
         except UNREADABLE as error:
             report.error((), _IS_JSON, _not_json(data, error))
-            return _problems(report.violations, None)
+            return _to_problems(report.violations, None)
     if not isinstance(data, dict):
         report.error((), _IS_OBJECT, describe(data))
-        return _problems(report.violations, None)
+        return _to_problems(report.violations, None)
     card = cast("Json", data)
-    claims = _claims(card)
+    claims = _detect_versions(card)
     if claims.modern:
         check_card(report, card, url, V1_0, alone=claims.older is None)
     if claims.older is not None:
         check_card(report, card, url, claims.older)
-    # Beside what took its place it is for readers of 0.1, who know nothing else.
+    # Beside securitySchemes it is for 0.1 clients, who know nothing else.
     if card.get("authentication") is not None and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
-    return _problems(report.violations, card)
+    return _to_problems(report.violations, card)
 
 
-def _claims(card: Json) -> _ClaimedVersions:
+def _detect_versions(card: Json) -> _ClaimedVersions:
     declared = card.get("protocolVersion")
     match = _MAJOR_MINOR.match(declared) if isinstance(declared, str) else None
     new = "supportedInterfaces" in card
@@ -84,29 +84,29 @@ def _claims(card: Json) -> _ClaimedVersions:
     elif new or declared is not None or any(name in card for name in _SINCE_03):
         older = V0_3
     else:
-        older = V0_1 if _is_of_01(card) else V0_2
+        older = V0_1 if _is_v01_card(card) else V0_2
     return _ClaimedVersions(new, older)
 
 
-def _is_of_01(card: Json) -> bool:
-    """0.1 does not say so: such a card has what later versions dropped, or lacks what they demand."""
+def _is_v01_card(card: Json) -> bool:
+    """True for a card of 0.1, which has no version: it has members that were dropped later, or lacks required ones."""
     if any(name in card for name in _SINCE_02):
         return False
     modes = as_list(card.get("defaultInputModes"))
     return "authentication" in card or all("/" not in str(mode) for mode in modes)
 
 
-def _problems(findings: list[Violation], card: Json | None) -> list[CardProblem]:
-    """In the order of the card, and what two versions agree on once, in the words of the newer."""
+def _to_problems(violations: list[Violation], card: Json | None) -> list[CardProblem]:
+    """Sort violations in the order of the card; one that two versions share is listed once, for the newer version."""
     unique: dict[tuple[Path, str], Violation] = {}
-    for finding in findings:
-        unique.setdefault((finding.path, finding.found), finding)
-    ordered = sorted(unique.values(), key=lambda finding: _position(finding.path, card))
+    for violation in violations:
+        unique.setdefault((violation.path, violation.found), violation)
+    ordered = sorted(unique.values(), key=lambda violation: _position(violation.path, card))
     return [CardProblem(each.level, format_path(each.path), each.rule, each.found) for each in ordered]
 
 
 def _position(path: Path, card: object) -> list[int]:
-    """Where a path is in the card; what is missing comes after everything that is there."""
+    """Return the position of a path in the card; missing members come after all others."""
     position: list[int] = []
     value = card
     for step in path:

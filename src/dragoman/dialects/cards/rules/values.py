@@ -1,4 +1,4 @@
-"""The values of a card that have no parts: texts, flags, media types, addresses, versions."""
+"""The scalar shapes of a card: texts, flags, media types, URLs and versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.dialects.cards.rules.urls import is_loopback_host, is_uri, parse_u
 
 CORE_BINDINGS = ("JSONRPC", "GRPC", "HTTP+JSON")
 
-# Ranges such as text/* are let pass: readers match them.
+# Ranges such as text/* are accepted: readers match them.
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+(\s*;.*)?", re.ASCII | re.DOTALL)
 _RELEASE = re.compile(r"\d+\.\d+(?P<patch>\.\d+)?", re.ASCII)
 _SEPARATORS = re.compile(r"[-_ /+]")
@@ -51,14 +51,14 @@ def _secure(value: object) -> Fault:
     parsed = parse_url(str(value))
     if fault is not None or parsed is None or parsed.scheme == "https":
         return fault
-    # Whoever tries it out on one machine has no certificate.
+    # Tests on one machine have no certificate.
     if parsed.scheme == "http" and is_loopback_host(parsed.host):
         return None
     return "error", f"{describe(value)} is not https"
 
 
 def _link(value: object) -> Fault:
-    # For people to follow. Nothing breaks when it is wrong.
+    # A link for people: nothing breaks when it is invalid.
     if isinstance(value, str) and not is_uri(value):
         return "warning", f"{describe(value)} is not an absolute URL"
     return _string(value)
@@ -96,12 +96,12 @@ def _binding(value: object) -> Fault:
 
 def _transport(value: object) -> Fault:
     fault = _binding(value)
-    # 0.3 lets transports of others have any name.
+    # 0.3 allows any name for other transports.
     return fault if fault is None or fault[0] == "error" else ("warning", f"{describe(value)} is not one of them")
 
 
 def one_of(*words: str) -> Scalar:
-    """One of some words."""
+    """Build the shape of a value that is one of some words."""
 
     def fault(value: object) -> Fault:
         return None if value in words else ("error", f"{describe(value)} is not one of them")

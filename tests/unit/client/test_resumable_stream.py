@@ -140,7 +140,7 @@ class Scripted:
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
 
-    def following(self, retries: int = 5, **options: Any) -> ResumableStream:
+    def stream(self, retries: int = 5, **options: Any) -> ResumableStream:
         connection: Any = self
         return ResumableStream(connection, retries, **options)
 
@@ -148,12 +148,12 @@ class Scripted:
 FOREVER = object()
 
 
-async def said(following: ResumableStream, request: Any = REQUEST) -> list[Event]:
-    return [event async for event in following.send(request)]
+async def sent_events(stream: ResumableStream, request: Any = REQUEST) -> list[Event]:
+    return [event async for event in stream.send(request)]
 
 
-async def followed(following: ResumableStream, after: int | None = None) -> list[Event]:
-    return [event async for event in following.subscribe("t", after)]
+async def subscribed_events(stream: ResumableStream, after: int | None = None) -> list[Event]:
+    return [event async for event in stream.subscribe("t", after)]
 
 
 def joined(events: Sequence[Event]) -> str:
@@ -172,7 +172,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_the_last_number() -> None:
         [numbered(3, chunk("b ")), CUT],
         [numbered(4, chunk("c"), DONE)],
     )
-    events = await said(wire.following())
+    events = await sent_events(wire.stream())
     assert wire.calls == [("STREAM", None), ("SUBSCRIBE", 2), ("SUBSCRIBE", 3)]
     assert [(event.id, event.text) for event in events] == [(1, ""), (2, "a "), (3, "b "), (4, "c"), (5, "")]
     assert wire.clock.slept == []
@@ -180,7 +180,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_the_last_number() -> None:
 
 async def test_a_snapshot_with_its_number_tells_only_what_is_new() -> None:
     wire = Scripted([numbered(1, task(), chunk("a ")), CUT], [numbered(5, task("a b "), chunk("c"), DONE)])
-    events = await said(wire.following())
+    events = await sent_events(wire.stream())
     assert [event.text for event in events] == ["", "a ", "b ", "c", ""]
     assert wire.names == ["STREAM", "SUBSCRIBE"]
 
@@ -191,7 +191,7 @@ async def test_numbers_that_leave_a_gap_are_not_trusted() -> None:
         [numbered(3, chunk("b ")), numbered(5, chunk("d")), FOREVER],
         gets=[task("a b c d", State.COMPLETED)],
     )
-    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c d", ""]
+    assert [event.text for event in await sent_events(wire.stream())] == ["", "a ", "b ", "c d", ""]
 
 
 @pytest.mark.parametrize("number", [1, 7], ids=["counted from one", "the id of the request"])
@@ -208,7 +208,7 @@ async def test_numbers_that_are_not_the_tasks_own_lose_nothing(number: int) -> N
     wire = Scripted([*first, CUT], [*again, FOREVER], gets=[task("a b "), task("a b c", State.COMPLETED)])
     wire.gets = [task("a b "), task("a b c", State.COMPLETED)]
     stirring = _Stirring(wire)
-    events = await said(stirring.following())
+    events = await sent_events(stirring.stream())
     assert joined(events) == "a b c"
     assert sum(len(event.text) for event in events) == len("a b c")
 
@@ -241,7 +241,7 @@ async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> No
         [bare(task("a b ")), bare(chunk("b ")), bare(chunk("c")), bare(DONE)],
         gets=[task("a b "), task("a b c", State.COMPLETED)],
     )
-    events = await said(wire.following())
+    events = await sent_events(wire.stream())
     assert [event.text for event in events] == ["", "a ", "b ", "c", ""]
     assert events[-1].state is State.COMPLETED
     assert wire.open == 0
@@ -250,14 +250,14 @@ async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> No
 async def test_a_server_whose_streams_do_harm_is_looked_at_instead() -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), CUT], gets=[task("a b "), task("a b c", State.COMPLETED)])
     wire.can_resubscribe = V03_RPC.row.subscribes_again
-    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c", ""]
+    assert [event.text for event in await sent_events(wire.stream())] == ["", "a ", "b ", "c", ""]
     assert wire.names == ["STREAM", "GET", "GET"]
 
 
 async def test_an_old_server_that_numbers_its_events_is_subscribed_to() -> None:
     wire = Scripted([numbered(1, status(State.WORKING), chunk("a ")), CUT], [numbered(3, chunk("b"), DONE)])
     wire.can_resubscribe = V03_RPC.row.subscribes_again
-    assert joined(await said(wire.following())) == "a b"
+    assert joined(await sent_events(wire.stream())) == "a b"
     assert wire.calls[1] == ("SUBSCRIBE", 2)
 
 
@@ -267,11 +267,11 @@ async def test_an_error_of_the_stream_that_wakes_is_told_after_what_was_new() ->
         [bare(task()), InternalError("the agent died")],
         gets=[task("a ")],
     )
-    following = wire.following()
+    stream = wire.stream()
     with pytest.raises(InternalError, match="the agent died"):
-        await last_of(following.send(REQUEST))
-    assert isinstance(following.result, Task)
-    assert following.result.text == "a "
+        await last_of(stream.send(REQUEST))
+    assert isinstance(stream.result, Task)
+    assert stream.result.text == "a "
 
 
 # Breaks that bring nothing
@@ -279,7 +279,7 @@ async def test_an_error_of_the_stream_that_wakes_is_told_after_what_was_new() ->
 
 async def test_every_break_without_news_is_followed_by_a_longer_pause() -> None:
     wire = Scripted([numbered(1, task()), CUT], *[[CUT]] * 30, [numbered(2, DONE)], gets=[task()])
-    assert (await said(wire.following(retries=2)))[-1].state is State.COMPLETED
+    assert (await sent_events(wire.stream(retries=2)))[-1].state is State.COMPLETED
     assert len(wire.clock.slept) == 30
     assert wire.clock.slept == sorted(wire.clock.slept)
     assert 0 < wire.clock.slept[0] < 0.5
@@ -292,7 +292,7 @@ async def test_streams_that_end_at_once_are_no_endless_loop() -> None:
             [numbered(1, task())], *[list(stream) for _ in range(2000)], gets=[*[task()] * 2000, TaskNotFound()]
         )
         with pytest.raises(TaskNotFound):
-            await said(wire.following())
+            await sent_events(wire.stream())
         # Every few calls there is a pause, and soon it is a long one.
         assert wire.clock.slept.count(5.0) > len(wire.calls) / 5
         assert wire.open == 0
@@ -300,7 +300,7 @@ async def test_streams_that_end_at_once_are_no_endless_loop() -> None:
 
 async def test_a_subscription_that_never_comes_through_does_not_hide_what_the_task_says() -> None:
     wire = Scripted([numbered(1, task()), CUT], *[[CUT]] * 10, gets=[task("a", State.COMPLETED, generation=9)])
-    events = await said(wire.following())
+    events = await sent_events(wire.stream())
     assert [(event.id, event.text) for event in events] == [(1, ""), (9, "a"), (9, "")]
     assert wire.names.count("SUBSCRIBE") == 4
 
@@ -312,7 +312,7 @@ async def test_the_place_is_forgotten_when_what_is_new_has_no_number() -> None:
         [numbered(5, task("a b c "), chunk("d"), DONE)],
         gets=[task("a ")] * 3 + [task("a b ")],
     )
-    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c ", "d", ""]
+    assert [event.text for event in await sent_events(wire.stream())] == ["", "a ", "b ", "c ", "d", ""]
     assert [after for name, after in wire.calls if name == "SUBSCRIBE"] == [2, 2, 2, 2, None]
 
 
@@ -320,7 +320,7 @@ async def test_a_server_that_is_gone_is_given_up_with_the_reason() -> None:
     gone = CannotConnect("nobody answers")
     wire = Scripted([numbered(1, task()), CUT], [CUT], gets=[gone])
     with pytest.raises(CannotConnect) as caught:
-        await said(wire.following())
+        await sent_events(wire.stream())
     assert caught.value is gone
 
 
@@ -328,17 +328,17 @@ async def test_silence_that_is_longer_than_asked_for_is_told() -> None:
     silent = CannotConnect("said nothing", reason="TIMED_OUT")
     wire = Scripted([numbered(1, task()), silent], [silent], gets=[task()])
     with pytest.raises(CannotConnect) as caught:
-        await said(wire.following())
+        await sent_events(wire.stream())
     assert caught.value is silent
     # A connection that only seemed to be there: the task has moved on.
     wire = Scripted([numbered(1, task()), silent], [silent], [numbered(2, chunk("a"), DONE)], gets=[task("a")])
-    assert joined(await said(wire.following())) == "a"
+    assert joined(await sent_events(wire.stream())) == "a"
 
 
 async def test_wrong_credentials_in_the_middle_are_told_at_once() -> None:
     wire = Scripted([numbered(1, task()), CUT], AuthError("who are you?"), gets=[task()])
     with pytest.raises(AuthError):
-        await said(wire.following())
+        await sent_events(wire.stream())
 
 
 # A message nobody is known to have taken
@@ -346,7 +346,7 @@ async def test_wrong_credentials_in_the_middle_are_told_at_once() -> None:
 
 async def test_a_message_is_sent_again_until_something_is_heard() -> None:
     wire = Scripted([CUT], [], Overloaded(), [numbered(1, task(), DONE)])
-    assert len(await said(wire.following())) == 2
+    assert len(await sent_events(wire.stream())) == 2
     assert [name for name in wire.names if name != "GET"] == ["STREAM"] * 4
 
 
@@ -354,12 +354,12 @@ async def test_after_enough_tries_the_reason_is_told() -> None:
     for problem, expected in ((CUT, CannotConnect), (Overloaded(), Overloaded)):
         wire = Scripted(*[problem] * 9)
         with pytest.raises(expected) as caught:
-            await said(wire.following(retries=3))
+            await sent_events(wire.stream(retries=3))
         assert caught.value is problem
         assert wire.names.count("STREAM") == 4
     wire = Scripted(*[[]] * 9)
     with pytest.raises(BadResponse, match="before it said anything"):
-        await said(wire.following(retries=3))
+        await sent_events(wire.stream(retries=3))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ async def test_after_enough_tries_the_reason_is_told() -> None:
 async def test_what_would_be_the_same_again_is_not_tried_again(problem: Exception) -> None:
     wire = Scripted(problem, [numbered(1, task(), DONE)])
     with pytest.raises(type(problem)) as caught:
-        await said(wire.following())
+        await sent_events(wire.stream())
     assert caught.value is problem
     assert wire.names == ["STREAM"]
 
@@ -387,26 +387,26 @@ async def test_who_was_never_reached_is_not_tried_again() -> None:
     wire = Scripted(CannotConnect("nobody answers", arrived=False), [numbered(1, task(), DONE)], card=None)
     wire.reached = False
     with pytest.raises(CannotConnect):
-        await said(wire.following())
+        await sent_events(wire.stream())
     assert wire.names == ["STREAM"]
 
 
 async def test_a_task_of_our_naming_is_looked_for_before_its_message_is_sent_again() -> None:
     wire = Scripted([CUT], [numbered(2, chunk("b"), DONE)], gets=[task("a ", generation=1)])
-    events = await said(wire.following(), replace(REQUEST, new_task_id="t"))
+    events = await sent_events(wire.stream(), replace(REQUEST, new_task_id="t"))
     assert joined(events) == "a b"
     assert wire.names == ["STREAM", "GET", "SUBSCRIBE"]
 
 
 async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> None:
     wire = Scripted([numbered(1, task(), chunk("a ")), InternalError("oh")], gets=[task("a b")])
-    following = wire.following()
+    stream = wire.stream()
     with pytest.raises(InternalError, match="oh"):
-        await last_of(following.send(REQUEST))
-    assert isinstance(following.result, Task)
-    assert following.result.text == "a b"
+        await last_of(stream.send(REQUEST))
+    assert isinstance(stream.result, Task)
+    assert stream.result.text == "a b"
     wire = Scripted([numbered(1, task()), InternalError("oh")], gets=[task("", State.FAILED, "broken")])
-    events = await said(wire.following())
+    events = await sent_events(wire.stream())
     assert events[-1].state is State.FAILED
 
 
@@ -416,7 +416,7 @@ async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> 
 @pytest.mark.parametrize("problem", [UnsupportedOperation(), MethodNotFound()], ids=lambda each: each.reason)
 async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at(problem: Exception) -> None:
     wire = Scripted(problem, send=task(), gets=[task(), task("a "), task("a b", State.COMPLETED)])
-    assert [event.text for event in await said(wire.following())] == ["", "a ", "b", ""]
+    assert [event.text for event in await sent_events(wire.stream())] == ["", "a ", "b", ""]
     assert wire.names == ["STREAM", "SEND", "GET", "GET", "GET"]
     assert len(wire.clock.slept) == 2
 
@@ -424,7 +424,7 @@ async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at(problem: E
 async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to() -> None:
     card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
     wire = Scripted(send=task("a", State.COMPLETED), card=card)
-    assert [event.text for event in await said(wire.following())] == ["a"]
+    assert [event.text for event in await sent_events(wire.stream())] == ["a"]
     assert wire.names == ["SEND"]
 
 
@@ -438,20 +438,20 @@ async def test_an_agent_whose_card_is_read_on_the_way_is_not_asked_again() -> No
             yield
 
     wire = Late(send=Message("m", Role.AGENT, (Part(text="hi"),)), card=None)
-    assert [(event.kind, event.text) for event in await said(wire.following())] == [("message", "hi")]
+    assert [(event.kind, event.text) for event in await sent_events(wire.stream())] == [("message", "hi")]
     assert wire.names == ["SEND"]
 
 
 async def test_a_refusal_of_the_message_itself_is_told() -> None:
     wire = Scripted(UnsupportedOperation("ended"), send=UnsupportedOperation("ended"))
     with pytest.raises(UnsupportedOperation, match="ended"):
-        await said(wire.following())
+        await sent_events(wire.stream())
 
 
 async def test_who_refuses_subscriptions_is_looked_at_ever_less_often() -> None:
     wire = Scripted([bare(task()), CUT], REFUSED, gets=[*[task()] * 40, task("a"), task("a", State.COMPLETED)])
     wire.clock = clock = Clock()
-    reader = asyncio.ensure_future(said(wire.following()))
+    reader = asyncio.ensure_future(sent_events(wire.stream()))
     await clock.advance(10)
     assert 5 < wire.names.count("GET") < 10
     await clock.advance(300)
@@ -464,10 +464,10 @@ async def test_who_refuses_subscriptions_is_looked_at_ever_less_often() -> None:
 
 async def test_a_question_ends_a_message_but_not_a_subscription() -> None:
     asked = numbered(1, task(), status(State.INPUT_REQUIRED, "how many?"))
-    events = await said(Scripted([*asked, FOREVER]).following())
+    events = await sent_events(Scripted([*asked, FOREVER]).stream())
     assert (events[-1].state, events[-1].text) == (State.INPUT_REQUIRED, "")
     wire = Scripted([asked, numbered(3, status(State.WORKING), chunk("a"), DONE)])
-    events = await followed(wire.following(until_final=True))
+    events = await subscribed_events(wire.stream(until_final=True))
     assert [event.state for event in events if event.kind == "status"] == [
         State.INPUT_REQUIRED,
         State.WORKING,
@@ -477,32 +477,32 @@ async def test_a_question_ends_a_message_but_not_a_subscription() -> None:
 
 async def test_a_stream_that_stays_open_at_auth_required_is_read_on() -> None:
     events = numbered(1, task(), status(State.AUTH_REQUIRED), chunk("a"), DONE)
-    assert joined(await said(Scripted([events]).following())) == "a"
+    assert joined(await sent_events(Scripted([events]).stream())) == "a"
 
 
 async def test_a_stream_that_ends_at_auth_required_is_over() -> None:
     wire = Scripted([numbered(1, task(), status(State.AUTH_REQUIRED))])
-    assert (await said(wire.following()))[-1].state is State.AUTH_REQUIRED
+    assert (await sent_events(wire.stream()))[-1].state is State.AUTH_REQUIRED
     assert wire.names == ["STREAM"]
 
 
 async def test_a_stream_that_breaks_at_auth_required_is_taken_up_again() -> None:
     wire = Scripted([numbered(1, task(), status(State.AUTH_REQUIRED)), CUT], [numbered(3, chunk("a"), DONE)])
-    assert joined(await said(wire.following())) == "a"
+    assert joined(await sent_events(wire.stream())) == "a"
 
 
 async def test_a_stream_that_ends_while_the_task_works_is_taken_up_again() -> None:
     wire = Scripted([numbered(1, task(), chunk("a "))], [numbered(3, chunk("b"), DONE)])
-    assert joined(await said(wire.following())) == "a b"
+    assert joined(await sent_events(wire.stream())) == "a b"
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), bare(chunk("a ")), bare(status(state)), FOREVER])
-    following = wire.following(snapshot=task(), wait_only=True)
-    await last_of(following.subscribe("t"))
-    assert isinstance(following.result, Task)
-    assert following.result.state is state
+    stream = wire.stream(snapshot=task(), wait_only=True)
+    await last_of(stream.subscribe("t"))
+    assert isinstance(stream.result, Task)
+    assert stream.result.state is state
     # What happens on the way is of no interest: nothing is read for it.
     assert wire.names == ["SUBSCRIBE"]
     assert wire.open == 0
@@ -510,9 +510,9 @@ async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> Non
 
 async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None:
     wire = Scripted(REFUSED, gets=[task(), task(), task("a", State.COMPLETED)])
-    following = wire.following(snapshot=task(), wait_only=True)
-    await last_of(following.subscribe("t"))
-    assert following.result == task("a", State.COMPLETED)
+    stream = wire.stream(snapshot=task(), wait_only=True)
+    await last_of(stream.subscribe("t"))
+    assert stream.result == task("a", State.COMPLETED)
     assert len(wire.clock.slept) == 2
     assert wire.names == ["SUBSCRIBE", "GET", "GET", "GET"]
 
@@ -523,31 +523,31 @@ async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None
 async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
     wire = Scripted(REFUSED, gets=[task("a", State.COMPLETED)])
     with pytest.raises(UnsupportedOperation) as caught:
-        await followed(wire.following(until_final=True))
+        await subscribed_events(wire.stream(until_final=True))
     assert caught.value is REFUSED
 
 
 async def test_a_subscription_that_is_refused_while_the_task_works_is_replaced_by_looking() -> None:
     wire = Scripted(REFUSED, gets=[task("a "), task("a b", State.COMPLETED)])
-    events = await followed(wire.following(until_final=True))
+    events = await subscribed_events(wire.stream(until_final=True))
     assert [(event.kind, event.text) for event in events] == [("task", "a "), ("artifact", "b"), ("status", "")]
 
 
 async def test_a_task_that_is_not_there_is_told() -> None:
     with pytest.raises(TaskNotFound):
-        await followed(Scripted(TaskNotFound(), gets=[TaskNotFound()]).following(until_final=True))
+        await subscribed_events(Scripted(TaskNotFound(), gets=[TaskNotFound()]).stream(until_final=True))
 
 
 async def test_a_subscription_that_breaks_before_its_first_event_is_made_again() -> None:
     wire = Scripted([CUT], [], CUT, [numbered(4, chunk("b"), DONE)], gets=[task("a b")])
-    events = await followed(wire.following(until_final=True), after=3)
+    events = await subscribed_events(wire.stream(until_final=True), after=3)
     assert [event.text for event in events] == ["b", ""]
     assert [after for name, after in wire.calls if name == "SUBSCRIBE"] == [3, 3, 3, 3]
 
 
 async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> None:
     wire = Scripted([numbered(2, task("a "), chunk("b"), DONE)])
-    events = await followed(wire.following(until_final=True), after=1000)
+    events = await subscribed_events(wire.stream(until_final=True), after=1000)
     assert [(event.id, event.text) for event in events] == [(2, "a "), (3, "b"), (4, "")]
 
 
@@ -558,7 +558,7 @@ async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> 
 async def test_who_leaves_closes_every_connection(stream: list[NumberedEvent]) -> None:
     for first in ([stream, FOREVER], [stream, CUT]):
         wire = Scripted([*first], [bare(task("ab")), FOREVER], gets=[task("ab")])
-        async with aclosing(wire.following().send(REQUEST)) as events:
+        async with aclosing(wire.stream().send(REQUEST)) as events:
             async for event in events:
                 if event.text == ("a" if FOREVER in first else "b"):
                     break
@@ -569,7 +569,7 @@ async def test_who_leaves_closes_every_connection(stream: list[NumberedEvent]) -
 async def test_who_is_cancelled_closes_every_connection() -> None:
     for first in (FOREVER, CUT):
         wire = Scripted([bare(task()), first], [bare(task()), FOREVER], gets=[task()])
-        reader = asyncio.ensure_future(said(wire.following()))
+        reader = asyncio.ensure_future(sent_events(wire.stream()))
         for _ in range(30):
             await asyncio.sleep(0)
         assert wire.open == 1
