@@ -28,8 +28,8 @@ _UNFIT = ("Cc", "Cs")
 class Backend(NamedTuple):
     """What does the work of an agent beside its functions: a `run`, tools, a program or an agent of a framework.
 
-    `offers` is what it can do, for the card; `marks` is written on everything it says. `prepare` is awaited before its
-    work begins, `canceled` when a task that waits for an answer is canceled.
+    `offers` is what it can do, for the card; `output_metadata` is added to all its outputs. `prepare` is awaited before
+    its work begins, `canceled` when a task that waits for an answer is canceled.
     """
 
     run: Callable[[Context], AsyncIterator[Any]] | None = None
