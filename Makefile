@@ -26,13 +26,13 @@ demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, an
 setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
 
 test: $(VENV)/dev.ready $(TOOLS)  ## Run the suite.
-	$(PYTEST) -n 3 -m "not interop and not soak"
+	$(PYTEST) -n 3 -m "not interop and not soak and not typing"
 
 check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/mypy tests/typing
+	$(PYTEST) -q -n 2 tests/typing
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell --skip '*/package-lock.json'
 

@@ -1,9 +1,15 @@
-"""A request passes few files and few calls. `python tests/architecture/walk.py -v` shows which."""
+"""A request passes few files and few calls, in the order docs/architecture.md shows.
+
+`python tests/architecture/walk.py -v --steps` prints what is measured here.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +23,7 @@ BOUNDS = {
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 spec = importlib.util.spec_from_file_location("walk", Path(__file__).with_name("walk.py"))
 assert spec is not None and spec.loader is not None
@@ -24,15 +31,38 @@ walk = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(walk)
 
 
-def test_every_walk_has_its_bounds() -> None:
-    assert set(BOUNDS) == set(walk.WALKS)
+def documented_walks() -> dict[str, list[str]]:
+    """The walks on the page: blocks whose lines are a file, a function and what it does, under a `walk NAME` fence."""
+    blocks = re.findall(r"^```text walk=(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return {name: [" ".join(line.split()[:2]) for line in text.splitlines()] for name, text in blocks}
+
+
+@cache
+def measure(name: str, _: int) -> Any:
+    return walk.measured_apart(name)
+
+
+def test_every_walk_has_its_bounds_and_is_on_the_page() -> None:
+    assert set(BOUNDS) == set(walk.WALKS) == set(documented_walks())
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_request_passes_few_files_in_few_calls(name: str) -> None:
     most_files, most_calls = BOUNDS[name]
-    for _ in range(TRIES):
-        found = walk.measured_apart(name)
-        if len(found) <= most_files and sum(found.values()) <= most_calls:
+    for attempt in range(TRIES):
+        files = measure(name, attempt).files
+        if len(files) <= most_files and sum(files.values()) <= most_calls:
             return
-    pytest.fail(f"{len(found)} files, {sum(found.values())} calls: {found}")
+    pytest.fail(f"{len(files)} files, {sum(files.values())} calls: {files}")
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_request_goes_the_way_the_architecture_page_shows(name: str) -> None:
+    documented = documented_walks()[name]
+    for attempt in range(TRIES):
+        steps = measure(name, attempt).steps
+        missing = [step for step in documented if step not in steps]
+        if not missing and sorted(documented, key=steps.index) == documented:
+            return
+    taken = [step for step in steps if step in documented]
+    pytest.fail(f"the page names what is not called: {missing}; the real order is:\n" + "\n".join(taken))

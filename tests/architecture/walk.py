@@ -1,6 +1,6 @@
 """Counts the files and the Python calls of the package that one warm request passes, in all threads.
 
-    python tests/architecture/walk.py [-v] [send|stream|call|tool|webhook ...]
+    python tests/architecture/walk.py [-v] [--steps] [send|stream|call|tool|webhook ...]
 
 send      SendMessage over JSON-RPC 1.0, SQLite, from the ASGI scope to the response
 stream    SendStreamingMessage with five chunks, SQLite
@@ -11,7 +11,8 @@ webhook   SendMessage with a webhook, SQLite, until a receiver on loopback has b
 Each walk runs in a process of its own. A request is counted right after twenty that warm up, so the end of the last
 of them counts with it, and so does what happens in the 50 ms after its own response. This is done five times, and the
 median shown, because threads meet differently each time. Each resumption of a coroutine is a call, as Python's
-profiler sees it. The figures are those of Python 3.11; later versions inline comprehensions and count fewer.
+profiler sees it. `--steps` lists the functions in the order of their first call. The figures are those of Python 3.11;
+later versions inline comprehensions and count fewer.
 Only public names of the package are used, so this can be run on any version of it (PYTHONPATH=TREE/src).
 """
 
@@ -28,7 +29,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import dragoman
@@ -49,12 +50,14 @@ class CallCounter:
 
     def __init__(self) -> None:
         self.files: Counter[str] = Counter()
+        self.steps: dict[str, None] = {}
         self._is_on = False
         threading.setprofile(self._profile)
 
     async def count(self, request: Request) -> Counter[str]:
         """The calls that one request makes, by file."""
         self.files = Counter()
+        self.steps = {}
         sys.setprofile(self._profile)
         self._is_on = True
         await request()
@@ -67,7 +70,9 @@ class CallCounter:
         if self._is_on and event == "call":
             file = frame.f_code.co_filename
             if file.startswith(PACKAGE):
-                self.files[file.removeprefix(PACKAGE)] += 1
+                file = file.removeprefix(PACKAGE)
+                self.files[file] += 1
+                self.steps[f"{file} {frame.f_code.co_qualname}"] = None
 
 
 # -- the requests ------------------------------------------------------------------------------------------------------
@@ -238,8 +243,15 @@ async def webhook() -> Request:
 WALKS = {walk.__name__: walk for walk in (send, stream, call, tool, webhook)}
 
 
-async def measure(name: str) -> Counter[str]:
-    """The calls of one warm request, by file."""
+class Walk(NamedTuple):
+    """What one warm request does: its calls by file, and its functions in the order of their first call."""
+
+    files: dict[str, int]
+    steps: list[str]
+
+
+async def measure(name: str) -> Walk:
+    """The calls of one warm request."""
     counter = CallCounter()  # before the store starts its threads
     request = await WALKS[name]()
     walks: list[Counter[str]] = []
@@ -247,16 +259,17 @@ async def measure(name: str) -> Counter[str]:
         for _ in range(WARM_UPS):
             await request()
         walks.append(await counter.count(request))
-    return sorted(walks, key=Counter.total)[COUNTED // 2]
+    await counter.count(request)  # nothing is left of the one before: these are its own steps, from the first on
+    return Walk(sorted(walks, key=Counter.total)[COUNTED // 2], list(counter.steps))
 
 
-def measured_apart(name: str) -> dict[str, int]:
-    """The calls of one warm request, by file, counted in a process of its own."""
+def measured_apart(name: str) -> Walk:
+    """The calls of one warm request, in a process of its own."""
     command = [sys.executable, __file__, "--json", name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT_SECONDS, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
+    return Walk(*json.loads(done.stdout))
 
 
 def main(words: list[str]) -> None:
@@ -266,10 +279,12 @@ def main(words: list[str]) -> None:
         print(json.dumps(asyncio.run(measure(names[0]))), flush=True)
         os._exit(0)  # apps were never told to stop: their threads would be waited for
     for name in names or WALKS:
-        files = measured_apart(name)
+        files, steps = measured_apart(name)
         if "-v" in words:
             for file, calls in sorted(files.items()):
                 print(f"  {calls:4} {file}")
+        if "--steps" in words:
+            print("", *steps, sep="\n  ")
         print(f"{name}: {len(files)} files, {sum(files.values())} calls")
 
 

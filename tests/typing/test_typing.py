@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.typing, pytest.mark.timeout(120)]
+
 HERE = Path(__file__).parent
 EXAMPLES = sorted(path for path in HERE.glob("*.py") if not path.name.startswith("test_"))
 

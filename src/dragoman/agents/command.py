@@ -14,69 +14,71 @@ from dragoman.model.error import ConfigError
 class Interpreter(NamedTuple):
     """How one family of interpreters reads its command line.
 
-    `code` matches options whose value is code; the group is the code in the same word. `valued` matches options with
-    another kind of value, `elsewhere` options after which no word is a script. With `late`, the code follows all
-    options instead of its own option; with `again`, there may be more code after the first. Where `sure` is False, the
-    first word may also be a subcommand of the interpreter.
+    `code_option` matches options whose value is code; the group is the code in the same word. `value_option` matches
+    options with another kind of value, `no_script_option` options after which no word is a script. With
+    `code_after_options`, the code follows all options instead of its own; with `allows_more_code`, more code may follow
+    the first. Without `always_script`, the first word may also be a subcommand of the interpreter.
     """
 
     name: re.Pattern[str]
-    code: re.Pattern[str]
-    valued: re.Pattern[str]
-    elsewhere: re.Pattern[str]
-    late: bool = False
-    again: bool = True
-    sure: bool = True
+    code_option: re.Pattern[str]
+    value_option: re.Pattern[str]
+    no_script_option: re.Pattern[str]
+    code_after_options: bool = False
+    allows_more_code: bool = True
+    always_script: bool = True
 
 
 class ScriptArgument(NamedTuple):
     """The position of a word that an interpreter executes: code, or the path of a script."""
 
-    at: int
-    kind: Interpreter
+    position: int
+    interpreter: Interpreter
     is_code: bool
 
 
-def _kind(name: str, code: str, valued: str, elsewhere: str, **about: bool) -> Interpreter:
-    name, code, valued, elsewhere = (f"(?s:{each})" for each in (name, code, valued, elsewhere))
-    return Interpreter(re.compile(name), re.compile(code), re.compile(valued), re.compile(elsewhere), **about)
+def _interpreter(name: str, code: str, value: str, no_script: str, **flags: bool) -> Interpreter:
+    name, code, value, no_script = (f"(?s:{each})" for each in (name, code, value, no_script))
+    return Interpreter(re.compile(name), re.compile(code), re.compile(value), re.compile(no_script), **flags)
 
 
-SHELL = _kind(
+SHELL = _interpreter(
     "sh|ash|bash|dash|zsh|ksh|mksh",
     "-[A-Za-z]*c[A-Za-z]*()",
     "[-+][A-Za-z]*[oO]|--(?:rcfile|init-file)",
     "-[A-Za-z]*s[A-Za-z]*",
-    late=True,
+    code_after_options=True,
 )
-NODE = _kind(
+NODE = _interpreter(
     "node|nodejs",
     "(?:-e|-p|-pe|--eval=?|--print=?)(.*)",
     "-[rC]|--(?:require|import|loader|experimental-loader|conditions)",
     "-|-i|--interactive|--test|--run.*|inspect",
 )
-_KINDS = (
+_INTERPRETERS = (
     SHELL,
     NODE,
-    _kind("fish", "(?:-c|--command=?|-C|--init-command=?)(.*)", "-[dDfop]", "-"),
-    _kind(
+    _interpreter("fish", "(?:-c|--command=?|-C|--init-command=?)(.*)", "-[dDfop]", "-"),
+    _interpreter(
         "(?:python|pypy)[0-9.]*",
         "-[bBdEiIOPqsSuvx]*c(.*)",
         "-[WX]|--check-hash-based-pycs",
         "-|-[bBdEiIOPqsSuvx]*m.*",
-        again=False,
+        allows_more_code=False,
     ),
-    _kind(
+    _interpreter(
         "bun|deno",
         "(?:-e|-p|--eval=?|--print=?|eval$)(.*)",
         "-[cr]|--(?:preload|require|config|cwd|env-file)",
         "-",
-        sure=False,
+        always_script=False,
     ),
-    _kind("perl[0-9.]*", "-[acfilnpstTuUvwWX0-9]*[eE](.*)", "-I", "-|-[A-Za-z]*S"),
-    _kind("ruby[0-9.]*", "-[acdilnpsvwW0-9]*e(.*)", "-[IrCEx]|--encoding", "-|-[A-Za-z]*S"),
-    _kind("php[0-9.]*", "(?:-[rRBE]|--(?:run|process-code|process-begin|process-end)=?)(.*)", "-[cdzt]", "-|-[fFSa].*"),
-    _kind("lua[0-9.]*|luajit", "-e(.*)", "-l", "-"),
+    _interpreter("perl[0-9.]*", "-[acfilnpstTuUvwWX0-9]*[eE](.*)", "-I", "-|-[A-Za-z]*S"),
+    _interpreter("ruby[0-9.]*", "-[acdilnpsvwW0-9]*e(.*)", "-[IrCEx]|--encoding", "-|-[A-Za-z]*S"),
+    _interpreter(
+        "php[0-9.]*", "(?:-[rRBE]|--(?:run|process-code|process-begin|process-end)=?)(.*)", "-[cdzt]", "-|-[fFSa].*"
+    ),
+    _interpreter("lua[0-9.]*|luajit", "-e(.*)", "-l", "-"),
 )
 _SSH = re.compile("ssh|slogin|autossh")
 _SSH_VALUED = re.compile("-[BbcDEeFIiJLlmOopQRSWw]")
@@ -84,36 +86,36 @@ _SSH_VALUED = re.compile("-[BbcDEeFIiJLlmOopQRSWw]")
 
 def interpreter_of(word: str) -> Interpreter | None:
     """Return the interpreter that a word names, or None."""
-    return next((kind for kind in _KINDS if kind.name.fullmatch(PurePath(word).name)), None)
+    return next((interpreter for interpreter in _INTERPRETERS if interpreter.name.fullmatch(PurePath(word).name)), None)
 
 
 def script_arguments(words: Sequence[str]) -> Iterator[ScriptArgument]:
     """Yield what an interpreter command executes, in order; nothing if the first word is no interpreter."""
-    kind = interpreter_of(words[0]) if words else None
-    if kind is None:
+    interpreter = interpreter_of(words[0]) if words else None
+    if interpreter is None:
         return
     has_code = False
     numbers = iter(range(1, len(words)))
     for number in numbers:
         word = words[number]
-        code = kind.code.fullmatch(word)
+        code = interpreter.code_option.fullmatch(word)
         if code is not None:
             has_code = True
-            if not kind.late:
+            if not interpreter.code_after_options:
                 at = number if code[1] else next(numbers, None)
                 if at is not None:
-                    yield ScriptArgument(at, kind, is_code=True)
-                if not kind.again:
+                    yield ScriptArgument(at, interpreter, is_code=True)
+                if not interpreter.allows_more_code:
                     return
-        elif kind.elsewhere.fullmatch(word):
-            if not (kind.late and has_code):
+        elif interpreter.no_script_option.fullmatch(word):
+            if not (interpreter.code_after_options and has_code):
                 return
-        elif kind.valued.fullmatch(word):
+        elif interpreter.value_option.fullmatch(word):
             next(numbers, None)
         elif word == "--" or not word.startswith(("-", "+")):
             at = next(numbers, None) if word == "--" else number
-            if at is not None and (kind.late or not has_code):
-                yield ScriptArgument(at, kind, is_code=has_code)
+            if at is not None and (interpreter.code_after_options or not has_code):
+                yield ScriptArgument(at, interpreter, is_code=has_code)
             return
 
 
@@ -124,13 +126,13 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
     """
     at = 0
     while at < len(words):
-        runs = list(script_arguments(words[at:]))
-        code = [run for run in runs if run.is_code]
-        yield from (at + run.at for run in code)
+        arguments = list(script_arguments(words[at:]))
+        code = [argument for argument in arguments if argument.is_code]
+        yield from (at + argument.position for argument in code)
         if code:
             # The word after a shell's code is its $0.
-            at += code[-1].at + (2 if code[-1].kind.late else 1)
-        elif runs and not at:
+            at += code[-1].position + (2 if code[-1].interpreter.code_after_options else 1)
+        elif arguments and not at:
             return  # the other words are arguments of the script
         elif _SSH.fullmatch(PurePath(words[at]).name):
             yield from _ssh_command(words, at + 1)
@@ -269,7 +271,7 @@ def _launched_name(program: str, words: Sequence[str]) -> str | None:
 def _script_name(argv: Sequence[str]) -> str | None:
     run = next(script_arguments(argv), None)
     if run is not None:
-        script = argv[run.at]
+        script = argv[run.position]
         return None if run.is_code or not _NAME.fullmatch(script) else clean_name(_basename(script))
     is_module = [word.startswith("-") and word.endswith("m") for word in argv]
     return _module_name(next(iter(argv[is_module.index(True) + 1 :]), "")) if True in is_module else None

@@ -10,8 +10,8 @@ class TooLongError(Exception):
 class LineBuffer:
     """Assembles lines of at most `longest` bytes from chunks."""
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    def __init__(self, max_length: int) -> None:
+        self._max_length = max_length
         self._pieces: list[bytes] = []
         self._length = 0
 
@@ -24,7 +24,7 @@ class LineBuffer:
         first, *others = data.split(b"\n")
         self._pieces.append(first)
         self._length += len(first)
-        if self._length > self._longest:
+        if self._length > self._max_length:
             self._pieces, self._length = [], 0
             raise TooLongError
         if not others:

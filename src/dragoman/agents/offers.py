@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 GENERAL = "general"
-_MOST = 4
+_MAX_TAGS = 4
 # Fewer tools may share a prefix by chance.
-_FEWEST = 3
+_MIN_SHARING = 3
 _PRODUCTS = ("corvid_", "mcp_")
 _SEPARATOR = re.compile(r"[\W_]+")
 # A run of capitals is one word, including a plural s; its last capital may begin the next word.
@@ -38,7 +38,7 @@ _BRANDS = (
 )
 _PLURALS = {f"{word.lower()}s": f"{word}s" for word in _ACRONYMS}
 _SPELLINGS = _PLURALS | {word.lower(): word for word in (*_ACRONYMS, *_BRANDS)}
-_IN_TWO_WORDS = {brand.lower() for brand in _BRANDS}
+_JOINED_BRANDS = {brand.lower() for brand in _BRANDS}
 
 _CATEGORIES = {
     "memory": "memory memories remember recall forget knowledge",
@@ -76,7 +76,7 @@ def humanized(tool: str, prefix: str = "") -> str:
 def shared_prefix(names: Iterable[str]) -> str:
     """Return the prefix of whole words that all tool names share, such as `corvid_`; empty if there is none."""
     different = set(names)
-    if len(different) < _FEWEST:
+    if len(different) < _MIN_SHARING:
         return ""
     # In sorted order, whatever the first and the last name share is shared by all between them.
     first, last = min(different), max(different)
@@ -97,7 +97,7 @@ def categories(tool: str, description: str = "") -> tuple[str, ...]:
         names = [_BY_WORD[word] for word in words if word in _BY_WORD]
         names = names or [_BY_WEAK_WORD[word] for word in words if word in _BY_WEAK_WORD]
         if names:
-            return tuple(dict.fromkeys(names))[:_MOST]
+            return tuple(dict.fromkeys(names))[:_MAX_TAGS]
     return (GENERAL,)
 
 
@@ -107,7 +107,7 @@ def _words(text: str) -> Iterator[str]:
     current = ""
     for piece in _SEPARATOR.split(text):
         for word in _WORD.findall(piece) if piece.isascii() else [piece] if piece else []:
-            if current and f"{current}{word}".lower() in _IN_TWO_WORDS:
+            if current and f"{current}{word}".lower() in _JOINED_BRANDS:
                 current += word
                 continue
             if current:
@@ -191,10 +191,10 @@ class NamedSkill(Struct, frozen=True):
 
 def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, str]]) -> tuple[NamedSkill, ...]:
     """Return one skill for the agent and one for each of its tools, given as names and descriptions."""
-    itself = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
-    agent = NamedSkill(itself, name, description or f"Talks to {name}", categories(name, description), default=True)
+    agent_id = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
+    agent = NamedSkill(agent_id, name, description or f"Talks to {name}", categories(name, description), default=True)
     others = (
-        NamedSkill(f"{itself}-{tool}", humanized(tool), about or f"Tool: {tool}", categories(tool, about))
+        NamedSkill(f"{agent_id}-{tool}", humanized(tool), about or f"Tool: {tool}", categories(tool, about))
         for tool, about in tools
     )
     return (agent, *others)

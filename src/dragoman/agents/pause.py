@@ -57,9 +57,9 @@ def _of_data(answer: dict[str, Any]) -> Approval | None:
 
 
 YES_OR_NO = "Please answer yes or no."
-SOMETHING = "Please answer with a text or with data."
+TEXT_OR_DATA = "Please answer with a text or with data."
 # A question shows at most this much of a call's arguments; the details have all of them.
-_LONGEST = 200
+_MAX_ARGUMENTS = 200
 
 
 class Pending(Struct, frozen=True, omit_defaults=True):
@@ -139,7 +139,7 @@ def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
         return pause.with_answer(resume.data, resume.text)
     if not resume.text.strip():
         # For example, a message with only a file.
-        return Pause(pause.pending, pause.state, pause.answers, SOMETHING)
+        return Pause(pause.pending, pause.state, pause.answers, TEXT_OR_DATA)
     return pause.with_answer(resume.text)
 
 
@@ -169,4 +169,4 @@ async def load_state(ctx: Context, name: str) -> Any:
 
 def call_text(tool: str, arguments: str) -> str:
     """Return a tool call as text for a question, with its arguments shortened."""
-    return f"{tool}({arguments if len(arguments) <= _LONGEST else arguments[:_LONGEST] + '…'})"
+    return f"{tool}({arguments if len(arguments) <= _MAX_ARGUMENTS else arguments[:_MAX_ARGUMENTS] + '…'})"

@@ -85,7 +85,7 @@ class PydanticAiRuns(PausingBridge):
                 result = events.result
         except UsageLimitExceeded as error:
             ctx.log.warning("an agent was stopped: %s", error)
-            raise Failed("the agent stopped: it has used what it may use for one message") from error
+            raise Failed("the agent stopped: it has reached its usage limit for one message") from error
         except ContentFilterError as error:
             raise Rejected("the model's provider refused the content") from error
         except UnexpectedModelBehavior:

@@ -117,7 +117,7 @@ class ConversationHistory:
         for turn in reversed(list(turns)):
             size = len(msgspec.json.encode(turn)) + 1
             if size > self._max_bytes:
-                self._ctx.log.warning("a turn of %d bytes is not remembered: at most %d are", size, self._max_bytes)
+                self._ctx.log.warning("a turn of %d bytes is not stored: the limit is %d", size, self._max_bytes)
                 continue
             room -= size
             if room < 0:

@@ -140,7 +140,9 @@ class InterfaceChecker:
         return response
 
     def _build_request(self, operation: Operation, request: Request) -> HttpRequest:
-        return self._binding.request(operation, replace(request, tenant=self._tenant) if self._tenant else request)
+        return self._binding.build_request(
+            operation, replace(request, tenant=self._tenant) if self._tenant else request
+        )
 
     def _judge(self, probe: Probe, response: ProbeResponse) -> list[HealthFinding]:
         faults = find_faults(self._binding, probe, response)

@@ -188,10 +188,10 @@ class RemoteConnection:
             # A plain response: the agent does not stream, or reports an error.
             if budget is not None:
                 budget.add(len(body))
-            answer = binding.result(operation, response.status, response.headers, body)
+            answer = binding.read_result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        reader, read = SseReader(self._max_bytes), binding.event
+        reader, read = SseReader(self._max_bytes), binding.read_event
         try:
             async for chunk in response.chunks():
                 batch: list[NumberedEvent] = []
@@ -258,13 +258,13 @@ class RemoteConnection:
     ) -> HttpRequest:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
-        http = interface.binding.request(operation, request, after)
+        http = interface.binding.build_request(operation, request, after)
         http.connect_timeout = self._connect_timeout
         http.read_timeout = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
-        return binding.result(operation, response.status, response.headers, await self._read_body(response))
+        return binding.read_result(operation, response.status, response.headers, await self._read_body(response))
 
     async def _read_stream_head(
         self, binding: Binding, response: HttpResponse, operation: Operation
@@ -276,7 +276,7 @@ class RemoteConnection:
         body = await self._read_body(response)
         if response.status == 200 and "json" not in kind:
             raise not_json_error(body, 200, response.headers, binding.url)
-        binding.result(Operation.SEND, response.status, response.headers, body)
+        binding.read_result(Operation.SEND, response.status, response.headers, body)
         return binding, response, body
 
     async def _read_body(self, response: HttpResponse) -> bytes:

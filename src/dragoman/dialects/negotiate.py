@@ -42,12 +42,12 @@ class MethodMatch(NamedTuple):
     by_origin: bool = False
 
 
-def _methods(version: str) -> dict[str, Operation]:
+def _build_methods(version: str) -> dict[str, Operation]:
     row = table.row_of(version)
     return {name: operation for operation, name in row.methods.items()} | row.method_aliases
 
 
-_METHODS_1, _METHODS_03, _METHODS_01 = map(_methods, (table.V1_0, V0_3, V0_1))
+_METHODS_1, _METHODS_03, _METHODS_01 = map(_build_methods, (table.V1_0, V0_3, V0_1))
 METHODS: dict[str, Operation] = _METHODS_1 | _METHODS_03 | _METHODS_01
 _MAX_COMPARED = 2 * max(map(len, METHODS))
 # Suggestions that a comparison of letters would not find.
@@ -93,7 +93,7 @@ class Dialects:
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
         requested = (None, *VERSIONS)
-        self._matches = {(name, asked): self._match(name, asked) for name in METHODS for asked in requested}
+        self._matches = {(name, version): self._match(name, version) for name in METHODS for version in requested}
 
     def _match(self, method: str, version: str | None) -> MethodMatch:
         operation = METHODS[method]

@@ -136,8 +136,8 @@ def _parse_ipv4(labels: list[str]) -> IPv4Address:
     if any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
         raise ValueError("a number in it is too large for an IPv4 address")
     value = tail
-    for place, head in enumerate(heads):
-        value |= head << 8 * (3 - place)
+    for index, head in enumerate(heads):
+        value |= head << 8 * (3 - index)
     return IPv4Address(value)
 
 

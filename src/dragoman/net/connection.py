@@ -32,7 +32,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser: Any = None
-        self.answer: WireResponse | None = None
+        self.response: WireResponse | None = None
         self.idle_since = 0.0
         self._paused = False
         self._last_read = 0.0
@@ -49,13 +49,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Send an encoded request and return the response that will be filled as bytes arrive."""
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
-        self.answer = response = WireResponse(self, request)
+        self.response = response = WireResponse(self, request)
         self._transport.write(data)
         return response
 
     def abort(self) -> None:
         """Abort the connection, also in the middle of an exchange."""
-        self.answer = None
+        self.response = None
         self._cancel_timer()
         if self._transport is not None:
             self._transport.abort()
@@ -105,7 +105,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse what was read."""
         data = self._buffer[:nbytes]
-        response = self.answer
+        response = self.response
         if response is None:  # unsolicited data
             self.abort()
             return
@@ -123,7 +123,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                     self._fail("its headers do not end")
 
     def _fail(self, why: str) -> None:
-        response = self.answer
+        response = self.response
         self.abort()
         if response is not None:
             where = redact_url(response.request.url)
@@ -135,7 +135,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the current response, or complete one that ends with the connection."""
-        response, self.answer = self.answer, None
+        response, self.response = self.response, None
         self._cancel_timer()
         if response is None:
             return
@@ -153,13 +153,13 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header."""
-        assert self.answer is not None
-        headers, key, text = self.answer.headers, name.decode("latin-1").lower(), value.decode("latin-1")
+        assert self.response is not None
+        headers, key, text = self.response.headers, name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         """Set the head of the response, unless it is informational."""
-        response = self.answer
+        response = self.response
         assert response is not None
         status = self._parser.get_status_code()
         if status < 200:
@@ -170,16 +170,16 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def on_body(self, chunk: bytes) -> None:
         """Feed a chunk of the body, without the chunked transfer coding."""
-        if self.answer is not None:
-            self.answer.feed(chunk)
+        if self.response is not None:
+            self.response.feed(chunk)
 
     def on_message_complete(self) -> None:
         """Complete the response, and return the connection to its pool."""
-        response = self.answer
+        response = self.response
         if response is None or not response.has_head:  # an informational response such as 100 Continue
             return
         keep_alive = self._parser.should_keep_alive() and response.keep_alive
-        self.answer = None
+        self.response = None
         self._cancel_timer()
         self.set_paused(False)
         response.complete()

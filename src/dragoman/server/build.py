@@ -1,4 +1,4 @@
-"""The one place that names concrete parts."""
+"""Composition root: builds the ASGI app of agents and settings. The one place that names concrete parts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
 
-# How many agents may call each other in a row, where no plug-in says so.
+# How many agents may call each other in a row, unless a plug-in sets it.
 _MAX_DEPTH = 3
 
 
 def open_store(url: str) -> Store:
-    """The store a URL names, not yet opened. Raises ConfigError."""
+    """Create the store of a URL without opening it. Raises ConfigError."""
     path = parse_store(url)
     return MemoryStore() if path is None else SqliteStore(path)
 
@@ -52,10 +52,10 @@ def open_store(url: str) -> Store:
 def build(
     agents: Sequence[Agent], settings: Settings, *, store: Store | None = None, clock: Clock | None = None
 ) -> App:
-    """Put the parts together: one store and one bus for all agents, an engine for each.
+    """Build the ASGI app: one store and one bus for all agents, an engine for each.
 
     Raises:
-        ConfigError: a setting is wrong, or two agents have one name.
+        ConfigError: a setting is wrong, or two agents have the same name.
     """
     if not agents:
         raise ConfigError("a server needs at least one agent")
@@ -141,7 +141,7 @@ def _authentication(
     auth = settings.auth
     if auth is not None and not isinstance(auth, AuthSettings):
         return Authentication(auth)
-    # With nothing said, a skill that needs a permission makes the cookie count: strangers reach the others.
+    # By default, a skill that needs a permission enables the cookie scheme; other skills stay open to anyone.
     allow_anonymous = auth is None
     if allow_anonymous:
         if not any(skill.permission for agent in agents for skill in agent.skills):
@@ -174,7 +174,7 @@ def _webhook_delivery(settings: Settings, store: Store, bus: LocalBus, clock: Cl
     client = LazyHttp(http)
 
     def warm() -> None:
-        keys.prepare()  # first: whoever registers a webhook waits for them
+        keys.prepare()  # first: registering a webhook waits for them
         client.prepare()
 
     return DeliveryService(

@@ -1,8 +1,7 @@
-"""Plug-ins: what a server has beside A2A, and the one place that names them.
+"""The plug-in interface for what a server has beside A2A, and the one place that names the plug-ins.
 
-A plug-in may add to three things: what is kept with a task, paths and answers at the edge, and options of agents. The
-server asks its plug-ins once, when it is built. They are named as text and imported then, because they stand above the
-server.
+A plug-in may add rows that are stored with a task, routes and responses, and options of agents. Plug-ins are called
+once, when the server is built. They are named as text and imported then, because they are in a layer above the server.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.transports.limits import DenialLog
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Where each plug-in is, as "module:attribute".
+# The plug-ins as "module:attribute".
 PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_server.plugin:TOOL_SERVER")
 
 
@@ -36,7 +35,7 @@ PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_ser
 
 
 class Site(NamedTuple):
-    """What the routes of a plug-in have to work with."""
+    """The parts of a server that the routes of a plug-in may use."""
 
     agents: Sequence[HostedAgent]
     bus: Bus
@@ -48,10 +47,10 @@ class Site(NamedTuple):
 
 
 class RoutePath(NamedTuple):
-    """The words of a path, relative to an agent; `*` as the last one is any word.
+    """The segments of a path, relative to an agent; `*` as the last one matches any segment.
 
-    With `mount` it counts only where the agent stands under that prefix. A `page` is read with GET by everybody, as the
-    card is; everything else is an operation, for which a caller is identified and counted first.
+    With `mount` it exists only where the agent is mounted under that prefix. A `page` is public and read with GET, as
+    the card is; everything else is an operation, for which the caller is authenticated and rate-limited first.
     """
 
     words: tuple[str, ...]
@@ -60,42 +59,42 @@ class RoutePath(NamedTuple):
 
 
 class Routes(Protocol):
-    """The paths that a plug-in adds to one server, and what answers there."""
+    """The routes that a plug-in adds to one server."""
 
     @property
     def paths(self) -> Sequence[RoutePath]:
-        """Which they are."""
+        """The paths of the routes."""
         ...
 
     @property
     def mounts(self) -> Sequence[str]:
-        """Prefixes under which every agent stands by its name, beside `/agents/`. Each ends with a slash."""
+        """Prefixes under which every agent is mounted by its name, beside `/agents/`. Each ends with a slash."""
         ...
 
     async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
-        """Answer an operation, errors too. At the server's root `hosted` is the first agent and the prefix is empty."""
+        """Respond to an operation, errors included. At the root `hosted` is the first agent and the prefix is empty."""
         ...
 
     async def refuse(self, send: Send, error: A2AError, *, challenged: bool) -> None:
-        """Answer an operation that is not permitted; `challenged` when a header says already how to authenticate."""
+        """Respond to a refused operation; `challenged` when a header already says how to authenticate."""
         ...
 
     def page(
         self, hosted: HostedAgent, request: Request, base: str, user: User | None
     ) -> tuple[int, bytes, list[Header]]:
-        """Status, body and headers of a page; `base` is the agent's address."""
+        """Return status, body and headers of a page; `base` is the agent's URL."""
         ...
 
     async def no_agent(self, name: str, send: Send) -> None:
-        """Answer a request under one of `mounts` for an agent that there is not."""
+        """Respond to a request under one of `mounts` for an unknown agent."""
         ...
 
     def renew(self) -> None:
-        """Begin anew, for a new event loop."""
+        """Reset all state, for a new event loop."""
         ...
 
     async def close(self) -> None:
-        """End what goes on. The engines are closed already."""
+        """Release everything. The engines are closed already."""
         ...
 
 
@@ -105,7 +104,7 @@ class Routes(Protocol):
 class AgentOption(NamedTuple):
     """A key of `[agents.NAME]` in the settings file that sets an attribute of its agent.
 
-    `words` say what its value must be; with `texts`, a list must be one of texts.
+    `words` describe its value in errors; with `texts`, the items of a list must be strings.
     """
 
     words: str
@@ -113,7 +112,7 @@ class AgentOption(NamedTuple):
     texts: bool = False
 
 
-# What any table may say of its agent. An empty text is none: TOML has no word for that.
+# The options that any agent's table may have. An empty string means None, which TOML cannot express.
 AGENT_OPTIONS: dict[str, AgentOption] = {
     "default_project_id": AgentOption("a text", (str,)),
     "persona": AgentOption("a table", (dict,)),
@@ -122,20 +121,20 @@ AGENT_OPTIONS: dict[str, AgentOption] = {
 
 
 class PluginOptions(TypedDict, total=False):
-    """The keywords of `Agent.from_command` that plug-ins read."""
+    """The keyword arguments of `Agent.from_command` that plug-ins read."""
 
     default_project_id: str | None
     persona: Mapping[str, Any] | None
     skill_bundles: Sequence[str]
 
 
-# The option that names the project of an agent's sessions, and what a program has when it is not told.
+# The option that names the project of an agent's sessions, and the defaults of programs.
 PROJECT: Literal["default_project_id"] = "default_project_id"
 _PROGRAM_DEFAULTS: PluginOptions = {PROJECT: "default", "persona": None, "skill_bundles": ()}
 
 
 class PluginAttributes:
-    """The attributes of an agent that plug-ins read. They may be set until it is served."""
+    """The attributes of an agent that plug-ins read. They may be set until the agent is served."""
 
     default_project_id: str | None = None
     persona: Mapping[str, Any] | None = None
@@ -144,7 +143,7 @@ class PluginAttributes:
 
 
 def with_plugin_options(function: F) -> F:
-    """Name the options of plug-ins in the signature of a function that takes them as its `**options`."""
+    """Add the options of plug-ins to the signature of a function that takes them as `**options`."""
     signature = inspect.signature(function)
     *own, _ = signature.parameters.values()
     more = [
@@ -155,7 +154,7 @@ def with_plugin_options(function: F) -> F:
 
 
 def program_options(options: PluginOptions) -> PluginOptions:
-    """The options of a program, with the defaults of those that are not given. Raises TypeError for unknown ones."""
+    """Return the options of a program with defaults filled in. Raises TypeError for an unknown option."""
     unknown = next((name for name in options if name not in _PROGRAM_DEFAULTS), None)
     if unknown is not None:
         raise TypeError(f"Agent.from_command() got an unexpected keyword argument {unknown!r}")
@@ -163,7 +162,7 @@ def program_options(options: PluginOptions) -> PluginOptions:
 
 
 def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
-    """Set the attributes of an agent from those options that are there; an empty text is none."""
+    """Set the attributes of an agent from the options that are present; an empty string means None."""
     for name, option in AGENT_OPTIONS.items():
         if name in options:
             value = options[name]
@@ -174,32 +173,32 @@ def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
 
 
 class Plugin:
-    """A plug-in overrides what it adds to. None of this is called while a request is answered."""
+    """Base class of plug-ins, which override what they add to. No method is called while serving a request."""
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
-        """For one server, before its store is opened: what gives the settings of an agent's engine its extra rows."""
+        """Return a function that adds extra rows to the engine settings of an agent. The store is not open yet."""
         return lambda _, settings: settings
 
     def routes(self, site: Site) -> Routes | None:
-        """The paths it adds to a server."""
+        """Return the routes it adds to a server."""
         return None
 
     def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
-        """How the oldest methods are answered for an agent; None when as ever."""
+        """Return how the methods of A2A 0.1 are answered for an agent; None for the default."""
         return None
 
     def description(self, agent: Agent, text: str) -> str:
-        """The description on an agent's card."""
+        """Return the description for an agent's card."""
         return text
 
     def max_depth(self, environ: Mapping[str, str]) -> int | None:
-        """How many agents may call each other in a row; None when that is not its matter."""
+        """Return how many agents may call each other in a row; None to leave it to others."""
         return None
 
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """All plug-ins, imported with the first call."""
+    """Return all plug-ins, imported on the first call."""
     loaded: list[Plugin] = []
     for place in PLUGINS:
         module, _, name = place.partition(":")
@@ -208,7 +207,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def describe_agent(agent: Agent, text: str) -> str:
-    """A description, with what plug-ins say of the agent."""
+    """Return the description of an agent with the additions of plug-ins."""
     for plugin in plugins():
         text = plugin.description(agent, text)
     return text

@@ -1,1 +1,1 @@
-"""Where tasks are kept: a journal of events per task, behind one port."""
+"""Task stores: a journal of events per task, behind the port `dragoman.engine.ports.store.Store`."""

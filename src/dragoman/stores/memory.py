@@ -1,4 +1,4 @@
-"""Tasks kept in this process only: for tests, and for agents that may forget."""
+"""In-memory store, for tests and for agents whose tasks need not survive a restart."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
 
 class _TaskEntry:
-    """Everything about one task. Record n is `bodies[n - 1]`."""
+    """Everything stored about one task. The body of record n is `bodies[n - 1]`."""
 
     __slots__ = ("bodies", "dedupe_keys", "notes", "pushes", "row", "snapshot", "snapshot_generation")
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
-        # Bytes and not records, whose decoded events would be kept alive with them.
+        # Bytes instead of records, which would keep their decoded events alive.
         self.bodies: list[bytes] = []
         self.notes: list[Note] = []
         self.dedupe_keys: list[bytes] = []
@@ -41,7 +41,7 @@ class _TaskEntry:
 
 
 class MemoryStore:
-    """A store without a disk. What it took is gone when the process is."""
+    """A store in this process's memory. Nothing survives the process."""
 
     durable: bool = False
 
@@ -52,7 +52,7 @@ class MemoryStore:
         self._by_scope: dict[Scope, dict[int, _TaskEntry]] = {}
         self._context_states: dict[tuple[Scope, str], bytes] = {}
         self._conversations: dict[tuple[Scope, str], int] = {}
-        # In the order they ended, by number; and those of them whose events are still there.
+        # By number, in the order in which the tasks ended. Compactable tasks still have their events.
         self._ended_tasks: dict[int, _TaskEntry] = {}
         self._compactable_tasks: dict[int, _TaskEntry] = {}
         self._with_webhooks: dict[int, _TaskEntry] = {}
@@ -62,31 +62,31 @@ class MemoryStore:
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
     def add_table(self, table: TaskTable) -> None:
-        """Keep the table of a plug-in too."""
+        """Store the rows of a plug-in's table too."""
         self._tables.setdefault(table, {})
 
     async def open(self) -> None:
-        """Do nothing: it is ready."""
+        """Do nothing: a memory store needs no opening."""
 
     async def close(self) -> None:
-        """Report what has not been reported yet."""
+        """Report the writes that have not been reported yet."""
         while self._unreported:
             self._report()
 
     async def check(self) -> None:
-        """Do nothing: it always takes writes."""
+        """Do nothing: a memory store always takes writes."""
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def next_number(self) -> int:
-        """A number no other task has, larger than all before."""
+        """Return a new task number, larger than all before."""
         self._last_number += 1
         return self._last_number
 
     def write(self, write: Write) -> None:
-        """Make a change. The outcome arrives through `write.done` on the next turn of the loop."""
+        """Apply a change. `write.done` is called with the outcome on the next turn of the event loop."""
         error = self._apply(write)
-        # The caller is in the middle of something and must not be called back from here.
+        # Reported later: the caller must not be called back from within its own call.
         if not self._unreported:
             asyncio.get_running_loop().call_soon(self._report)
         self._unreported.append((write.done, error))
@@ -96,7 +96,7 @@ class MemoryStore:
         for done, error in unreported:
             try:
                 done(error)
-            except Exception as failure:  # noqa: BLE001 - one caller's mistake must not keep the others waiting
+            except Exception as failure:  # noqa: BLE001 - one failing callback must not stop the others
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a store's write could not be reported", "exception": failure}
                 )
@@ -117,7 +117,7 @@ class MemoryStore:
         if entry is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
         if not records and not write.notes and (write.pushes or write.deleted_pushes or write.push_progress):
-            # Webhooks alone: whoever writes this may have seen an older row of the task.
+            # Webhooks alone: the writer may hold an older row of the task.
             self._write_pushes(entry, write)
             return None
         generation = len(entry.bodies) + len(records)
@@ -150,7 +150,7 @@ class MemoryStore:
             self._add_dedupe_key(entry, write.dedupe_key, write.reply)
 
     def _open_draft(self, entry: _TaskEntry, draft: _TaskEntry) -> None:
-        """Give a new task what its draft had."""
+        """Move notes, dedupe keys and webhooks from a draft to its task."""
         del self._drafts[entry.row.number]
         entry.notes, entry.dedupe_keys, entry.pushes = draft.notes, draft.dedupe_keys, draft.pushes
         if entry.pushes:
@@ -184,7 +184,7 @@ class MemoryStore:
             existing = entry.pushes.get(push.id)
             if existing is not None and existing.created_ms == push.created_ms:
                 entry.pushes[push.id] = push
-        # Most tasks have no webhook: those that have are found without looking at the others.
+        # Most tasks have no webhook, so those that have one are indexed.
         if entry.pushes:
             self._with_webhooks[entry.row.number] = entry
         else:
@@ -200,7 +200,7 @@ class MemoryStore:
         self._conversations[conversation] = self._conversations.get(conversation, 0) + 1
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact some of what the rules name. Gives how many tasks were touched."""
+        """Delete and compact at most `rules.limit` tasks. Return how many were touched."""
         aged = rules.ended_before_ms
         surplus = 0 if rules.keep_tasks is None else max(0, len(self._ended_tasks) - rules.keep_tasks)
         deleted: list[_TaskEntry] = []
@@ -237,7 +237,7 @@ class MemoryStore:
                 rows.pop(key, None)
         conversation = (entry.row.scope, entry.row.context_id)
         self._conversations[conversation] -= 1
-        if not self._conversations[conversation]:  # it is over: nobody can go on with it
+        if not self._conversations[conversation]:  # a context without tasks cannot be continued
             del self._conversations[conversation]
             self._context_states.pop(conversation, None)
         for key in entry.dedupe_keys:
@@ -245,7 +245,7 @@ class MemoryStore:
                 del self._repeats[key]
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Change a row of a plug-in's table, if it still has that version."""
+        """Replace a row of a plug-in's table if it still has that version. Return whether it had."""
         rows = self._tables[row.table]
         existing = rows.get(row.key)
         if existing is None or existing.values[row.table.position(row.table.version)] != version:
@@ -259,7 +259,7 @@ class MemoryStore:
             if until_ms > entry.row.status_ms:
                 break
             del self._repeats[key]
-        # Taken out first, so that the oldest marks stay in front.
+        # Removed first, so that the dict stays ordered by age.
         self._repeats.pop(repeat.digest, None)
         self._repeats[repeat.digest] = (repeat.expires_ms, entry.row.id, reply)
         entry.dedupe_keys.append(repeat.digest)
@@ -267,7 +267,7 @@ class MemoryStore:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def task(self, task_id: str) -> StoredTask | None:
-        """Find a task by its id."""
+        """Return a task by its id; None when there is none."""
         entry = self._by_id.get(task_id)
         return None if entry is None else entry.stored_task()
 
@@ -320,17 +320,17 @@ class MemoryStore:
         return self._context_states.get((scope, context_id))
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The task a message with this mark was accepted into, if that was recently."""
+        """Return the id of the task that took a message with this dedupe key; None once the key has expired."""
         until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that one with this mark was answered with, if that was recently."""
+        """Return the bare message that a message with this dedupe key was answered with; None once it has expired."""
         until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
         return reply if until_ms > now_ms else None
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The marks of all messages that were accepted recently."""
+        """Return the dedupe keys that have not expired."""
         return [key for key, (until_ms, _, _) in self._repeats.items() if until_ms > now_ms]
 
     async def unfinished(self, agent: str) -> list[StoredTask]:

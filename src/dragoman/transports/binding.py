@@ -51,7 +51,7 @@ class Binding(Protocol):
         """The URL of the interface."""
         ...
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """Build the HTTP request of an operation; `after` is the id of the last event that was received.
 
         Raises:
@@ -63,7 +63,7 @@ class Binding(Protocol):
         """Switch to another HTTP method after HTTP 405; True when there is one to try."""
         ...
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """Read the result of an operation from a response.
 
         Raises:
@@ -74,7 +74,7 @@ class Binding(Protocol):
         """
         ...
 
-    def event(self, data: bytes) -> StreamResponse:
+    def read_event(self, data: bytes) -> StreamResponse:
         """Read one event of a stream.
 
         Raises:

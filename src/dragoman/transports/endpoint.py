@@ -100,7 +100,7 @@ class Endpoint:
         # Builds the card for an authenticated caller; None on a server without authentication.
         self._extended_card = extended_card
 
-    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
+    def build_context(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
         """Build the call context of a request."""
         return CallContext(
             user=request.user,

@@ -40,7 +40,7 @@ class SseWriter:
     def __init__(
         self,
         dialect: Dialect,
-        error: Callable[[A2AError], bytes],
+        encode_error: Callable[[A2AError], bytes],
         headers: Iterable[Header] = (),
         *,
         before: bytes = b"",
@@ -51,7 +51,7 @@ class SseWriter:
         # A stateless writer encodes a record alike for all clients, so the frames can be cached.
         self._cacheable = self._event_writer is dialect
         self._cache_keys = ((before, dialect, False), (before, dialect, True))
-        self._error = error
+        self._encode_error = encode_error
         self._headers = headers
         self._before = before
         self._after = after
@@ -92,10 +92,10 @@ class SseWriter:
     ) -> None:
         try:
             is_last = first_batches[0].ended
-            await self._send(self._body(first_batches.pop()), request, send)
+            await self._send(self._encode_batch(first_batches.pop()), request, send)
             if not is_last:
                 async for batch in batches:
-                    message = self._body(batch)
+                    message = self._encode_batch(batch)
                     del batch
                     if len(message["body"]) > LARGE_BODY:
                         await self._send(message, request, send)
@@ -105,10 +105,10 @@ class SseWriter:
         except OSError:
             return
         except A2AError as error:
-            await send(_chunk(b"data: " + self._error(error) + b"\n\n"))
+            await send(_chunk(b"data: " + self._encode_error(error) + b"\n\n"))
         except Exception:
             logger.exception("a stream broke")
-            await send(_chunk(b"data: " + self._error(InternalError()) + b"\n\n"))
+            await send(_chunk(b"data: " + self._encode_error(InternalError()) + b"\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @staticmethod
@@ -120,27 +120,27 @@ class SseWriter:
         with request.covering(size):
             await send_large(send, message["body"])
 
-    def _body(self, batch: Batch) -> MutableMapping[str, Any]:
+    def _encode_batch(self, batch: Batch) -> MutableMapping[str, Any]:
         records = batch.records
         if not records:
             return _chunk(HEARTBEAT if not batch.ended else b"")
         if len(records) == 1:
-            return _chunk(self._frame(records[0], batch.ended))
-        frames = [self._frame(record, False) for record in records[:-1]]
-        return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
+            return _chunk(self._encode_frame(records[0], batch.ended))
+        frames = [self._encode_frame(record, False) for record in records[:-1]]
+        return _chunk(b"".join((*frames, self._encode_frame(records[-1], batch.ended))))
 
-    def _frame(self, record: Record, last: bool) -> bytes:
+    def _encode_frame(self, record: Record, last: bool) -> bytes:
         key = self._cache_keys[last]
         frame = record.encodings.get(key) if self._cacheable else None
         if frame is None:
             number = b"id: %d\n" % record.generation if record.generation else b""
-            frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
+            frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._encode_event(record, last), self._after)
             # `before` may hold a request id and differ for every client, so the cache is limited.
             if self._cacheable and len(record.encodings) < MAX_CACHED_FRAMES:
                 record.encodings[key] = frame
         return frame
 
-    def _event(self, record: Record, last: bool) -> bytes:
+    def _encode_event(self, record: Record, last: bool) -> bytes:
         if not self._cacheable:
             return self._event_writer.write_event(record, last=last)
         key = (self._event_writer, last)

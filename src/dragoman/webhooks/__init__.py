@@ -1,1 +1,1 @@
-"""Webhooks: delivered from the journal, in order, until they arrive."""
+"""Webhook delivery: events are read from the journal and posted in order, with retries until they arrive."""

@@ -1,4 +1,4 @@
-"""Webhook configs: checked when they come in, sealed when they are stored, redacted when their owners read them."""
+"""Webhook configs: validated when registered, sealed when stored, redacted when their owners read them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _PURPOSE = "push"
 
 
 class SecretSealer(Protocol):
-    """Keeps secrets in a form that is worth nothing without the server's key."""
+    """Encrypts secrets with the server's key."""
 
     def seal(self, purpose: str, data: bytes) -> bytes:
-        """Close."""
+        """Encrypt data for one purpose."""
         ...
 
     def unseal(self, purpose: str, sealed: bytes) -> bytes:
-        """Open. Raises BadSeal when that is not possible."""
+        """Decrypt data that was sealed for the same purpose. Raises BadSeal when no key fits."""
         ...
 
 
 class WebhookRegistry:
-    """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
+    """An `Outbox` that delivers nothing. Secrets are sealed before they are stored and never shown."""
 
     def __init__(self, clock: Clock, sealer: SecretSealer, guard: AddressGuard, signer: RequestSigner | None) -> None:
         self.clock = clock
@@ -48,7 +48,7 @@ class WebhookRegistry:
         self._is_ready = False
 
     async def ready(self) -> None:
-        """See `Outbox.ready`. Keys are made once, and slowly: not on the loop that streams are on."""
+        """Create the keys in a thread: that is slow, and streams run on the event loop. Raises ServerError."""
         if self._is_ready:
             return
 
@@ -65,7 +65,7 @@ class WebhookRegistry:
         self._is_ready = True
 
     def check(self, config: TaskPushNotificationConfig) -> None:
-        """See `Outbox.check`."""
+        """Validate a config. Raises InvalidParams, also when the guard does not allow its URL."""
         secrets_of(config)
         try:
             self._guard.check_url(config.url)
@@ -73,21 +73,21 @@ class WebhookRegistry:
             raise InvalidParams(str(error), field="url") from None
 
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """See `Outbox.prepare`."""
+        """Build the webhook to store, its secrets sealed. Raises InvalidParams."""
         self.check(config)
         sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets_of(config)))
-        # No two alike: it tells a webhook from the one that takes its place, maybe within the same millisecond.
+        # Unique, as it tells a webhook from its replacement, which may be registered within the same millisecond.
         self._last_ms = max(self.clock.now(), self._last_ms + 1)
         return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._last_ms)
 
     def follow(self, row: TaskRow, push: Push) -> None:
-        """See `Outbox.follow`."""
+        """Do nothing: this registry delivers nothing."""
 
     def unfollow(self, task: int, push_id: str) -> None:
-        """See `Outbox.leave`."""
+        """Do nothing: this registry delivers nothing."""
 
     def is_unchanged(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
-        """See `Outbox.same`."""
+        """True when a live webhook has this URL, dialect and these secrets already."""
         if push.state is PushState.DEAD or (push.url, push.dialect) != (config.url, dialect):
             return False
         try:
@@ -96,11 +96,11 @@ class WebhookRegistry:
             return False
 
     def replaces(self, push: Push, dialect: str) -> bool:
-        """See `Outbox.replaces`."""
+        """True where the dialect has one webhook per task and the stored one is of that dialect."""
         return push.dialect == dialect and row_of(dialect).webhook.single
 
     def redacted(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
-        """See `Outbox.shown`."""
+        """Return the config as its owner may read it: without token and credentials."""
         try:
             scheme = self.secrets(push).scheme
         except DragomanError:
@@ -109,5 +109,5 @@ class WebhookRegistry:
         return TaskPushNotificationConfig(push.url, push.id, task_id, None, authentication)
 
     def secrets(self, push: Push) -> Secrets:
-        """What is sealed. Raises BadSeal when it was sealed with a key that is not here."""
+        """Unseal the secrets of a webhook. Raises BadSeal when they were sealed with a key that is not here."""
         return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)

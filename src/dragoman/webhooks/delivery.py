@@ -1,4 +1,7 @@
-"""Delivers the events of tasks to webhooks, from the journal: in order, again until they arrive."""
+"""Delivers the events of tasks to webhooks: from the journal, in order, with retries until they arrive.
+
+The retry delay is decided in `backoff.retry_delay`.
+"""
 
 from __future__ import annotations
 
@@ -36,22 +39,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
 _GONE = 410
-# Errors of the 4xx range that pass: the request took too long, came too early, or was one too many.
+# 4xx statuses that are retried: request timeout, too early, too many requests.
 _TRANSIENT = frozenset((408, 425, 429))
-# A request to a webhook takes no longer, however slowly its answer trickles.
+# Seconds: the limit for one request to a webhook, however slowly its response arrives.
 _REQUEST_TIMEOUT = 90.0
-# A stream whose chunks are not brought is looked at this often, and not with each of them.
+# Seconds between two reads of a journal whose new records (such as chunks) are not sent to the webhook.
 QUIET_INTERVAL = 0.05
-# How often the store is asked whether somebody has woken a webhook by hand.
+# Seconds between two looks for webhooks that `dragoman push retry` has woken.
 WAKE_POLL_INTERVAL = 5.0
 LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
 class Delivery:
-    """The delivery of a task's events to one webhook. Many thousands may wait for parked tasks: it is small.
+    """The delivery of one task's events to one webhook. It is small, as many thousands may wait for parked tasks.
 
-    It is at rest, `busy` (at work, or waiting for its turn), or has a timer that ends its rest. `more` says that the
-    last page was not all, `quiet` that there was nothing to send in it, `gone` that it has ended.
+    It is idle, busy (`_is_busy`: running or queued in the scheduler), or waiting for a timer. `_has_more` means that
+    the last page was full, `_is_quiet` that nothing in it was sent, `_is_stopped` that the delivery has ended.
     """
 
     __slots__ = (
@@ -87,12 +90,12 @@ class Delivery:
 
     @property
     def key(self) -> tuple[int, str]:
-        """By what it is found: the task's number and the webhook's id."""
+        """The task's number and the webhook's id."""
         return self.push.task, self.push.id
 
     @property
     def is_waiting(self) -> bool:
-        """True while a timer runs, so that it may be tried at once instead."""
+        """True while it waits for a retry, which may then be made at once instead."""
         return self._timer is not None
 
     @property
@@ -102,7 +105,7 @@ class Delivery:
     # -- when there is work --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Listen to the task, and begin with what is owed already."""
+        """Subscribe to the task and deliver what is undelivered already."""
         self._unsubscribe = self._service.bus.add_callback(self._row.id, self._on_generation)
         delay = backoff.seconds_until_due(self.push, self._service.clock.now())
         if delay > 0:
@@ -111,7 +114,7 @@ class Delivery:
             self._enqueue()
 
     def catch_up(self, generation: int) -> None:
-        """The task is at that generation, which may be news."""
+        """Take note that the task has reached a generation."""
         if generation > self._generation:
             self._on_generation(generation)
 
@@ -120,7 +123,7 @@ class Delivery:
         self._continue()
 
     def stop(self) -> None:
-        """Stop listening and waiting. What has begun goes on unless it is cancelled."""
+        """Stop listening and waiting. A request that is being made goes on, unless it is canceled."""
         self._is_stopped = True
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -130,12 +133,12 @@ class Delivery:
             self._timer = None
 
     def cancel(self) -> None:
-        """Cancel what has begun."""
+        """Cancel the request that is being made, if any."""
         if self._worker is not None:
             self._worker.cancel()
 
     def start_work(self) -> bool:
-        """It is this delivery's turn; False when it does not want it any more."""
+        """Start a worker, when the scheduler says so. False when the delivery has ended meanwhile."""
         if self._is_stopped:
             return False
         self._worker = asyncio.ensure_future(self._deliver())
@@ -150,7 +153,7 @@ class Delivery:
         if error is not None and not self._is_stopped:
             is_expected = isinstance(
                 error, DragomanError
-            )  # such as a store that cannot be read now: it has been logged
+            )  # such as a store that cannot be read now, which has been logged
             logger.error(
                 "a webhook of task %s could not be served", self._row.id, exc_info=None if is_expected else error
             )
@@ -159,7 +162,7 @@ class Delivery:
         self._continue()
 
     def _continue(self) -> None:
-        """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
+        """Continue if the task is ahead of the cursor: at once, or a bit later if the last page sent nothing."""
         if self._is_stopped or not self._is_behind or self._is_busy or self._timer is not None:
             return
         if self._is_quiet and not self._has_more:
@@ -183,7 +186,7 @@ class Delivery:
     # -- work ----------------------------------------------------------------------------------------------------------
 
     async def _deliver(self) -> None:
-        """Deliver a page of what is durable and has not arrived; there may be more."""
+        """Deliver one page of the records after the cursor."""
         self._has_more = False
         service = self._service
         await service.ready()
@@ -201,11 +204,11 @@ class Delivery:
                 await self._deliver_final_state(stored, payloads)
         except JournalCompacted:
             await self._deliver_final_state(stored, payloads)
-        # What has been put together serves the next page, and nobody after that.
+        # The replayed task is kept for the next page only.
         self._payloads = payloads if self._has_more else None
 
     async def _deliver_page(self, page: list[Record], payloads: PayloadBuilder) -> bool:
-        """Deliver some records; False when that is not to go on."""
+        """Deliver a page of records; False when the delivery has failed or the task has ended."""
         self._is_quiet = True
         for record in page:
             body = await payloads.build(record)
@@ -215,7 +218,7 @@ class Delivery:
                     return False
             state = record.state
             over = state is not None and state.final
-            # What is nothing to the webhook need not be written down, until something is.
+            # The cursor is not saved for records that are not sent.
             if body is not None or over:
                 self._record_success(record.generation, over=over)
             else:
@@ -225,7 +228,7 @@ class Delivery:
         return True
 
     async def _deliver_final_state(self, stored: StoredTask, payloads: PayloadBuilder) -> None:
-        """Tell how it ended, where the single events have been compacted meanwhile."""
+        """Deliver the last state of a task whose events have been compacted meanwhile."""
         generation, over = stored.row.generation, stored.row.state.final
         if self.push.cursor >= generation and not over:
             return
@@ -234,7 +237,7 @@ class Delivery:
             self._record_success(generation, over=over)
 
     async def _post(self, generation: int, body: bytes, media_type: str) -> bool:
-        """Post one event; True when that is settled, because it has arrived or will never be taken."""
+        """Post one event; True when it has arrived, or was refused for good."""
         push, service = self.push, self._service
         try:
             request = delivery_request(
@@ -254,7 +257,7 @@ class Delivery:
         except CannotConnect as error:
             self._record_failure(error.reason, 0.0)
         except AddressForbidden as error:
-            self._give_up(str(error))  # no later try would be better
+            self._give_up(str(error))  # a retry would be refused too
         except BadSeal:
             self._give_up(LOST_KEY)
         else:
@@ -269,7 +272,7 @@ class Delivery:
                 self._record_failure(f"HTTP {status}", backoff.parse_retry_after(retry_after, service.clock.now()))
         return False
 
-    # -- how far it is -------------------------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------------------------
 
     def _record_success(self, generation: int, *, over: bool) -> None:
         state = PushState.DONE if over else PushState.OPEN
@@ -281,8 +284,8 @@ class Delivery:
         self._save()
 
     def _record_refusal(self, generation: int, status: int) -> None:
-        """Record that an event will not be sent again; whoever settles it writes that down."""
-        # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
+        """Note that an event was refused for good. The caller saves it with the new cursor."""
+        # Only the first one is a warning: a receiver must not be able to flood the log.
         level = logging.INFO if backoff.skipped_event(self.push) else logging.WARNING
         self.push = backoff.after_refusal(self.push, generation, status)
         logger.log(level, "webhook at %s, task %s: %s", self._origin, self._row.id, self.push.error)
@@ -301,7 +304,7 @@ class Delivery:
         self._wait(backoff.seconds_until_due(failed, now))
 
     def _give_up(self, reason: str) -> None:
-        # Of an address only the origin is logged: many have a secret in their path.
+        # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
         logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
         since = self.push.failing_ms or self._service.clock.now()
         error = backoff.with_skipped_event(self.push, reason)
@@ -317,14 +320,14 @@ class Delivery:
 
 
 class DeliveryService(WebhookRegistry):
-    """See `Outbox`. A webhook that has failed for `give_up` seconds is dead: it is left alone until somebody wakes it.
+    """The `Outbox` that delivers. A webhook that has failed for `give_up` seconds is dead until somebody wakes it.
 
-    An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; everything else that is not
-    2xx is tried again.
+    An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; every other status that is
+    not 2xx is retried after the delay that `backoff` decides.
 
-    `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact. Of one
-    origin at most `each` webhooks are served at once, and `most` in all. `warm` loads what the first delivery needs:
-    it is called in a thread when deliveries start, and raises nothing.
+    With `chunks`, the pieces of a streamed artifact are sent too, not only the finished artifact. At most
+    `max_per_host` webhooks of one origin are served at once, and `max_total` in all. `warm` loads what the first
+    delivery needs: it is called in a thread when deliveries start, and raises nothing.
     """
 
     def __init__(
@@ -361,18 +364,18 @@ class DeliveryService(WebhookRegistry):
 
     @property
     def open_count(self) -> int:
-        """How many webhooks are followed."""
+        """How many webhooks are open: their tasks may still have events for them."""
         return len(self._deliveries)
 
     @property
     def busy_count(self) -> int:
-        """How many webhooks are being served, or wait for their turn."""
+        """How many deliveries are running or queued."""
         return len(self.workers) + self.scheduler.waiting
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take up what a server before this one has left."""
+        """Resume the undelivered webhooks of the store."""
         for push, row in await self.store.undelivered_pushes():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
@@ -382,14 +385,14 @@ class DeliveryService(WebhookRegistry):
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
 
     async def _catch_up(self) -> None:
-        """Notice what tasks did after they were read and before they were listened to."""
+        """Catch up with tasks that moved on between reading the store and subscribing to them."""
         for push, row in await self.store.undelivered_pushes() if self._deliveries else ():
             delivery = self._deliveries.get((push.task, push.id))
             if delivery is not None:
                 delivery.catch_up(row.generation)
 
     async def close(self) -> None:
-        """Stop; what has not arrived is owed to whoever starts next."""
+        """Stop. What has not arrived stays in the store for the next start."""
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
@@ -407,21 +410,21 @@ class DeliveryService(WebhookRegistry):
     # -- what the engine asks for --------------------------------------------------------------------------------------
 
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """See `Outbox.prepare`."""
+        """Build the webhook to store; one that replaces a followed webhook continues at its cursor."""
         followed = self._deliveries.get((task, config.id or ""))
         if followed is not None:
             cursor = followed.push.cursor
         return super().prepare(config, task=task, dialect=dialect, cursor=cursor)
 
     def follow(self, row: TaskRow, push: Push) -> None:
-        """See `Outbox.follow`."""
+        """Start the delivery of a task's events to a webhook, in place of one with the same id."""
         self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
             delivery.start()
 
     def unfollow(self, task: int, push_id: str) -> None:
-        """See `Outbox.leave`."""
+        """Stop a delivery and cancel its request."""
         delivery = self._deliveries.get((task, push_id))
         if delivery is not None:
             self.forget(delivery)
@@ -430,16 +433,16 @@ class DeliveryService(WebhookRegistry):
     # -- what deliveries ask for ---------------------------------------------------------------------------------------
 
     def forget(self, delivery: Delivery) -> None:
-        """A delivery has ended."""
+        """Stop a delivery and drop it."""
         delivery.stop()
         if self._deliveries.get(delivery.key) is delivery:
             del self._deliveries[delivery.key]
 
     def save(self, row: TaskRow, push: Push) -> None:
-        """Write down how far a delivery is."""
+        """Save the progress of a delivery."""
         self.store.write(Write(row, _report, push_progress=(push,)))
 
-    # -- webhooks that are woken by hand -------------------------------------------------------------------------------
+    # -- webhooks that were woken by hand ------------------------------------------------------------------------------
 
     def _schedule_poll(self) -> None:
         if not self._closed:
@@ -451,7 +454,7 @@ class DeliveryService(WebhookRegistry):
         worker.add_done_callback(self.workers.discard)
 
     async def _resume_woken(self) -> None:
-        """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
+        """Resume the webhooks that somebody has woken with `dragoman push retry`."""
         try:
             woken = await self.store.undelivered_pushes(woken=True)
             for push, row in woken:
@@ -471,5 +474,5 @@ class DeliveryService(WebhookRegistry):
 
 def _report(error: BaseException | None) -> None:
     if error is not None:
-        # It is brought again after a restart: that is what its key tells the receiver.
+        # After a restart the event is sent again; its idempotency key tells the receiver so.
         logger.error("how far a webhook has come could not be written: %s", error)

@@ -1,4 +1,4 @@
-"""Delivers events that no store keeps: three tries each, and the oldest are dropped when too many wait."""
+"""Webhook delivery without a store: three tries for each event, and the oldest are dropped when too many wait."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
 
 logger = logging.getLogger("dragoman.push")
-# What waits beyond these is dropped, the oldest first: a receiver that is away must not fill the memory.
+# Limits of the queue. Beyond them the oldest events are dropped: a receiver that is down must not fill the memory.
 MAX_EVENTS = 1000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_CONCURRENT = 8
-# Before the second try, and before the third and last.
+# Seconds before the second and before the third and last try.
 RETRY_DELAYS = (0.2, 1.0)
 _REQUEST_TIMEOUT = 10.0
 
 
 class MemoryDelivery:
-    """Delivers events to one webhook in the background: those of one task in order, those of several side by side.
+    """Delivers events to one webhook in the background: in order within a task, concurrently across tasks.
 
-    `allowed` is asked before each try whether the address may still be called.
+    `is_allowed` is called before each try and says whether the URL may still be called.
     """
 
     def __init__(self, url: str, http: HttpClient, clock: Clock, is_allowed: Callable[[str], bool]) -> None:
@@ -41,7 +41,7 @@ class MemoryDelivery:
         self._http = http
         self._clock = clock
         self._is_allowed = is_allowed
-        # What waits, the oldest first, by a number that never comes again.
+        # The queued bodies by number, oldest first. Numbers are never reused.
         self._bodies: dict[int, bytes] = {}
         self._size = 0
         self._last_number = 0
@@ -52,11 +52,11 @@ class MemoryDelivery:
 
     @property
     def waiting(self) -> int:
-        """How many events nobody has begun to deliver."""
+        """How many events are queued and not yet being delivered."""
         return len(self._bodies)
 
     def put(self, task_id: str, body: bytes) -> None:
-        """Deliver an event, after those of the same task."""
+        """Queue an event, after those of the same task."""
         self._last_number += 1
         self._bodies[self._last_number] = body
         self._size += len(body)
@@ -69,7 +69,7 @@ class MemoryDelivery:
             await asyncio.wait(self._workers)
 
     async def close(self, seconds: float) -> int:
-        """Wait so long at most, then stop; how many events were not delivered."""
+        """Wait for at most `seconds`, then stop. Return how many events were not delivered."""
         draining = asyncio.ensure_future(self.drain())
         await asyncio.wait((draining,), timeout=seconds)
         draining.cancel()
@@ -89,7 +89,7 @@ class MemoryDelivery:
             self._dropped += 1
 
     def _pop_body(self, number: int) -> bytes | None:
-        """What waits under that number; None when it was dropped."""
+        """Take a body out of the queue; None when it was dropped."""
         body = self._bodies.pop(number, None)
         if body is not None:
             self._size -= len(body)
@@ -113,7 +113,7 @@ class MemoryDelivery:
         body = self._pop_body(number)
         if body is None:
             return
-        # The same for every try: a receiver can tell a repeat, where a response was lost.
+        # The same for every try, so that a receiver recognizes a repeat after a lost response.
         key = new_id()
         try:
             for delay in (*RETRY_DELAYS, None):
@@ -122,7 +122,7 @@ class MemoryDelivery:
                     self._is_failing = False
                     return
                 if delay is None or not may_pass:
-                    # Of an address only the origin is logged: many have a secret in their path.
+                    # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
                     level = logging.DEBUG if self._is_failing else logging.WARNING
                     logger.log(level, "an event was not posted to the webhook at %s: %s", origin_of(self._url), problem)
                     self._is_failing = True
@@ -132,7 +132,7 @@ class MemoryDelivery:
             logger.exception("an event could not be posted")
 
     async def _post(self, body: bytes, key: str) -> tuple[str, bool]:
-        """What went wrong, if anything, and whether that may pass."""
+        """Post once. Return what went wrong, "" for nothing, and whether a retry may help."""
         if not self._is_allowed(self._url):
             return "its address may not be called any more", False
         try:

@@ -1,4 +1,4 @@
-"""What a webhook is sent, in the words of the version in which it was registered."""
+"""Builds webhook payloads in the protocol version in which the webhook was registered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 256
 
 
 class PayloadBuilder:
-    """Makes the payloads of one webhook, one record after the other."""
+    """Builds the payloads of one webhook, record by record."""
 
     def __init__(self, store: Store, stored: StoredTask, dialect: str, *, chunks: bool) -> None:
         self._replay = Replay(store, stored)
@@ -30,24 +30,24 @@ class PayloadBuilder:
         self._chunks = chunks
 
     def renew(self, stored: StoredTask) -> None:
-        """Go on with the task as it is now."""
+        """Continue with a newer read of the task."""
         self._replay.refresh(stored)
 
     @property
     def stored(self) -> StoredTask:
-        """The task as it was read last."""
+        """The task as it was last read."""
         return self._replay.stored
 
     @property
     def media_type(self) -> str:
-        """What the payload is."""
+        """The content type of the payloads."""
         return self._form.media_type
 
     async def build(self, record: Record) -> bytes | None:
-        """What this record is to the webhook; None when it is nothing.
+        """Build the payload for a record; None when the record is not sent.
 
         Raises:
-            Compacted: what it takes to tell is gone.
+            Compacted: the records it is built from have been compacted.
         """
         event = record.event
         if isinstance(event, ArtifactUpdate):
@@ -61,14 +61,14 @@ class PayloadBuilder:
             return self._event(record)
         if not event.last_chunk:
             return None
-        # The last of several chunks: whoever has not seen the others is told the whole.
+        # The last of several chunks that were not sent: the whole artifact is sent instead.
         folded = await self._replay.task(record.generation)
         artifact_id = event.artifact.artifact_id
         artifact = next((each for each in folded.artifacts if each.artifact_id == artifact_id), event.artifact)
         return self._event(Record.of(record.generation, replace(event, artifact=artifact, append=False)))
 
     def build_final(self, stored: StoredTask) -> bytes | None:
-        """What is left to tell of a task whose single events are gone: how it ended."""
+        """Build the last state of a task whose events have been compacted; None without a snapshot."""
         if stored.snapshot is None:
             return None
         task = decode_task(stored.snapshot)

@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
 SIGNATURE_HEADER = "X-Dragoman-Signature"
-# A receiver's clock may be wrong by some minutes; nothing is repeated with an old signature.
+# Seconds a signature is valid: a receiver's clock may be off by minutes. A retry gets a new signature.
 _SIGNATURE_SECONDS = 300
-# Everything is kept for the task's life and sent with each event.
+# Limits, as all of it is stored for the task's life and sent with each event.
 _MAX_LENGTHS = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
 _SCHEME_WORD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER_VALUES = ("token", "authentication.credentials")
-# The body of a response is of no interest. A little of it is read, so that the connection can be used again.
+# The body of a response is discarded. Up to this much of it is read, so that the connection can be reused.
 _DISCARD_BYTES = 64 * 1024
 DISCARD_SECONDS = 5.0
 
 
 class RequestSigner(Protocol):
-    """Signs what leaves, with a key whose public half is at `/.well-known/jwks.json`."""
+    """Signs requests with a key whose public half is at `/.well-known/jwks.json`."""
 
     def sign_jwt(self, claims: dict[str, Any]) -> str:
-        """A compact JWT."""
+        """Return a compact JWT with these claims."""
         ...
 
 
 class Secrets(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is sealed in the store."""
+    """The secrets of a webhook, which the store keeps sealed."""
 
     token: str | None = None
     scheme: str | None = None
@@ -51,10 +51,10 @@ class Secrets(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
-    """What a registrant wants to see with every event.
+    """Return the secrets that a config asks to have sent with every event.
 
     Raises:
-        InvalidParams: it cannot stand in a header, or is longer than anybody needs.
+        InvalidParams: a value is too long, or cannot be sent in a header.
     """
     authentication = config.authentication
     secrets = Secrets(
@@ -95,7 +95,7 @@ def post_request(
     media_type: str = "application/json",
     silence: float = 60.0,
 ) -> HttpRequest:
-    """The request that posts an event to a webhook. `key` tells a receiver that it has seen the event before."""
+    """Build the request that posts an event to a webhook. `key` is its idempotency key."""
     headers = {"Content-Type": media_type, IDEMPOTENCY_HEADER: key, "User-Agent": "dragoman"}
     if secrets is not None and secrets.token:
         headers[TOKEN_HEADER] = secrets.token
@@ -116,8 +116,8 @@ def delivery_request(
     issuer: str,
     now: int,
 ) -> HttpRequest:
-    """The request that delivers one event of a task to a webhook, signed."""
-    # Ids are their callers' choice: in a header they stand escaped.
+    """Build the signed request that delivers one event of a task to a webhook."""
+    # Ids are chosen by callers, so they are escaped in a header.
     key = f"{quote(task_id, safe='')}/{quote(push.id, safe='')}/{generation}"
     request = post_request(push.url, body, key, secrets, media_type=media_type)
     headers = request.headers
@@ -141,12 +141,12 @@ def delivery_request(
 
 
 async def post(http: HttpClient, request: HttpRequest, seconds: float | None = None) -> tuple[int, str]:
-    """Send a request to a webhook, and let go of the response: its status, and what its `Retry-After` says.
+    """Send a request to a webhook; return the status and the `Retry-After` header of the response.
 
     Raises:
         TimeoutError: there is no response within `seconds`.
-        CannotConnect: nobody answers.
-        Forbidden: the guard of the client does not let it through.
+        CannotConnect: the connection fails.
+        Forbidden: the guard of the client does not allow the address.
     """
     async with asyncio.timeout(seconds):
         response = await http.send(request)

@@ -1,4 +1,4 @@
-"""Round-robin scheduler over places, such as the hosts of webhooks: one slow place never delays the others."""
+"""Round-robin scheduler over keys, such as webhook hosts: one slow host never delays the others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class FairScheduler(Generic[T]):
-    """Lets at most `each` items of one place, and at most `most` in all, be at work.
+    """Runs at most `max_per_key` items of one key at once, and at most `max_total` in all.
 
-    Those of one place go in the order they came; places take turns. `begin` is called when it is an item's turn, and
-    says whether it still wants it: then `leave` follows when it is done.
+    Items of one key start in the order they were enqueued; keys take turns. `start` is called when it is an item's
+    turn. When it returns True, the caller must call `release` once the item is done.
     """
 
     def __init__(self, start: Callable[[T], bool], *, max_per_key: int, max_total: int) -> None:
@@ -24,21 +24,21 @@ class FairScheduler(Generic[T]):
         self._max_total = max_total
         self._running = 0
         self._running_by_key: dict[str, int] = {}
-        # The places somebody waits at; the one whose turn was longest ago comes first.
+        # The keys with waiting items; the one whose last turn is longest ago comes first.
         self._waiting: dict[str, deque[T]] = {}
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """How many items wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
     def enqueue(self, key: str, item: T) -> None:
-        """Begin now, or when it is this item's turn."""
+        """Start an item now, or when it is its turn."""
         self._waiting.setdefault(key, deque()).append(item)
         self._start_waiting()
 
     def release(self, key: str) -> None:
-        """Make room for the next."""
+        """An item of this key is done: start the next one."""
         self._running -= 1
         remaining = self._running_by_key[key] - 1
         if remaining:
@@ -49,7 +49,7 @@ class FairScheduler(Generic[T]):
 
     def _start_waiting(self) -> None:
         while self._running < self._max_total:
-            # Few are full at once: there is not room for many.
+            # Linear, but few keys can be full at once: `max_total` bounds them.
             key = next((each for each in self._waiting if self._running_by_key.get(each, 0) < self._max_per_key), None)
             if key is None:
                 return
@@ -57,7 +57,7 @@ class FairScheduler(Generic[T]):
             item = queue.popleft()
             if queue:
                 self._waiting[key] = queue
-            # Counted first: `begin` may lead back here.
+            # Counted first, as `start` may call back into this.
             self._running += 1
             self._running_by_key[key] = self._running_by_key.get(key, 0) + 1
             if not self._start(item):

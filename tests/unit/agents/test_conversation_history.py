@@ -40,4 +40,4 @@ def test_a_turn_that_is_too_large_is_not_remembered_and_the_others_are(caplog: A
     memory.add(["x" * 200])
     memory.add(["also small"])
     assert memory.messages == ["small", "also small"]
-    assert "not remembered" in caplog.text
+    assert "not stored" in caplog.text

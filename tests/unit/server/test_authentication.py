@@ -8,9 +8,11 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import argon2
 import httpx2
 import pytest
 from click.testing import CliRunner
@@ -76,6 +78,12 @@ class Door:
             httpx2.Client(base_url=url, trust_env=False, timeout=20) as client,
         ):
             yield client
+
+
+@pytest.fixture(autouse=True)
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords are hashed with the least work Argon2 can do; tests/unit/auth proves what is the usual."""
+    monkeypatch.setattr(argon2, "PasswordHasher", partial(argon2.PasswordHasher, 1, 8, 1))
 
 
 @pytest.fixture

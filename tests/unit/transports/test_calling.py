@@ -52,7 +52,7 @@ BODIES = VALUES.map(lambda value: json.dumps(value).encode()) | st.binary(max_si
 def test_any_answer_is_read_or_is_an_error_of_ours(binding: Any, body: bytes, status: int) -> None:
     for operation in (Operation.SEND, Operation.GET, Operation.DELETE_PUSH):
         try:
-            binding.result(operation, status, JSON, body)
+            binding.read_result(operation, status, JSON, body)
         except DragomanError as error:
             assert "secret" not in str(error)
         else:
@@ -63,7 +63,7 @@ def test_any_answer_is_read_or_is_an_error_of_ours(binding: Any, body: bytes, st
 @given(data=BODIES)
 def test_any_event_is_read_or_is_an_error_of_ours(binding: Any, data: bytes) -> None:
     with suppress(DragomanError):
-        binding.event(data)
+        binding.read_event(data)
 
 
 @EVERY
@@ -81,7 +81,7 @@ def test_any_event_is_read_or_is_an_error_of_ours(binding: Any, data: bytes) -> 
 @pytest.mark.parametrize("said", [{}, {"error": "no"}, {"error": {"message": "no"}}, {"detail": "no"}, [], "no", None])
 def test_the_status_of_somebody_before_the_agent_counts(binding: Any, said: Any, status: int, kind: Any) -> None:
     with pytest.raises(kind) as caught:
-        binding.result(Operation.SEND, status, JSON, json.dumps(said).encode())
+        binding.read_result(Operation.SEND, status, JSON, json.dumps(said).encode())
     if status == 404:
         assert isinstance(caught.value, (MethodNotFound, BadResponse))
 
@@ -89,35 +89,37 @@ def test_the_status_of_somebody_before_the_agent_counts(binding: Any, said: Any,
 def test_a_deletion_may_be_answered_with_nothing() -> None:
     rpc, rest = BINDINGS[0], BINDINGS[3]
     for body in (b'{"jsonrpc":"2.0","id":"1","result":null}', b'{"jsonrpc":"2.0","id":"1"}'):
-        assert rpc.result(Operation.DELETE_PUSH, 200, JSON, body) is None
+        assert rpc.read_result(Operation.DELETE_PUSH, 200, JSON, body) is None
     for body in (b"", b"{}", b" "):
-        assert rest.result(Operation.DELETE_PUSH, 200, JSON, body) is None
+        assert rest.read_result(Operation.DELETE_PUSH, 200, JSON, body) is None
 
 
 def test_requests_say_which_version_they_are_and_where_a_reader_was() -> None:
     for binding in BINDINGS[:4]:
-        request = binding.request(Operation.GET, GetTaskRequest("t1"))
+        request = binding.build_request(Operation.GET, GetTaskRequest("t1"))
         version = binding.dialect.version
         assert request.headers.get("A2A-Version") == (version if version.startswith("1.") else None)
         assert "Last-Event-ID" not in request.headers
-    request = BINDINGS[0].request(Operation.SUBSCRIBE, GetTaskRequest("t1"), 7)  # type: ignore[arg-type]
+    request = BINDINGS[0].build_request(Operation.SUBSCRIBE, GetTaskRequest("t1"), 7)  # type: ignore[arg-type]
     assert request.headers["Last-Event-ID"] == "7"
     assert "text/event-stream" in request.headers["Accept"]
 
 
 def test_every_request_of_json_rpc_has_an_id_of_its_own() -> None:
-    ids = {json.loads(BINDINGS[0].request(Operation.GET, GetTaskRequest("t")).body or b"")["id"] for _ in range(50)}
+    ids = {
+        json.loads(BINDINGS[0].build_request(Operation.GET, GetTaskRequest("t")).body or b"")["id"] for _ in range(50)
+    }
     assert len(ids) == 50
     assert all(isinstance(each, str) and each for each in ids)
 
 
 def test_what_is_asked_for_over_rest_stands_in_path_and_query() -> None:
     rest = BINDINGS[3]
-    listed = rest.request(Operation.LIST, ListTasksRequest(page_size=5, include_artifacts=True))
+    listed = rest.build_request(Operation.LIST, ListTasksRequest(page_size=5, include_artifacts=True))
     assert listed.method == "GET"
     assert listed.url.startswith("http://agent.example/rest/tasks?")
     assert {"pageSize=5", "includeArtifacts=true"} == set(listed.url.partition("?")[2].split("&"))
-    push = rest.request(Operation.DELETE_PUSH, GetPushConfigRequest("a/b", "c d"))
+    push = rest.build_request(Operation.DELETE_PUSH, GetPushConfigRequest("a/b", "c d"))
     assert (push.method, push.url, push.body) == (
         "DELETE",
         "http://agent.example/rest/tasks/a%2Fb/pushNotificationConfigs/c%20d",

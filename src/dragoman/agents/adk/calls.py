@@ -33,7 +33,7 @@ INPUT = "adk_request_input"
 _DEFAULT_HINT = "Please approve or reject the tool call"
 # The argument that holds the text of a remote agent's question, by the name of the call that represents it.
 _QUESTION_ARGUMENTS = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
-_LONGEST = 200
+_MAX_ARGUMENTS = 200
 
 Kind = Literal["confirmation", "credential", "input", "question", "tool"]
 
@@ -144,7 +144,7 @@ def _call_text(name: str, args: Any) -> str:
     if not isinstance(args, dict) or not args:
         return f"{name}()"
     arguments = msgspec.json.encode(args).decode(errors="replace")
-    return f"{name}({arguments if len(arguments) <= _LONGEST else arguments[: _LONGEST - 1] + '…'})"
+    return f"{name}({arguments if len(arguments) <= _MAX_ARGUMENTS else arguments[: _MAX_ARGUMENTS - 1] + '…'})"
 
 
 logger = logging.getLogger("dragoman.adk")
@@ -192,9 +192,9 @@ class UnansweredCalls:
 
     def note_waiting(self, ctx: Context, calls: Iterable[PendingCall]) -> None:
         """Remember the calls that a task waits for, in case another message arrives in its conversation."""
-        silent = [(call.id, call.name) for call in calls if call.kind == "tool" and call.response is None]
-        if silent and self._accepts_pending():
-            ctx.state[_STATE] = {**ctx.state.get(_STATE, {}), ctx.task_id: silent}
+        unanswered = [(call.id, call.name) for call in calls if call.kind == "tool" and call.response is None]
+        if unanswered and self._accepts_pending():
+            ctx.state[_STATE] = {**ctx.state.get(_STATE, {}), ctx.task_id: unanswered}
 
     async def answer_waiting(self, ctx: Context, key: SessionKey) -> None:
         """Write "pending" for the calls of other tasks that wait in the conversation of this message."""

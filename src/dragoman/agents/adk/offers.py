@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.agents.offers import NamedSkill, humanized
 
-_LONGEST = 1024
+_MAX_DESCRIPTION = 1024
 _START = "__START__"
 
 
@@ -77,4 +77,4 @@ def children_of(agent: Any) -> Iterable[Any]:
 
 def _bounded(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 1] + "…"

@@ -132,20 +132,20 @@ def _is_old_part(data: Any) -> bool:
 def from_genai(part: types.Part) -> Part | None:
     """Convert a part of ADK; return None if it is empty."""
     metadata: dict[str, Any] = {}
-    beside: dict[str, Any] = getattr(part, "part_metadata", None) or {}
+    part_metadata: dict[str, Any] = getattr(part, "part_metadata", None) or {}
     if part.thought_signature is not None:
         metadata[SIGNATURE] = base64.b64encode(part.thought_signature).decode()
     fields: dict[str, Any] | None
     if part.text is not None:
         if part.thought:
             metadata[THOUGHT] = True
-        fields = {"text": part.text} if part.text or metadata or beside else None
+        fields = {"text": part.text} if part.text or metadata or part_metadata else None
     else:
         fields = _file(part, metadata) or _data(part, metadata)
     if fields is None:
         return None
     metadata |= fields.pop("metadata", None) or {}
-    metadata |= beside
+    metadata |= part_metadata
     return Part(**fields, metadata=metadata or None)
 
 

@@ -32,16 +32,16 @@ def read_answers(pending: PendingCalls, message: Message, arguments: CallArgumen
     confirmation. Otherwise answers are function responses, or an object whose keys are the ids or names of the calls.
     """
     answers = dict(pending.answers)
-    why = ""
+    problem = ""
     for call, text, data in _match_answers(pending, message):
         try:
             answers[call.id] = _response(call, text, data, arguments)
         except TypeMismatch as error:
-            why = f"{error.why} Wanted is {error}."
+            problem = f"{error.why} Expected {error}."
     updated = msgspec.structs.replace(pending, answers=answers)
-    if not why and updated.missing:
-        why = "Not every call has an answer."
-    return updated, why
+    if not problem and updated.missing:
+        problem = "Not every call has an answer."
+    return updated, problem
 
 
 def _match_answers(pending: PendingCalls, message: Message) -> Iterable[tuple[PendingCall, str, Any]]:

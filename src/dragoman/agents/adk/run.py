@@ -102,7 +102,7 @@ def _node_types() -> tuple[type, ...]:
 
 
 _ESCALATED = "The agent has given up and needs somebody's help."
-_MOST_METADATA = 4096
+_MAX_METADATA = 4096
 # Tells ADK's clients that the answer is in the artifacts, and that progress messages are not part of it.
 _EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
@@ -147,7 +147,7 @@ class AdkRuns:
 
     @property
     def output_metadata(self) -> OutputMetadata:
-        """What ADK's clients look for on tasks and on what is said on the way."""
+        """Metadata that ADK's clients expect on tasks and on progress messages."""
         return OutputMetadata(task={_EXTENSION: {"adk_agent_executor_v2": True}}, progress={THOUGHT: True})
 
     @property
@@ -177,11 +177,11 @@ class AdkRuns:
         key = SessionKey(session.user_id, session.id)
         pending = _pending_calls(ctx, session)
         if pending is not None:
-            pending, why = read_answers(
+            pending, problem = read_answers(
                 pending, ctx.message, {key: args for key, (_, args) in _calls_by_id(session).items()}
             )
-            if why:
-                yield _ask_for(pending, f"{why} ")
+            if problem:
+                yield _ask_for(pending, f"{problem} ")
                 return
         await self._unanswered.answer_waiting(ctx, key)
         messages = [_message(ctx)] if pending is None else list(self._answers(pending, ctx, session))
@@ -194,7 +194,7 @@ class AdkRuns:
                         async for output in outputs:
                             yield output
                     if turn.event_count == events_before and len(messages) > 1:
-                        raise Failed("the agent has not gone on after all of the answers: it had ended before")
+                        raise Failed("the agent did not continue after every answer: it had already ended")
                 for output in turn.finish():
                     yield output
                 if turn.error is not None:
@@ -284,7 +284,7 @@ def _pending_calls(ctx: Context, session: Session) -> PendingCalls | None:
 def _custom_metadata(ctx: Context) -> dict[str, Any]:
     """Return the request's metadata for ADK, which stores it with every event; empty if it is too large."""
     size = len(msgspec.json.encode(ctx.metadata, enc_hook=str))
-    if size > _MOST_METADATA:
+    if size > _MAX_METADATA:
         ctx.log.warning("the request's metadata is not passed on: %d bytes are too many for every event", size)
         return {}
     return {"a2a_metadata": ctx.metadata}

@@ -68,7 +68,7 @@ def answers_of(pause: Pause) -> dict[str, Any] | Pause:
         if one.id == BREAKPOINT:
             approval = approval_of(answer)
             if approval is None or not approval.approved:
-                raise Rejected("the graph was not to go on from its breakpoint")
+                raise Rejected("the graph was not allowed to continue from its breakpoint")
             return {}
         details: dict[str, Any] = one.details or {}
         calls = _calls(cast("dict[str, Any]", details["value"])) if isinstance(details.get("value"), dict) else []

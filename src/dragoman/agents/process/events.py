@@ -19,7 +19,7 @@ Callback = Callable[[str, Event], object]
 
 # Error type that blames the message rather than the program.
 REJECTED = "rejected"
-ENDS = ("session_exited", "session_stopped", "error")
+END_TYPES = ("session_exited", "session_stopped", "error")
 
 
 def started(pid: int | None = None) -> Event:
@@ -112,17 +112,17 @@ class SessionSubscribers:
 
     def __init__(self) -> None:
         # Keyed by a unique object: the same callback may subscribe twice, or again after the end of a session.
-        self._of_session: dict[str, dict[object, Callback]] = {}
+        self._callbacks: dict[str, dict[object, Callback]] = {}
         self._running: set[str] = set()
         self._pending: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         """Return the number of sessions with subscribers."""
-        return len(self._of_session)
+        return len(self._callbacks)
 
     def has_listeners(self, session_id: str) -> bool:
         """Return True if the session has subscribers."""
-        return session_id in self._of_session
+        return session_id in self._callbacks
 
     def subscribe(self, session_id: str, callback: Callback, missed: Iterable[Event] = ()) -> Callable[[], None]:
         """Add a subscriber, deliver the events it has `missed`, and return the function that unsubscribes it.
@@ -130,7 +130,7 @@ class SessionSubscribers:
         A subscriber of a session whose program runs already gets a `thinking` event first.
         """
         key = object()
-        self._of_session.setdefault(session_id, {})[key] = callback
+        self._callbacks.setdefault(session_id, {})[key] = callback
         if session_id in self._running:
             self._notify(callback, session_id, thinking())
         for event in missed:
@@ -142,11 +142,11 @@ class SessionSubscribers:
         kind = event.get("type")
         if kind == "session_started":
             self._running.add(session_id)
-        listeners = [*self._of_session.get(session_id, {}).values()]
-        if kind in ENDS:
+        listeners = [*self._callbacks.get(session_id, {}).values()]
+        if kind in END_TYPES:
             # No event follows the end of a session, so its subscribers are removed here.
             self._running.discard(session_id)
-            self._of_session.pop(session_id, None)
+            self._callbacks.pop(session_id, None)
         waiting = [self._notify(callback, session_id, event) for callback in listeners]
         return [each for each in waiting if each is not None]
 
@@ -171,14 +171,14 @@ class SessionSubscribers:
             logger.exception("a listener of session %s failed", session_id)
 
     def _unsubscribe(self, session_id: str, key: object) -> None:
-        listeners = self._of_session.get(session_id, {})
+        listeners = self._callbacks.get(session_id, {})
         listeners.pop(key, None)
         if not listeners:
-            self._of_session.pop(session_id, None)
+            self._callbacks.pop(session_id, None)
 
 
 # Backlog size at which the program has to wait.
-_MOST = 256
+_MAX_BACKLOG = 256
 
 
 class Backlog:
@@ -199,7 +199,7 @@ class Backlog:
     def add(self, event: Event) -> asyncio.Future[None] | None:
         """Add an event. If the backlog is full, return a future that is done when there is room again."""
         self._events.append(event)
-        if len(self._events) < _MOST:
+        if len(self._events) < _MAX_BACKLOG:
             return None
         self._full = self._full or asyncio.get_running_loop().create_future()
         return self._full

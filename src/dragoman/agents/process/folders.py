@@ -19,10 +19,10 @@ from dragoman.model.part import File, Part
 
 logger = logging.getLogger("dragoman.process")
 # Bounds the scan for changed files; a program with more results can send them as artifacts.
-_MOST_FILES = 2000
+_MAX_FILES = 2000
 # Subfolder for the files of messages: in its working folder, a program might execute or trust them.
 INBOX = "inbox"
-Stamp = tuple[int, int]
+FileStamp = tuple[int, int]
 
 
 class SessionFolders:
@@ -88,9 +88,9 @@ def _last_change(folder: Path) -> float:
     return max([folder.stat().st_mtime, *(mtime / 1e9 for mtime, _ in scan(folder).values())])
 
 
-def scan(folder: Path) -> dict[str, Stamp]:
+def scan(folder: Path) -> dict[str, FileStamp]:
     """Return the stamps of the files in a folder, by relative path. Links and hidden files and folders are skipped."""
-    files: dict[str, Stamp] = {}
+    files: dict[str, FileStamp] = {}
     folders = [folder]
     while folders:
         paths: list[Path] = []
@@ -99,18 +99,18 @@ def scan(folder: Path) -> dict[str, Stamp]:
         for path in paths:
             if path.name.startswith("."):
                 continue
-            if len(files) >= _MOST_FILES:
+            if len(files) >= _MAX_FILES:
                 return files
             with suppress(OSError):  # it may vanish during the scan
-                about = path.lstat()
-                if stat.S_ISDIR(about.st_mode):
+                status = path.lstat()
+                if stat.S_ISDIR(status.st_mode):
                     folders.append(path)
-                elif stat.S_ISREG(about.st_mode):
-                    files[str(path.relative_to(folder))] = (about.st_mtime_ns, about.st_size)
+                elif stat.S_ISREG(status.st_mode):
+                    files[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
     return files
 
 
-def changed_files(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[str], dict[str, Stamp]]:
+def changed_files(folder: Path, before: dict[str, FileStamp], limit: int) -> tuple[list[str], dict[str, FileStamp]]:
     """Return the names of new or changed files, up to `limit` bytes in total, and the stamps of all files."""
     now = scan(folder)
     names: list[str] = []
@@ -126,13 +126,13 @@ def changed_files(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[l
     return names, now
 
 
-def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
+def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
     """Return the current stamps of some files; missing files are left out."""
-    stamps: dict[str, Stamp] = {}
+    stamps: dict[str, FileStamp] = {}
     for name in names:
         with suppress(OSError, ValueError):
-            about = (folder / name).lstat()
-            stamps[name] = (about.st_mtime_ns, about.st_size)
+            status = (folder / name).lstat()
+            stamps[name] = (status.st_mtime_ns, status.st_size)
     return stamps
 
 

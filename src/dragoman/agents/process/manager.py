@@ -87,7 +87,7 @@ class ProgramManager:
 
     async def _start(
         self, session: ProgramSession, prompt: str, options: Mapping[str, Any]
-    ) -> tuple[Program, Pipes, dict[str, folders.Stamp]]:
+    ) -> tuple[Program, Pipes, dict[str, folders.FileStamp]]:
         spec, folder = self._spec, session.folder
         cwd = spec.cwd or folder
         if cwd is None:
@@ -163,10 +163,10 @@ class ProgramManager:
         elif kind == "ask":
             session.status = "paused"
         session.updated_ms = self._clock.now()
-        if kind in events.ENDS:
+        if kind in events.END_TYPES:
             self._note_end(session.id, event)
         backlog_full: asyncio.Future[None] | None = None
-        if kind not in events.ENDS and not self._subscribers.has_listeners(session.id):
+        if kind not in events.END_TYPES and not self._subscribers.has_listeners(session.id):
             backlog_full = self._backlogs.setdefault(session.id, Backlog()).add(event)
         waits = self._subscribers.emit(session.id, event)
         return waits if backlog_full is None else [*waits, backlog_full]
@@ -193,10 +193,10 @@ class ProgramManager:
             ending.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _start_error(number: int, step: str, name: str) -> str:
+def _start_error(code: int, step: str, name: str) -> str:
     """Return why a program could not be started, for callers."""
     if step == "chdir":
-        return f"the program cannot be started: its folder cannot be used ({os.strerror(number)})"
+        return f"the program cannot be started: its folder cannot be used ({os.strerror(code)})"
     reasons = {
         errno.ENOENT: f"there is no `{name}` here, or not what it needs to run",
         errno.EACCES: f"`{name}` may not be run",
@@ -207,7 +207,7 @@ def _start_error(number: int, step: str, name: str) -> str:
         errno.ENFILE: "too many files are open: try again later",
         errno.ENOMEM: "there is not enough memory: try again later",
     }
-    return f"the program cannot be started: {reasons.get(number) or os.strerror(number)}"
+    return f"the program cannot be started: {reasons.get(code) or os.strerror(code)}"
 
 
 class ProcessManager(Protocol):

@@ -39,12 +39,12 @@ class JsonLines:
             return
         self._skipped += 1
         if self._skipped <= _MAX_WARNINGS:
-            logger.warning("no JSON line of a program: %s", line[:_MAX_LOGGED_BYTES].decode(errors="replace"))
+            logger.warning("not a JSON line of a program: %s", line[:_MAX_LOGGED_BYTES].decode(errors="replace"))
 
     def close(self) -> Iterator[Event]:
         """Log how many lines were skipped; there are no further events."""
         if self._skipped > _MAX_WARNINGS:
-            logger.warning("a program wrote %d lines that are no JSON lines", self._skipped)
+            logger.warning("a program wrote %d lines that are not JSON lines", self._skipped)
         return iter(())
 
 
@@ -64,7 +64,7 @@ def _event(key: str, value: Any) -> Event | None:
 
 
 # Maximum length of a JSON line.
-LONGEST_LINE = 10_000_000
+MAX_LINE_BYTES = 10_000_000
 DEFAULT_QUESTION = "The program waits for input."
 
 
@@ -124,7 +124,7 @@ class LinesOutput:
 
     def __init__(self, reader: LineReader) -> None:
         self._reader = reader
-        self._buffer = LineBuffer(LONGEST_LINE)
+        self._buffer = LineBuffer(MAX_LINE_BYTES)
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of the next chunk. Raises TooLongError."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _READING = ("pipe_read", "anon_pipe_read", "pipe_wait")
 # Wait channels of a process that sleeps or waits for a child: it is working silently.
 _BUSY = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
-_MOST = 100
+_MAX_THREADS = 100
 
 
 def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
@@ -65,7 +65,7 @@ def _threads(pid: int) -> list[tuple[str, str]]:
         return []
     threads: list[tuple[str, str]] = []
     pids = [pid]
-    while pids and len(threads) < _MOST:
+    while pids and len(threads) < _MAX_THREADS:
         each = Path("/proc", str(pids.pop()))
         with suppress(OSError, IndexError):
             for thread in (each / "task").iterdir():
@@ -83,7 +83,7 @@ _LAST_SECONDS = 0.5
 # How long to wait for the end of a program after its grace period.
 _KILL_SECONDS = 5.0
 # Bytes of line output that are parsed before other tasks of the event loop run.
-_SLICE = 8192
+_PARSE_CHUNK = 8192
 
 
 class Program:
@@ -104,18 +104,18 @@ class Program:
         self._publish = emit
         self._output = spec.new_output()
         self._is_text = spec.output == "text" and spec.profile is None
-        self._stamps: dict[str, folders.Stamp] = {}
+        self._stamps: dict[str, folders.FileStamp] = {}
         self._stdin: asyncio.WriteTransport | None = None
         self._stdin_fd = -1
         self._readers: list[asyncio.ReadTransport] = []
         self._written = 0
         self._stderr_tail = b""
         self._stderr_since_pause = b""  # since it last paused
-        self._asking = False
+        self._is_asking = False
         self.question_ms = 0
         self._in_read = False
         self._last = clock.now()
-        self._quiet_rounds = 0
+        self._quiet_checks = 0
         self._timers: dict[str, Timer] = {}
         self._stop_reason: str | None = None
         self._problem: Event | None = None
@@ -130,7 +130,7 @@ class Program:
     @property
     def asks(self) -> bool:
         """True while the program waits for an answer."""
-        return self._asking and self.is_open
+        return self._is_asking and self.is_open
 
     @property
     def is_open(self) -> bool:
@@ -140,7 +140,7 @@ class Program:
 
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
-    def begin(self, pipes: Pipes, prompt: str, stamps: dict[str, folders.Stamp]) -> None:
+    def begin(self, pipes: Pipes, prompt: str, stamps: dict[str, folders.FileStamp]) -> None:
         """Send the prompt and start reading the output. Takes ownership of the pipes."""
         self._stamps = stamps
         # A task of its own, so that the program is stopped properly even if its caller is canceled.
@@ -184,7 +184,7 @@ class Program:
 
     def say(self, line: str) -> None:
         """Send a line of input: an answer or the next message."""
-        self._asking = False
+        self._is_asking = False
         if self._spec.output == "jsonl":  # the protocol is one line per answer
             line = " ".join(line.splitlines())
         self._write(line + "\n")
@@ -252,7 +252,7 @@ class Program:
                 self._readers[0].close()
                 return
             try:
-                for piece in _pieces(data, _CHUNK if self._is_text else _SLICE):
+                for piece in _pieces(data, _CHUNK if self._is_text else _PARSE_CHUNK):
                     for event in self._output.feed(piece):
                         await self._emit(event)
                     if not self._is_text:
@@ -284,7 +284,7 @@ class Program:
                 )
                 return
             await self._hand_over_files()
-            self._asking, self.question_ms = True, self._clock.now()
+            self._is_asking, self.question_ms = True, self._clock.now()
         for waiting in self._publish(event):
             await waiting
 
@@ -302,20 +302,20 @@ class Program:
 
     def _note_activity(self) -> None:
         """Restart the inactivity checks after input or output."""
-        self._last, self._quiet_rounds = self._clock.now(), 0
+        self._last, self._quiet_checks = self._clock.now(), 0
         if self._spec.interactive and self._spec.output == "text" and "quiet" not in self._timers:
             self._timers["quiet"] = self._clock.call_later(self._spec.limits.quiet, self._check_quiet)
 
     def _check_quiet(self) -> None:
         """Detect by its silence that an interactive program waits for input."""
         self._timers.pop("quiet", None)
-        if self._asking or self.finished.done() or self._child.exited.done():
+        if self._is_asking or self.finished.done() or self._child.exited.done():
             return
         quiet = self._spec.limits.quiet
         left = quiet - (self._clock.now() - self._last) / 1000
         if left <= 0:
-            self._quiet_rounds += 1
-            if is_idle(self._child.pid, self._stdin_fd, sure=self._quiet_rounds >= 3):
+            self._quiet_checks += 1
+            if is_idle(self._child.pid, self._stdin_fd, sure=self._quiet_checks >= 3):
                 waiting = asyncio.get_running_loop().create_task(self._pause())
                 waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return
@@ -332,7 +332,7 @@ class Program:
         left = most - (self._clock.now() - self._last) / 1000
         if left > 0:
             self._timers["silence"] = self._clock.call_later(left, self._check_inactivity)
-        elif self._asking:
+        elif self._is_asking:
             self._fail(f"nobody answered the program within {most:g} s", "inactivity")
         else:
             self._fail(f"the program said nothing for {most:g} s", "inactivity")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CreateSession = Callable[[ProgramSession], "ProgramSession | Awaitable[ProgramSession | None] | None"]
 # Key in the conversation's state of the program's own conversation id.
-REMEMBERED = "dragoman/remembered"
+CONVERSATION_KEY = "dragoman/remembered"
 CONVERSATION_RESET = "The program could not go on with the conversation: the next message begins a new one."
 # Errors before any output that have nothing to do with the conversation being resumed.
 _UNRELATED_ERRORS = ("start", "timeout", "inactivity", "output", "input")
@@ -60,7 +60,7 @@ class SessionRuns:
         self.manager = manager
         self._agent_id = agent_id
         self._project_id = project_id
-        self._create = create_session
+        self._create_session = create_session
         self._folders = folders
         self._max_running = max_running
         self._slots: asyncio.Semaphore | None = None
@@ -103,8 +103,8 @@ class SessionRuns:
             except OSError as error:
                 ctx.log.error("a session has no folder: %s", error)
                 raise Failed("the program cannot be started: its folder cannot be made") from error
-        if self._create is not None and ctx.resume is None:
-            other = self._create(session)
+        if self._create_session is not None and ctx.resume is None:
+            other = self._create_session(session)
             other = await other if inspect.isawaitable(other) else other
             session = other or session
         self._sessions[ctx.task_id] = session
@@ -141,7 +141,7 @@ class SessionRuns:
                 raise Failed("the files of the message cannot be kept here") from error
         prompt = prompt_of(ctx.message, self._paths(session, names) if self._attaches else None)
         turn = ProgramTurn(ctx, self.manager, session, attached=names, max_bytes=self._artifacts)
-        remembered = ctx.state.get(REMEMBERED)
+        remembered = ctx.state.get(CONVERSATION_KEY)
         # Closed deterministically: when the task has ended, it must have released its program.
         async with aclosing(turn.outputs(prompt, self._facts(ctx, names), remembered)) as outputs:
             try:
@@ -151,10 +151,10 @@ class SessionRuns:
                 if remembered is None or not _has_lost_conversation(turn.first_error):
                     raise
                 # Otherwise every further message would fail to resume the same conversation.
-                del ctx.state[REMEMBERED]
+                del ctx.state[CONVERSATION_KEY]
                 raise Failed(f"{error}\n{CONVERSATION_RESET}") from error
         if turn.remembers is not None:
-            ctx.state[REMEMBERED] = turn.remembers
+            ctx.state[CONVERSATION_KEY] = turn.remembers
 
     @staticmethod
     def _paths(session: ProgramSession, names: list[str]) -> list[str]:

@@ -76,15 +76,15 @@ def check_command(words: Sequence[str], folder: Path, path: str | None = None) -
     if any("\0" in word for word in words):
         raise ConfigError("command: no word can hold the character NUL")
     script = _script(words)
-    if PROMPT in words[0] or (script is not None and PROMPT in words[script.at]):
+    if PROMPT in words[0] or (script is not None and PROMPT in words[script.position]):
         raise ConfigError(f"command: {PROMPT} stands where a program is named: callers would choose what is run")
     if any(PROMPT in words[at] for at in code_words(words)):
         raise ConfigError(
             f"command: {PROMPT} stands in code, which callers would write then: give it as an argument of its own, as "
             f"in sh -c '… \"$1\"' x {PROMPT}, or leave it out and read standard input"
         )
-    if script is not None and _find_script(words[script.at], folder, script.kind, path) is None:
-        there = printable(str(folder / words[script.at]))
+    if script is not None and _find_script(words[script.position], folder, script.interpreter, path) is None:
+        there = printable(str(folder / words[script.position]))
         raise ConfigError(f"command: `{words[0]}` is to run {there}, and there is no such file")
 
 
@@ -107,8 +107,8 @@ def resolve_paths(words: Sequence[str], folder: Path, *, files: bool = True) -> 
             resolved[at] = str(folder / word)
     script = _script(words)
     if script is not None:
-        word = resolved[script.at]
-        resolved[script.at] = _find_script(word, folder, script.kind) or str(folder / expand_home(word))
+        word = resolved[script.position]
+        resolved[script.position] = _find_script(word, folder, script.interpreter) or str(folder / expand_home(word))
     elif is_launcher(words[0]) and PurePath(words[0]).name not in _REMOTE_LAUNCHERS and not list(code_words(words)):
         for at, word in enumerate(resolved[1:], 1):
             if PurePath(word).suffix in _SCRIPTS and _exists(folder / word):
@@ -127,7 +127,7 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
 
 def _script(words: Sequence[str]) -> ScriptArgument | None:
     run = next(script_arguments(words), None)
-    return None if run is None or run.is_code or not run.kind.sure else run
+    return None if run is None or run.is_code or not run.interpreter.always_script else run
 
 
 def _find_script(word: str, folder: Path, kind: Interpreter, path: str | None = None) -> str | None:
@@ -170,8 +170,8 @@ class ProgramLimits(Struct, frozen=True, kw_only=True):
 
 
 # The largest value the operating system accepts.
-_MOST = 2**63 - 1
-_WHOLE = ("cpu", "memory", "files", "file_size", "output", "artifacts", "sessions")
+_MAX_LIMIT = 2**63 - 1
+_INTEGER_LIMITS = ("cpu", "memory", "files", "file_size", "output", "artifacts", "sessions")
 
 
 def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits:
@@ -192,12 +192,12 @@ def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits
 
 def _number(name: str, value: Any) -> float:
     """Parse a number, which is text if it comes from a command line."""
-    kind = int if name in _WHOLE else float
+    kind = int if name in _INTEGER_LIMITS else float
     try:
         if isinstance(value, bool):
             raise TypeError
         number = kind(value)
-        if not 0 <= number <= _MOST or (not isinstance(value, str) and number != value):
+        if not 0 <= number <= _MAX_LIMIT or (not isinstance(value, str) and number != value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         what = "a whole number" if kind is int else "a number"

@@ -297,12 +297,16 @@ class RemoteRun:
             self.task_id,
             message.metadata,
         )
-        own = message.metadata or {}
-        beside = {key: value for key, value in self._ctx.metadata.items() if key not in own or own[key] != value}
+        message_metadata = message.metadata or {}
+        request_metadata = {
+            key: value
+            for key, value in self._ctx.metadata.items()
+            if key not in message_metadata or message_metadata[key] != value
+        }
         return SendMessageRequest(
             outgoing,
             SendMessageConfiguration(return_immediately=not wait),
-            metadata=beside or None,
+            metadata=request_metadata or None,
             new_task_id=self._stable_id("task") if self.task_id is None else None,
         )
 
@@ -320,7 +324,7 @@ class RemoteRun:
     async def _first(remote: RemoteTask) -> Event:
         event = await remote.first()
         if event is None:
-            raise BadResponse("it said nothing")
+            raise BadResponse("it sent no event")
         return event
 
     async def _follow_again(self) -> RemoteTask:

@@ -131,7 +131,7 @@ _DEPTH_CHANGES = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 _CHUNK = 65_536
 _BACKSLASH = 92
-# Above this, commas inside strings must be told from others.
+# Above this, commas inside strings must not be counted.
 _MAX_UNSCANNED = 50_000
 
 

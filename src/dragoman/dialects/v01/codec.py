@@ -72,11 +72,11 @@ def task_from_01(task: Task01) -> Task:
     """
     status = status_from_01(task.status, task.id)
     artifacts = [
-        artifact_from_01(each, f"artifacts[{place}]", each.index or place) for place, each in enumerate(task.artifacts)
+        artifact_from_01(each, f"artifacts[{index}]", each.index or index) for index, each in enumerate(task.artifacts)
     ]
     history = [
-        message_from_01(each, f"history[{place}]", f"{task.id}-message-{place}")
-        for place, each in enumerate(task.history)
+        message_from_01(each, f"history[{index}]", f"{task.id}-message-{index}")
+        for index, each in enumerate(task.history)
     ]
     return Task(task.id, task.session_id or "", status, tuple(artifacts), tuple(history), task.metadata)
 

@@ -1,1 +1,1 @@
-"""The agent as its author writes it, several of them as a server, and both in this process."""
+"""The public classes `Agent` and `Server`, and in-process connections to them."""

@@ -1,4 +1,4 @@
-"""An agent as the engine runs it."""
+"""Adapts an agent to the engine's `Runnable` port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EngineAgent:
-    """What the engine asks of an agent, decided as far as can be when it is hosted. See `Runnable`."""
+    """Implements `Runnable` for an agent. Whatever does not depend on the message is decided at construction."""
 
     def __init__(self, agent: BareAgent) -> None:
         backend = agent.backend
@@ -33,7 +33,7 @@ class EngineAgent:
         self.plan = agent.functions.plan if backend.run is None else self._plan
 
     def _plan(self, ctx: Context) -> Plan:
-        """By a skill that the message names, else by the backend."""
+        """Plan a run by the skill that the message names, else by the backend."""
         run, tools = self._backend.run, self._backend.tools
         if run is None or self._functions.named_skill(ctx) is not None:
             return self._functions.plan(ctx)
@@ -41,6 +41,6 @@ class EngineAgent:
         return Plan(run, self._backend.replies, restarts, self._backend.prepare)
 
     async def canceled(self, ref: Any) -> None:
-        """Pass on that a waiting task was canceled."""
+        """Tell the backend that a waiting task was canceled."""
         if self._backend.canceled is not None:
             await self._backend.canceled(ref)

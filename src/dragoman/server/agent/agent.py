@@ -1,4 +1,4 @@
-"""The agent, as its author writes it, and the ready-made ones."""
+"""The `Agent` class and its constructors for remote agents, MCP servers, programs and other frameworks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.server.config.settings import Settings
     from dragoman.server.http.app import App
 
-# How long a tool may be silent, unless its owner says otherwise.
+# The default time that a tool may be silent, in seconds.
 TOOL_SECONDS = 600.0
 
 
@@ -48,13 +48,13 @@ class Agent(BareAgent):
         card: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Agent:
-        """An agent in front of another: its tasks are kept here, its streams resume, every version can call it.
+        """Create a proxy for another agent: tasks are stored here, streams resume, and every version can call it.
 
-        `target` and `options` are those of `Client`. Its card is asked for now.
+        `target` and `options` are those of `Client`. The remote card is fetched now.
 
         Raises:
             ConfigError: the target cannot be called, or an option is wrong.
-            CannotConnect: nobody answers.
+            CannotConnect: the target does not answer.
             BadCard: it has no card, or one that cannot be read.
         """
         from dragoman.agents.remote.run import RemoteProxy, card_of_remote
@@ -63,7 +63,7 @@ class Agent(BareAgent):
         from dragoman.client.sync import run_blocking
         from dragoman.clock import SystemClock
 
-        # With a clock of its own it also has the card from nobody else, who may have asked minutes ago.
+        # A new clock means a new card cache: the card is fetched even if another client has it cached.
         make = partial(connect, target, clock=SystemClock(), **options)
 
         async def ask() -> AgentCard:
@@ -100,16 +100,16 @@ class Agent(BareAgent):
         version: str = "",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """An agent whose skills are the tools of MCP servers.
+        """Create an agent whose skills are the tools of MCP servers.
 
-        A server is a command (split like a shell does, never run by one), a list of arguments, a URL or an MCP server
-        object. They are started or reached when the agent is opened. `env` are variables for the programs, or names
-        of those to pass on, and `headers` go to the URLs. `include` and `exclude` are names or patterns, `permissions`
-        say what a caller needs for a name or pattern (None: nothing). A plain text goes to `default_tool`. A tool that
-        is silent for `timeout` seconds is stopped; by default that is 600, and 0 is never.
+        A server is a command (split as a shell does, but not run by one), a list of arguments, a URL or an MCP server
+        object. Servers are started or connected when the agent is opened. `env` are variables for the programs, or the
+        names of variables to pass on; `headers` are sent to the URLs. `include` and `exclude` are names or patterns of
+        tools; `permissions` maps names or patterns to the permission a caller needs (None: none). Plain text goes to
+        `default_tool`. A tool that is silent for `timeout` seconds is stopped; the default is 600, and 0 is never.
 
         Raises:
-            ConfigError: a server cannot be one, or dragoman[mcp] is not installed.
+            ConfigError: a server is none of these, or dragoman[mcp] is not installed.
         """
         require("mcp", "mcp")
         from dragoman.agents.mcp_tools.bridge import McpTools
@@ -152,16 +152,16 @@ class Agent(BareAgent):
         card: Mapping[str, Any] | None = None,
         **options: Unpack[PluginOptions],
     ) -> Agent:
-        """An agent that runs a program for every message, in a session and a folder of its conversation.
+        """Create an agent that runs a program for every message, in the session and folder of the conversation.
 
-        The command is split like a shell does, and never run by one. The text comes on standard input, or where the
-        command says `{prompt}`; an `interactive` program stays open, and its silence is a question. What it writes is
-        the answer: plain text, or with `jsonl` a JSON object per line; files it leaves in its folder are artifacts.
-        A `profile` knows a well-known program. `env` are variables, or names of those to pass on; `limits` are those
-        of the reference, as are further options. `tools` stand on the card.
+        The command is split as a shell does, but not run by one. The text is passed on standard input, or in place of
+        `{prompt}` in the command; an `interactive` program keeps running, and its silence is a question. Its output is
+        the response: plain text, or with `jsonl` a JSON object per line; files it leaves in its folder are artifacts.
+        A `profile` configures a well-known program. `env` are variables, or names of variables to pass on; `limits` and
+        further options are those of the reference. `tools` are listed on the card.
 
         Raises:
-            ConfigError: the command cannot be one, or an option is wrong.
+            ConfigError: the command cannot be run, or an option is wrong.
         """
         from dragoman.agents.process.run import CommandSessions
         from dragoman.agents.process.spec import program_spec
@@ -199,14 +199,14 @@ class Agent(BareAgent):
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """An agent of Google's ADK, or its Runner. Its sessions are the conversations.
+        """Create an agent from one of Google's ADK, or from its Runner. Each conversation is a session.
 
-        Long-running tools, confirmations and credentials pause the task. Tool calls and thoughts are told to callers
-        only with `show_tools` and `show_thoughts`. An agent that escalates has ended its work; with `escalate="input"`
-        it waits for the caller instead.
+        Long-running tools, confirmations and credentials pause the task. Callers see tool calls and thoughts only with
+        `show_tools` and `show_thoughts`. An agent that escalates completes the task; with `escalate="input"` the task
+        waits for the caller instead.
 
         Raises:
-            ConfigError: it is none, or dragoman[adk] is not installed.
+            ConfigError: it is not an ADK agent or Runner, or dragoman[adk] is not installed.
         """
         require("google.adk", "adk")
         from dragoman.agents.adk.run import AdkRuns
@@ -229,14 +229,14 @@ class Agent(BareAgent):
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """A compiled LangGraph graph. Its checkpointer's threads are the conversations, interrupts pause the task.
+        """Create an agent from a compiled LangGraph graph. Each conversation is a thread; interrupts pause the task.
 
-        `to_input` makes the graph's input from the context of a message; by default that is a list of messages.
-        `context` is what its `context_schema` wants, or a function that makes it in the same way. Of a graph without a
-        checkpointer, `memory` bytes of messages are kept with the conversation.
+        `to_input` builds the graph's input from the context of a message; the default is a list of messages. `context`
+        is the value for its `context_schema`, or a function that builds it in the same way. For a graph without a
+        checkpointer, up to `memory` bytes of messages are stored with the conversation.
 
         Raises:
-            ConfigError: it is none, or dragoman[langgraph] is not installed.
+            ConfigError: it is not a compiled graph, or dragoman[langgraph] is not installed.
         """
         require("langgraph", "langgraph")
         from dragoman.agents.langgraph.run import LangGraphRuns
@@ -256,13 +256,13 @@ class Agent(BareAgent):
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """An agent of Pydantic AI. Its messages are kept with the conversation, deferred tools pause the task.
+        """Create an agent from one of Pydantic AI. Messages are stored with the conversation; deferred tools pause it.
 
-        `deps` is what its tools depend on, or a function that makes it from the context of a message. At most `memory`
-        bytes of messages are kept.
+        `deps` are the dependencies of its tools, or a function that builds them from the context of a message. At most
+        `memory` bytes of messages are stored.
 
         Raises:
-            ConfigError: it is none, or dragoman[pydantic-ai] is not installed.
+            ConfigError: it is not a Pydantic AI agent, or dragoman[pydantic-ai] is not installed.
         """
         require("pydantic_ai", "pydantic-ai")
         from dragoman.agents.pydantic_ai import PydanticAiRuns
@@ -285,14 +285,14 @@ class Agent(BareAgent):
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """An agent of the OpenAI Agents SDK. Its items are kept with the conversation, approvals pause the task.
+        """Create an agent from one of the OpenAI Agents SDK. Items are stored with the conversation; approvals pause.
 
-        `context` is the run's context object, or a function that makes it from the context of a message. At most
-        `memory` bytes of items are kept; or `session` makes a session of the SDK from the conversation's id, which is
-        closed after each message. `run_config` and `max_turns` are the SDK's; nothing is traced.
+        `context` is the run's context object, or a function that builds it from the context of a message. At most
+        `memory` bytes of items are stored; or `session` creates an SDK session from the conversation's id, which is
+        closed after each message. `run_config` and `max_turns` are the SDK's; tracing is off.
 
         Raises:
-            ConfigError: it is none, its sessions would forget, or dragoman[openai] is not installed.
+            ConfigError: it is not such an agent, its sessions would not persist, or dragoman[openai] is not installed.
         """
         require("agents", "openai")
         from dragoman.agents.openai_agents import OpenAiRuns
@@ -318,10 +318,10 @@ class Agent(BareAgent):
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """An AgentExecutor as it is written for a2a-sdk, known by its `execute` and `cancel`.
+        """Create an agent from an AgentExecutor written for a2a-sdk: an object with `execute` and `cancel`.
 
         Raises:
-            ConfigError: it has neither.
+            ConfigError: it lacks these methods.
         """
         from dragoman.agents.executor import ExecutorRuns
 
@@ -361,7 +361,7 @@ class Agent(BareAgent):
     # -- serving ---------------------------------------------------------------------------------------------------
 
     def app(self, **settings: Any) -> App:
-        """The agent as a plain ASGI callable, to run under any server or to mount anywhere.
+        """Return the agent as a plain ASGI app, to run under any server or to mount anywhere.
 
         Raises:
             ConfigError: a setting is wrong.
@@ -371,19 +371,19 @@ class Agent(BareAgent):
         return Server(self, **settings).app()
 
     def app_for(self, settings: Settings) -> App:
-        """The ASGI callable with settings that are read already. Raises ConfigError."""
+        """Return the ASGI app for loaded settings. Raises ConfigError."""
         from dragoman.server.build import build
 
         return build((self,), settings)
 
     def serve(self, **settings: Any) -> None:
-        """Listen and answer until stopped. Raises ConfigError when that is not possible."""
+        """Listen and serve until stopped. Raises ConfigError when that is not possible."""
         from dragoman.server.agent.server import Server
 
         Server(self, **settings).serve()
 
     def in_process(self) -> Connection:
-        """A connection for `Client(agent)`: the whole engine in memory, no port and no file."""
+        """Return a connection for `Client(agent)`: the whole engine in memory, without a port or a file."""
         from dragoman.server.agent.in_process import connect
 
         return connect(self)

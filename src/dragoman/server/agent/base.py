@@ -1,4 +1,4 @@
-"""An agent: its skills, and how the engine and the server see it."""
+"""The base of `Agent`: its skills, its backend and what its card needs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.outputs import OutputMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Control characters, and halves of characters, which no file can be called by.
+# Unicode categories of control characters and surrogates, which file names cannot have.
 _UNFIT = ("Cc", "Cs")
 
 
 class Backend(NamedTuple):
-    """What does the work of an agent beside its functions: a `run`, tools, a program or an agent of a framework.
+    """What runs the tasks of an agent beside its functions: a `run`, tools, a program or another framework's agent.
 
-    `offers` is what it can do, for the card; `output_metadata` is added to all its outputs. `prepare` is awaited before
-    its work begins, `canceled` when a task that waits for an answer is canceled.
+    `offers` are its skills for the card; `output_metadata` is added to all its output. `prepare` is awaited before a run
+    starts, `canceled` when a task that waits for input is canceled.
     """
 
     run: Callable[[Context], AsyncIterator[Any]] | None = None
@@ -44,14 +44,14 @@ class Backend(NamedTuple):
     sessions: CommandSessions | None = None
 
     async def open(self) -> None:
-        """Make ready what works elsewhere. Raises DragomanError when it cannot be reached."""
+        """Start or connect tools and programs. Raises DragomanError when one cannot be reached."""
         for part in (self.tools, self.sessions):
             if part is not None:
                 await part.open()
 
 
 class BareAgent(PluginAttributes):
-    """What every agent has, whatever it was made from; a `backend` goes before `run`. See `Agent`."""
+    """The base class of `Agent`, without its constructors. A `backend` takes precedence over `run`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class BareAgent(PluginAttributes):
         restart: bool = False,
         replies: bool = False,
     ) -> Any:
-        """Make a function a skill of this agent; use it with or without arguments.
+        """Register a function as a skill; usable as a decorator with or without arguments.
 
         `permission` closes the skill to callers without it, `timeout` is in seconds, and `restart` lets it run
         again after a crash instead of failing. `replies` says that it may return a `Reply`, a bare message instead of
@@ -148,28 +148,28 @@ class BareAgent(PluginAttributes):
 
     @property
     def skills(self) -> tuple[Offer, ...]:
-        """The skills: tools of other servers, as far as they are known yet, then functions in the order they came."""
+        """The skills: tools of MCP servers, once these are connected, then functions in order of registration."""
         tools = () if self.tools is None else self.tools.offers
         return (*tools, *self.backend.offers, *self.functions.skills.values())
 
     @property
     def tools(self) -> McpTools | None:
-        """The tools of other servers that this agent offers, if it was made from such."""
+        """The tools of MCP servers, if the agent was created from such."""
         return self.backend.tools
 
     @property
     def revision(self) -> tuple[int, int]:
-        """Another one whenever the skills have changed."""
+        """A value that changes whenever the skills change."""
         return (0 if self.tools is None else self.tools.revision, len(self.functions.skills))
 
     async def close(self) -> None:
-        """Let go of what the agent holds open; it opens again when it is used."""
+        """Release what the agent holds open. It opens again when it is used."""
         if self.backend.close is not None:
             await self.backend.close()
 
 
 def check_name(name: str) -> None:
-    """See that an agent can be called so: its name is in URLs and in the paths of files. Raises ConfigError."""
+    """Raise ConfigError when a name cannot be an agent's: it is part of URLs and file paths."""
     if not name or "/" in name:
         raise ConfigError("an agent needs a name without a slash")
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""Agents of other frameworks, known by where their classes come from."""
+"""Recognizes agents of other frameworks by the modules of their classes, without importing these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Framework(NamedTuple):
-    """A framework: what its agents are called, what `Agent` makes of them, and what has to be installed for it."""
+    """A framework: what errors call its agents, the constructor of `Agent` for them, and the extra to install."""
 
     kind: str
     constructor: str
@@ -25,18 +25,18 @@ class Framework(NamedTuple):
 
 
 _ADK = Framework("an agent of Google's ADK", "from_adk", "google.adk", "adk")
-# `langgraph` itself is a folder that other packages have too.
+# `langgraph` itself is a namespace package that other packages share.
 _LANGGRAPH = Framework("a LangGraph graph", "from_langgraph", "langgraph.pregel", "langgraph")
 _PYDANTIC_AI = Framework("an agent of Pydantic AI", "from_pydantic_ai", "pydantic_ai", "pydantic-ai")
 _OPENAI = Framework("an agent of the OpenAI Agents SDK", "from_openai", "agents", "openai")
 _MCP = Framework("an MCP server", "from_mcp", "mcp", "mcp")
 _EXECUTOR = Framework("an AgentExecutor", "from_executor")
 
-# By the names that users say, as flags and in tables.
+# By the names of flags and of table keys.
 BY_NAME = {"adk": _ADK, "langgraph": _LANGGRAPH, "pydantic_ai": _PYDANTIC_AI, "openai": _OPENAI}
 
-# Where the classes come from whose objects can be served, and what they are called. The modules in between are left
-# out, as they change from version to version; models, tools and the like stand beside agents in many files.
+# The packages and names of classes whose instances can be served. The modules in between are left out, as they change
+# between versions; the names are needed because many files also hold models, tools and the like.
 _SERVABLE_CLASSES: tuple[tuple[str, frozenset[str], Framework], ...] = (
     ("google.adk", frozenset({"BaseAgent", "BaseNode", "App", "Runner"}), _ADK),
     ("langgraph", frozenset({"Pregel"}), _LANGGRAPH),
@@ -48,9 +48,9 @@ _SERVABLE_CLASSES: tuple[tuple[str, frozenset[str], Framework], ...] = (
 
 
 def framework_of(thing: object) -> Framework | None:
-    """The framework that an object is an agent of, if it is of one that is known.
+    """Return the framework of an agent object, or None.
 
-    A graph that nobody has compiled yet counts as one: `agent_of` says what it lacks.
+    A graph that is not compiled counts too: `agent_of` says what is missing.
     """
     for cls in type(thing).__mro__:
         for package, names, framework in _SERVABLE_CLASSES:
@@ -58,7 +58,7 @@ def framework_of(thing: object) -> Framework | None:
                 return framework
     if _is_builder(thing) and not getattr(thing, "compiled", False):
         return _LANGGRAPH
-    # Looked for on the class first: a proxy may raise, whatever it is asked for.
+    # Looked up on the class first: a proxy may raise on any attribute.
     if not isinstance(thing, type) and callable(getattr(type(thing), "execute", None)):
         from dragoman.agents.executor import is_executor
 
@@ -67,17 +67,17 @@ def framework_of(thing: object) -> Framework | None:
 
 
 def extra_of(module: str) -> str | None:
-    """The extra of ours that brings a module of a framework."""
+    """Return the extra of dragoman that installs a framework's module, or None."""
     bringing = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
     matching = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
     return next(matching, None)
 
 
 def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
-    """The agent that `Agent` makes of an agent of another framework.
+    """Create an `Agent` from an agent of another framework.
 
     Raises:
-        ConfigError: it is none of that framework, or the framework is not installed.
+        ConfigError: it is not of that framework, or the framework is not installed.
     """
     from dragoman.server.agent.agent import Agent
 
@@ -95,7 +95,7 @@ def _describe(thing: object) -> str:
 
 
 def _correction(thing: object, actual: Framework | None) -> str:
-    """The end of a sentence that says what a thing is not."""
+    """Return the end of an error that says what an object is instead."""
     if isinstance(thing, type):
         return ": name an object that is made of it"
     return f", it is {actual.kind}" if actual is not None else ""
@@ -108,7 +108,7 @@ def _is_builder(thing: object) -> bool:
 def _is_of(cls: type, package: str) -> bool:
     if not f"{cls.__module__}.".startswith(f"{package}."):
         return False
-    # People name their own packages `agents` as well, and have an Agent or a Runner in it. No tools are made there.
+    # Users name their own packages `agents` too, with an Agent or a Runner in it, but not with `function_tool`.
     return package != "agents" or all(hasattr(sys.modules.get(package), name) for name in ("Runner", "function_tool"))
 
 
@@ -116,7 +116,7 @@ def require(module: str, extra: str) -> ModuleType:
     """Import a module that comes with an extra.
 
     Raises:
-        ConfigError: it, or something it needs, is not installed; the text is the command that installs it.
+        ConfigError: it, or a dependency of it, is not installed; the text has the command that installs it.
     """
     try:
         return import_module(module)

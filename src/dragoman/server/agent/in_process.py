@@ -1,4 +1,4 @@
-"""Calling an agent in this process."""
+"""In-process connections: a client calls an agent's engine directly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADDRESS = "http://in-process"
 
 
 class ServiceConnection:
-    """The client's connection to a service beside it: no bytes, the same engine. See `Connection`."""
+    """Implements the client's `Connection` on an engine in this process, without serialization."""
 
     reached = True
     can_resubscribe = True
@@ -47,7 +47,7 @@ class ServiceConnection:
         self._call = CallContext(origin=V1_0)
 
     async def open(self) -> None:
-        """Open the store and recover."""
+        """Open the store and the agent, and recover interrupted tasks."""
         await self._store.open()
         open_agent = getattr(self._runnable, "open", None)
         if open_agent is not None:
@@ -55,7 +55,7 @@ class ServiceConnection:
         await self.service.start()
 
     async def close(self) -> None:
-        """Stop the runs and close the store."""
+        """Stop the runs, and close the store and the agent."""
         await self.service.close()
         await self._store.close()
         close = getattr(self._runnable, "close", None)
@@ -64,15 +64,13 @@ class ServiceConnection:
 
     @property
     def cached_card(self) -> AgentCard:
-        """The agent's card, as it would stand at an address."""
+        """The agent's card, with a placeholder URL."""
         return build_card(self._agent, ADDRESS)
 
     async def card(self) -> AgentCard:
-        """See `Connection.card`."""
         return self.cached_card
 
     async def perform(self, operation: Operation, request: Request) -> Result:
-        """See `Connection.perform`."""
         result = (await self._endpoint.perform(operation, self._call, request, None)).result
         assert not isinstance(result, Stream)
         return result
@@ -84,7 +82,7 @@ class ServiceConnection:
         after: int | None,
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """See `Connection.open_stream`. Nothing comes over a wire: nothing is counted."""
+        """Stream batches of records. `received` is not called, because no bytes are transferred."""
         stream = (await self._endpoint.perform(operation, self._call, request, after)).result
         assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:
@@ -100,7 +98,7 @@ def connect(
     clock: Clock | None = None,
     settings: EngineSettings | None = None,
 ) -> ServiceConnection:
-    """Put an engine around an agent. Runs that are left when it closes are stopped at once."""
+    """Create an engine for an agent and connect to it. Runs that are active when it closes are stopped at once."""
     clock = clock or SystemClock()
     store = store or MemoryStore()
     runnable = EngineAgent(agent) if isinstance(agent, BareAgent) else agent

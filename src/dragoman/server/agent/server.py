@@ -1,4 +1,4 @@
-"""Several agents behind one address."""
+"""The `Server` class: several agents behind one address."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Hosts agents: each answers under `/agents/{name}`, the first also at the root.
+    """Serves several agents: each under `/agents/{name}`, the first also at the root.
 
-    Keywords are the settings of `docs/reference.md`; they are read when the server is used.
+    Keyword arguments are the settings of `docs/reference.md`; they are checked when the server is used.
     """
 
     def __init__(self, *agents: Agent, **settings: Any) -> None:
@@ -33,19 +33,19 @@ class Server:
 
     @property
     def name(self) -> str:
-        """The names of the agents."""
+        """The names of the agents, joined by commas."""
         return ", ".join(agent.name for agent in self.agents)
 
     def app(self, **settings: Any) -> App:
-        """The server as a plain ASGI callable; these settings go before those it was made with. Raises ConfigError."""
+        """Return the server as a plain ASGI app. These settings override the constructor's. Raises ConfigError."""
         return build(self.agents, self._load(settings))
 
     def app_for(self, settings: Settings) -> App:
-        """The ASGI callable with other settings. Raises ConfigError."""
+        """Return the ASGI app for loaded settings. Raises ConfigError."""
         return build(self.agents, settings)
 
     def serve(self, **settings: Any) -> None:
-        """Listen and answer until stopped. Raises ConfigError when that is not possible."""
+        """Listen and serve until stopped. Raises ConfigError when that is not possible."""
         from dragoman.server.listen.serve import serve
 
         try:
@@ -54,5 +54,5 @@ class Server:
             sys.exit(130)
 
     def in_process(self) -> Connection:
-        """A connection to the first agent, in this process."""
+        """Return an in-process connection to the first agent."""
         return connect(self.agents[0])

@@ -1,4 +1,4 @@
-"""From what a user types after `serve` to an object that can be served."""
+"""Loads the target of `dragoman serve`: imports a module or file and finds the object to serve."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ _USUAL_NAMES = ("agent", "app", "server", "root_agent", "graph")
 
 
 def load_target(text: str, *, cwd: Path) -> Any:
-    """The object meant by `module:name`, `module`, `file.py:name` or `file.py`.
+    """Load the object of `module:name`, `module`, `file.py:name` or `file.py`.
 
-    `cwd`, and the folder of a file, are put on `sys.path` and stay there: agents import their siblings when they run.
+    `cwd`, and the folder of a file, are added to `sys.path` and stay there: agents import their siblings when they run.
 
     Raises:
-        ConfigError: there is no such module, file or name, importing it fails, or it has nothing, or not one thing,
-            to serve.
+        ConfigError: there is no such module, file or name, its import fails, or it has not exactly one object to serve.
     """
     place, colon, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
     if not colon:
@@ -62,12 +61,12 @@ def _importing() -> Generator[None]:
 
 
 def as_servable(obj: Any) -> Servable:
-    """The object itself when it is an Agent or a Server; a function becomes an Agent with that one skill.
+    """Return an Agent or a Server as it is; wrap a function in an Agent with that one skill.
 
-    An agent of another framework that is known becomes one of ours.
+    An agent of a supported framework is wrapped too.
 
     Raises:
-        ConfigError: it is neither, or the function cannot be a skill.
+        ConfigError: it is none of these, or the function cannot be a skill.
     """
     if _is_servable(obj):
         return cast("Servable", obj)
@@ -81,7 +80,7 @@ def as_servable(obj: Any) -> Servable:
 
 
 def _is_servable(obj: object) -> bool:
-    # Looked for on the class: an object that answers to any name, as mocks and proxies do, is not meant.
+    # Looked up on the class: mocks and proxies have any attribute and are not meant.
     return callable(getattr(type(obj), "app_for", None)) and isinstance(getattr(obj, "name", None), str)
 
 
@@ -147,7 +146,7 @@ def _import_file(text: str, cwd: Path) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """The file's stem, or with a number after it while another module has that name."""
+    """Return the file's stem, with a number appended while another module has that name."""
     name, count = path.stem, 1
     while name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
         count += 1
@@ -173,7 +172,7 @@ def _modules_in(folder: Path) -> list[str]:
 
 
 def _failed_import(error: BaseException, target: str, cwd: Path) -> ConfigError:
-    """What happened while the user's module was imported, as one line that names the user's line."""
+    """Build the one-line error of a failed import, which names the line of the user's code."""
     where = _where(error, cwd) or target
     if isinstance(error, ConfigError):
         return ConfigError(f"{where}: {error}")
@@ -192,13 +191,13 @@ def _install_hint(module: str, cwd: Path) -> str:
         return f"; did you mean `{near[0]}`?"
     extra = extra_of(module)
     if extra is not None:
-        # Not always what the module is called: `agents` comes with another package than `agents`.
+        # A module's name is not always its package's: `agents` is installed by `openai-agents`.
         return f": uv add 'dragoman[{extra}]'"
     return f": uv add {module}" if "." not in module and module != "google" else ""
 
 
 def _where(error: BaseException, cwd: Path) -> str | None:
-    """`file:line` of the innermost line that is the user's own, else of the innermost outside the import system."""
+    """Return `file:line` of the innermost frame of the user's code, else of the innermost outside the import system."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short(error.filename, cwd)}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_system(frame.filename)]
@@ -250,7 +249,7 @@ def _find_only(module: ModuleType, place: str) -> Any:
 
 
 def _unique_objects(named: dict[str, Any]) -> dict[str, Any]:
-    """Without second names for the same object; the usual names win."""
+    """Drop second names of the same object; the usual names win."""
     by_identity: dict[int, str] = {}
     for name in sorted(named, key=lambda name: name not in _USUAL_NAMES):
         by_identity.setdefault(id(named[name]), name)
@@ -262,7 +261,7 @@ def _is_framework_object(value: Any) -> bool:
 
 
 def _suggestion(module: ModuleType, place: str) -> str:
-    """The end of a sentence that says nothing was found: what could be served instead."""
+    """Return the end of an error that says what could be served instead."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     for name, value in public.items():
         if _is_servable(value):

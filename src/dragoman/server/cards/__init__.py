@@ -1,1 +1,1 @@
-"""The cards that a server shows."""
+"""The agent cards that a server serves."""

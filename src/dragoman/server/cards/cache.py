@@ -1,4 +1,4 @@
-"""Agent cards: made from the agent, spelled for the caller's version, cached by address."""
+"""Agent cards: built from the agent, written for the caller's version, cached by URL."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _SCHEMAS_DESCRIPTION = "JSON schemas of what the skills take and give, by skill 
 
 
 class CachedCard(NamedTuple):
-    """A card as it goes out."""
+    """The body of a card, and its ETag."""
 
     body: bytes
     etag: bytes
 
 
 def offers_for(agent: Agent, user: User | None) -> list[Offer]:
-    """What the agent offers this caller: skills that need a permission are for those who have it."""
+    """Return the skills this caller may use: those that need a permission only if the caller has it."""
     permissions = user.permissions if user else frozenset[str]()
     return [offer for offer in agent.skills if offer.permission is None or offer.permission in permissions]
 
 
 def schemas_of(agent: Agent, offers: Sequence[Offer]) -> dict[str, Any]:
-    """The JSON schemas of these offers by id, as far as they have some."""
+    """Return the JSON schemas of these skills by id, for those that have one."""
     tools = [offer.id for offer in offers if not isinstance(offer, Skill)]
     schemas: dict[str, Any] = {} if agent.tools is None else dict(agent.tools.schemas(tools))
     functions = ((offer.id, offer.schema()) for offer in offers if isinstance(offer, Skill))
@@ -66,7 +66,7 @@ def build_card(
     extended: bool = False,
     linked: bool = False,
 ) -> AgentCard:
-    """The agent's card at an address. Schemas of tools stand on it, or where it says if they are `linked`."""
+    """Build the agent's card for a URL. Schemas of tools are on it, or behind a link if `linked`."""
     offers = offers_for(agent, user)
     own_description, own_version = ("", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
@@ -94,7 +94,7 @@ def _link(base: str) -> dict[str, Any]:
 
 
 def _with_link(card: AgentCard, base: str) -> AgentCard:
-    """The card with a link to the schemas in their place."""
+    """Replace the schemas on a card by a link to them."""
     capabilities = card.capabilities
     extensions = (
         replace(each, params=_link(base)) if each.uri == SKILL_SCHEMAS else each for each in capabilities.extensions
@@ -103,7 +103,7 @@ def _with_link(card: AgentCard, base: str) -> AgentCard:
 
 
 class Cards:
-    """Serves one agent's card, in the form its reader looks for, and the schemas of its tools."""
+    """Serves the card of one agent, in the format of each path, and the schemas of its tools."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class Cards:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where the agent tells everybody about itself."""
+        """The public paths of the agent's card and schemas."""
         return (CARD, OLD_CARD) if self._agent.tools is None else (CARD, OLD_CARD, SCHEMAS)
 
     def check(self) -> None:
-        """Look whether the card can be signed as it should be, so that a mistake is told at the start.
+        """Check at startup that the card can be signed, if it should be.
 
         Raises:
             ConfigError: it cannot, or the keys cannot be read.
@@ -143,12 +143,12 @@ class Cards:
             raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
 
     def set_security(self, security: Security) -> None:
-        """Say on the card how callers are known, and that there is more to see for them."""
+        """Put the security schemes on the card, and that there is an extended card."""
         self._security, self._extended = security, True
         self._cache.clear()
 
     def card_for(self, base: str, user: User | None, *, linked: bool = False) -> AgentCard:
-        """The card as this caller may see it."""
+        """Return the card as this caller may see it."""
         return build_card(
             self._agent,
             base,
@@ -160,21 +160,21 @@ class Cards:
         )
 
     def extended_card(self, base: str, user: User | None) -> AgentCard:
-        """The same with what the author says beside it, for who asks for the extended card."""
+        """Return the extended card: `card_for` with the author's own additions."""
         card = self.card_for(base, user)
         try:
             return read_card(card_json(card, self._agent.card, V1_0)) if self._agent.card else card
-        except BadCard:  # an author may say anything
+        except BadCard:  # the author's additions may be anything
             return card
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
-        """Status, body and headers for one of `paths`; what a known caller sees is for nobody else to keep."""
+        """Return status, body and headers for one of `paths`. Shared caches may keep only the anonymous card."""
         kind = self._kind(request.path)
         served = self._cached(kind, base, self._root(request, base) if kind == CARD else None, user)
         headers: list[Header] = [(b"etag", served.etag), (b"access-control-allow-origin", b"*")]
         if user is None:
             headers.append((b"cache-control", b"public, max-age=%d" % MAX_AGE))
-            if self._agent.tools is None:  # tools come and go without a date
+            if self._agent.tools is None:  # tools change at unknown times
                 headers.append((b"last-modified", self._modified))
         else:
             headers.append((b"cache-control", b"private, no-cache"))
@@ -185,7 +185,7 @@ class Cards:
         return 200, served.body, headers
 
     def sign(self, card: AgentCard, request: Request, base: str) -> AgentCard:
-        """A card at this address as it is shown to who asks: signed, where cards are."""
+        """Sign a card for this URL, if the server signs cards."""
         root = self._root(request, base)
         if root is None or self.signing is None:
             return card
@@ -194,22 +194,22 @@ class Cards:
         except BadCard:
             if self._agent.tools is None:
                 raise
-            # Schemas are others' work, and may hold numbers that cannot be signed.
+            # Schemas come from MCP servers, and may have numbers that cannot be signed.
             return self.signing.sign_model(_with_link(card, base), root)
 
     def _kind(self, path: str) -> str:
-        """What to show at a path, by the path that is its own: tools have a plain card where 0.1 looks for one."""
+        """Return which document a path serves, by its main path. With tools, the old path has the plain card of 0.1."""
         if self._agent.tools is None or (path == OLD_CARD and self._version != "both"):
             return CARD
         return path
 
     def _root(self, request: Request, base: str) -> str | None:
-        """Where the keys are to be found; None when the card at this address is not signed."""
+        """Return the server's root URL, for the key set; None when the card at this URL is not signed."""
         root = base.removesuffix(request.prefix)
         return root if self.signing is not None and self.signing.may_sign(request, root) else None
 
     def _cached(self, kind: str, base: str, root: str | None, user: User | None) -> CachedCard:
-        # Skills may come and go while the agent is served; the revision tells an old card from a new one.
+        # Skills may change while the agent is served; the revision changes with them.
         key = (kind, base, root, self._agent.revision, user.permissions if user else None)
         served = self._cache.get(key)
         if served is None:
@@ -232,7 +232,7 @@ class Cards:
         return msgspec.json.encode(card)
 
     def _is_not_modified(self, request: Request, etag: str, *, dated: bool) -> bool:
-        """True when who asks has this card. A date says so of the card for everybody alone."""
+        """True when the client has this card already. A date is enough only for the anonymous card."""
         if_none_match = request.headers.get("if-none-match")
         if if_none_match is not None:
             anything = dated and if_none_match.strip() == "*"

@@ -1,4 +1,4 @@
-"""Signed cards: with the server's own key, and for no address that somebody else chose."""
+"""Signs cards with the server's own key, and for no URL that a caller chose."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ JWKS = "/.well-known/jwks.json"
 class CardSigning:
     """Signs the cards of one server.
 
-    Without the setting `url` the address on a card is the one that a caller names in Host. Who could have any address
-    signed could show others a card of ours that leads to himself, so then only cards at loopback are signed, for those
-    who come from there.
+    Without the setting `url`, the URL on a card comes from the caller's Host header. Whoever could have any URL signed
+    could show others a signed card that leads to himself, so then only cards for loopback are signed, and only for
+    callers from there.
     """
 
     def __init__(self, keys: LazyKeys, *, url: str | None, host: str, version: CardVersion) -> None:
-        """Take the server's keys and the settings that matter here.
+        """Create the signer of a server's cards.
 
         Raises:
-            ConfigError: with these settings cards cannot be signed.
+            ConfigError: cards cannot be signed with these settings.
         """
         if not CARD_FORMATS[version].modern:
             raise ConfigError("sign: a card of A2A 0.3 alone cannot be signed: set card_version to both or 1.0")
@@ -47,7 +47,7 @@ class CardSigning:
         self._has_warned = False
 
     def may_sign(self, request: Request, root: str) -> bool:
-        """True when a card with this address may be signed for who asks."""
+        """True when a card with this root URL may be signed for this request."""
         server = request.scope.get("server")
         if self._is_fixed or (is_loopback(root) and server and _is_loopback(str(server[0]))):
             return True
@@ -57,19 +57,19 @@ class CardSigning:
         return False
 
     def sign(self, card: dict[str, Any], root: str) -> dict[str, Any]:
-        """The card with signatures that every reader can verify. `root` is the address of the server, not the agent.
+        """Add signatures to a card that every reader can verify. `root` is the URL of the server, not of the agent.
 
-        Signatures that are there already stay.
+        Existing signatures are kept.
 
         Raises:
-            BadCard: it has a number or a text that cannot be signed.
+            BadCard: the card has a number or a text that cannot be signed.
             ConfigError: the keys cannot be read.
         """
         existing: Any = card.get("signatures")
         return card | {"signatures": [*(existing if isinstance(existing, list) else ()), *self._signatures(card, root)]}
 
     def sign_model(self, card: AgentCard, root: str) -> AgentCard:
-        """The same for a card that goes out in the form of 1.0, such as an extended one."""
+        """Do the same for a card that is sent in the form of 1.0, such as an extended one."""
         signatures = self._signatures(decode_any(encode(card)), root)
         return replace(card, signatures=(*card.signatures, *(AgentCardSignature(**each) for each in signatures)))
 

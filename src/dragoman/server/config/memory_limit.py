@@ -1,4 +1,4 @@
-"""How much memory this process may use: what its cgroup, its own limits and the machine leave it."""
+"""The memory that requests may take: from the cgroup, the process limits and the machine's memory."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dragoman.server.config.settings import Limits
 
-# Of the memory that is left at the start, the part that requests get. The rest is for what they cause: the store,
-# answers, the agents themselves.
+# Requests get one third of the memory that is available at startup. The rest is for what they cause: the store,
+# responses, the agents themselves.
 REQUEST_SHARE = 3
-# What is taken where nobody can say how much there is, in bytes.
+# Assumed where the available memory cannot be determined, in bytes.
 ASSUMED_MEMORY = 1_000_000_000
-# How many times its size the largest request takes: one must always fit.
+# The memory of the largest request as a multiple of its size: one must always fit.
 LARGEST_REQUEST = 8
 
 
-# glibc's names for them, from malloc.h.
+# Names from glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE_BLOCK = 1_000_000
 
 
 def return_memory() -> None:
-    """Have the C library give large blocks back to the system as soon as they are free.
+    """Make the C library return large blocks to the system as soon as they are free.
 
-    By itself glibc keeps ever larger blocks for the next time, for each of its arenas: a server that was sent some
-    messages of ten megabytes would keep hundreds of them. Elsewhere this does nothing.
+    By default glibc keeps ever larger blocks for reuse, in each of its arenas: a server that received some messages of
+    ten megabytes would keep hundreds of them. On other platforms this does nothing.
     """
     if sys.platform != "linux":
         return
@@ -42,7 +42,7 @@ def return_memory() -> None:
 
 
 def memory_for(limits: Limits, root: Path = Path("/")) -> tuple[int, int]:
-    """The memory for requests: of the server, and of one caller. What is not set is a share of what there is."""
+    """Return the memory for requests, of the server and of one caller. What is not set is a share of what there is."""
     minimum = LARGEST_REQUEST * limits.body
     server = limits.memory or max(
         minimum, (ASSUMED_MEMORY if (free := available_memory(root)) is None else free) // REQUEST_SHARE
@@ -51,7 +51,7 @@ def memory_for(limits: Limits, root: Path = Path("/")) -> tuple[int, int]:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """How many bytes this process may still take; None where that is not known."""
+    """Return how many bytes this process may still allocate; None where that is unknown."""
     used, resident = _used(root / "proc/self/statm")
     available = [limit - resident for limit in (*_cgroup_limits(root), *_machine_memory())]
     available += [limit - used for limit in _process_limits()]
@@ -59,7 +59,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def _used(statm: Path) -> tuple[int, int]:
-    """How large this process is: its addresses, and what of them is in memory."""
+    """Return the virtual and the resident size of this process."""
     try:
         size, resident, *_ = map(int, statm.read_text().split())
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def _process_limits() -> Iterator[int]:
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's cgroup and of those around it, in either version."""
+    """Yield the limits of this process's cgroup and its parents, of either cgroup version."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -100,7 +100,7 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
 
 
 def _read_limits(top: Path, path: str, names: tuple[str, ...]) -> Iterator[int]:
-    # In a container the path may be one of the machine's, and the group itself stands at the top.
+    # In a container the path may be that of the host, while the group itself is mounted at the top.
     group = top / path.lstrip("/")
     for folder in (group, *group.parents):
         for name in names:

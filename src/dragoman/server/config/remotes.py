@@ -1,4 +1,4 @@
-"""Agents that have a name here: `[remotes.NAME]` in the settings file and in the user's own."""
+"""Named remote agents: `[remotes.NAME]` in the settings file and in the user's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = ("url", "token_env", "protocol")
 
 
 class Remote(Struct, frozen=True, kw_only=True):
-    """An agent by its name: where it is, the variable that holds its token, and the version to speak."""
+    """A named remote agent: its URL, the environment variable with its token, and the protocol version."""
 
     name: str
     url: str
@@ -25,7 +25,7 @@ class Remote(Struct, frozen=True, kw_only=True):
 
 
 def load_remotes(*, environ: Mapping[str, str], cwd: Path) -> dict[str, Remote]:
-    """The remotes of the settings file, and those of the user's file that it does not name.
+    """Load the remotes of the settings file and of the user's file; the former take precedence.
 
     Raises:
         ConfigError: a file cannot be used, or a table in it is wrong.
@@ -43,9 +43,9 @@ def load_remotes(*, environ: Mapping[str, str], cwd: Path) -> dict[str, Remote]:
 
 
 def user_config(environ: Mapping[str, str]) -> Path | None:
-    """Where a user keeps remotes for all folders: `dragoman/dragoman.toml` under `$XDG_CONFIG_HOME` or `~/.config`."""
+    """Return the path of the user's own file: `dragoman/dragoman.toml` under `$XDG_CONFIG_HOME` or `~/.config`."""
     base = environ.get("XDG_CONFIG_HOME", "")
-    # A relative path there counts as none, as the convention wants it.
+    # The XDG specification ignores a relative path.
     if Path(base).is_absolute():
         return Path(base) / "dragoman" / "dragoman.toml"
     home = environ.get("HOME") or environ.get("USERPROFILE")

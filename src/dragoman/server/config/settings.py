@@ -1,7 +1,7 @@
-"""The settings: one name everywhere, one table that the flags, the documentation and the errors are made from.
+"""Loads the settings from keywords, flags, the environment and the settings file, and checks them.
 
-A flag or keyword counts before `DRAGOMAN_<NAME>`, that before `[serve]` in the file, that before `PORT` and
-`BIND_HOST`, and those before the default.
+A flag or keyword takes precedence over `DRAGOMAN_<NAME>`, that over `[serve]` in the file, that over `PORT` and
+`BIND_HOST`, and those over the default.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dragoman.telemetry.printable import one_line
 
 logger = logging.getLogger("dragoman.settings")
 
-# What a caller may ask for where callers are known, unless something else is set.
+# The default rate limit of a caller when authentication is on.
 AUTH_RATE, AUTH_BURST = 100, 1000
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How much of anything a caller may ask for."""
+    """The limits on requests, tasks, streams and stored data."""
 
     headers: int = 65_536
     body: int = 10_000_000
@@ -58,7 +58,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How to serve. Each field is explained in SETTINGS; `load_settings` checks what it reads, this does not."""
+    """The settings of a server. SETTINGS documents each field; `load_settings` checks values, this class does not."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -91,7 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
-    """A settings file as read, with its tables. Only the names of the tables have been checked."""
+    """A parsed settings file. Only the names of its tables have been checked."""
 
     path: Path
     label: str
@@ -111,10 +111,10 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     warn: Callable[[str], None] = logger.warning,
 ) -> Settings:
-    """The settings in force. A keyword that is None counts as not given; so does an empty environment variable.
+    """Load the settings. A keyword that is None counts as not set; so does an empty environment variable.
 
-    `flags` come from a command line, named as in SETTINGS and as text. They go before keywords. `warn` is called for
-    each variable that looks like a setting and is none: it may be a neighbor's, so it stops nothing.
+    `flags` come from a command line, named as in SETTINGS, as text. They override keywords. `warn` is called for each
+    variable that looks like a setting and is none: it may belong to another program, so it is no error.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -139,7 +139,7 @@ def load_settings(
 
 
 def _with_tables(auth: Any, file: ConfigFile) -> Any:
-    """The schemes with what the file sets for them; where nothing else does, its tables turn them on."""
+    """Add the file's `[auth.NAME]` tables to the schemes; without a setting `auth`, the tables enable them."""
     if auth is None:
         return AuthSettings(tuple(file.auth), file.auth, file.path.parent.absolute())
     if not isinstance(auth, AuthSettings):
@@ -149,7 +149,7 @@ def _with_tables(auth: Any, file: ConfigFile) -> Any:
 
 
 def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
-    """The file named by `config`, else by `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
+    """Read the file `config`, else `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
 
     Raises:
         ConfigError: the named file is missing, the file is not TOML, or a table in it is unknown.
@@ -201,18 +201,18 @@ class _SettingValue(NamedTuple):
     base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
 
 
-# The last seven are what programs are told that run as agents; see `docs/guides/programs.md`.
+# The last seven are set for programs that run as agents; see `docs/guides/programs.md`.
 _RESERVED = frozenset(
     f"DRAGOMAN_{name}" for name in ("CONFIG", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
 )
 
-# A Kubernetes Service named `dragoman`, or `dragoman-x`, puts these into every pod beside it.
+# Kubernetes sets these in every pod of a namespace with a Service named `dragoman` or `dragoman-x`.
 _KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 def _add(result: dict[str, _SettingValue], name: str, value: _SettingValue) -> None:
-    """Add a value by the current name of its setting; one that was set by the current name stays."""
+    """Add a value under the current name of its setting; a value set by the current name takes precedence."""
     if name in RENAMED:
         result.setdefault(RENAMED[name], value)
     else:
@@ -247,7 +247,7 @@ def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -
         if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
             continue
         if variable not in names:
-            # Platforms and neighbors set such names too. All names there are would be noise in that case.
+            # Platforms and other programs set such names too: a list of all settings would be noise.
             near = get_close_matches(variable.removeprefix("DRAGOMAN_"), map(str.upper, SETTINGS), n=1)
             hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
             warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
@@ -315,7 +315,7 @@ def _read(name: str, setting: _SettingValue) -> Any:
 
 
 def nearest(name: str, names: Iterable[str], form: str = "{}") -> str:
-    """The end of a sentence that says a name is unknown: the one that was meant, else all there are."""
+    """Return the end of an error about an unknown name: the closest name, else all names."""
     names = list(names)
     near = get_close_matches(name, names, n=1)
     if near:

@@ -1,4 +1,4 @@
-"""Where tasks are kept, read from a store URL. No error text ever holds what could be a password."""
+"""Parses store URLs. No error text ever contains what could be a password."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FORMS = "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"
 
 
 def parse_store(url: str, *, setting: str = "store") -> Path | None:
-    """The SQLite file a store URL means, or None for `memory:`. `named` is what errors call the setting.
+    """Return the SQLite file of a store URL, or None for `memory:`. `setting` is its name in errors.
 
     Raises:
-        ConfigError: the URL has none of the forms, or names a database this version cannot use.
+        ConfigError: the URL has none of the supported forms, or names a database that this version cannot use.
     """
     if url == "memory:":
         return None
@@ -30,7 +30,7 @@ def parse_store(url: str, *, setting: str = "store") -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """The URL as an error may show it: whole where no password can stand in it, else its scheme only."""
+    """Return a URL for an error: whole where it cannot contain a password, else its scheme only."""
     scheme, separator, _ = url.partition("://")
     if not re.search(r"[@=?]", url) and (not separator or scheme in ("sqlite", "memory")):
         return url
@@ -38,7 +38,7 @@ def without_password(url: str) -> str:
 
 
 def _problem(url: str, path: str) -> str | None:
-    """What is wrong with it, or None. `path` is the URL without `sqlite:///`."""
+    """Say what is wrong with a URL, or return None. `path` is the URL without `sqlite:///`."""
     if path == url:
         return f"must be {FORMS}{_suggestion(url)}"
     if path == ":memory:":

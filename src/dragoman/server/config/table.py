@@ -1,4 +1,4 @@
-"""Every setting: what it means, how its flag is written, how a value is read."""
+"""The table of all settings: their names, helps, flags and parsers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class SettingInfo(NamedTuple):
-    """One setting: its name everywhere, its help, and how a value is shown and read.
+    """One setting: its name in every source, its help, and the parser of its values.
 
-    `read(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
-    the value came as text, from a flag or the environment, and may be a number or a switch in words. One that is
-    `secret` has no flag, because others see the flags of a process, and is shown to nobody.
+    `parse(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
+    the value came as text, from a flag or the environment, and may be a number or a switch in words. A `secret` setting
+    has no flag, because other users see the flags of a process, and is never displayed.
     """
 
     name: str
@@ -29,7 +29,7 @@ class SettingInfo(NamedTuple):
 
     @property
     def flag(self) -> str | None:
-        """How its flag is written; None when it has none."""
+        """Its flag, for a switch with the negation; None when it has none."""
         word = self.name.replace("_", "-")
         return None if self.secret else f"--{word}/--no-{word}" if self.switch else f"--{word}"
 

@@ -1,4 +1,4 @@
-"""Reading the values of settings: each reader gives the checked value or says what it must be.
+"""Parsers of setting values: each returns the checked value, or raises ValueError with what it must be.
 
 `is_text` says that the value came as text, from a flag or the environment, and may be a number or a switch in words.
 """
@@ -21,19 +21,19 @@ Network = IPv4Network | IPv6Network
 
 
 def as_json(value: Any) -> str:
-    """A value as it may stand in a sentence."""
+    """Format a value for an error."""
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def parse_text(value: Any, is_text: bool) -> str:
-    """Text that is not empty. Raises ValueError."""
+    """Parse text that is not empty. Raises ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be text, not {as_json(value)}")
     return value
 
 
 def parse_texts(value: Any, is_text: bool) -> tuple[str, ...]:
-    """Several texts; as one text they are separated by commas. Raises ValueError."""
+    """Parse several strings, or one that is separated by commas. Raises ValueError."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, (list, tuple)):
@@ -42,7 +42,7 @@ def parse_texts(value: Any, is_text: bool) -> tuple[str, ...]:
 
 
 def whole_parser(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
-    """A whole number within bounds. Raises ValueError when read."""
+    """Return a parser of whole numbers within bounds."""
     requirement = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")
 
     def read(value: Any, is_text: bool) -> int:
@@ -55,12 +55,12 @@ def whole_parser(low: int, high: int | None = None) -> Callable[[Any, bool], int
 
 
 def seconds_parser(*, zero: bool) -> Callable[[Any, bool], float]:
-    """A time in seconds. Raises ValueError when read."""
+    """Return a parser of times in seconds."""
     return _number_parser("seconds", zero=zero)
 
 
 def number_parser(*, zero: bool) -> Callable[[Any, bool], float]:
-    """A number that need not be whole. Raises ValueError when read."""
+    """Return a parser of numbers that need not be whole."""
     return _number_parser("a number", zero=zero)
 
 
@@ -79,7 +79,7 @@ def _number_parser(what: str, *, zero: bool) -> Callable[[Any, bool], float]:
 
 
 def parse_switch(value: Any, is_text: bool) -> bool:
-    """On or off. Raises ValueError."""
+    """Parse a switch. Raises ValueError."""
     words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
     if is_text and value.lower() in words:
         return words[value.lower()]
@@ -89,7 +89,7 @@ def parse_switch(value: Any, is_text: bool) -> bool:
 
 
 def choice_parser(*choices: str) -> Callable[[Any, bool], str]:
-    """One of some words. Raises ValueError when read."""
+    """Return a parser that accepts one of these words."""
 
     def read(value: Any, is_text: bool) -> str:
         word: Any = value.lower() if is_text else value
@@ -103,7 +103,7 @@ def choice_parser(*choices: str) -> Callable[[Any, bool], str]:
 
 
 def parse_address(value: Any, is_text: bool) -> str:
-    """A public http(s) address. Raises ValueError."""
+    """Parse a public http(s) URL. Raises ValueError."""
     if not isinstance(value, str) or not _is_address(value):
         printable = without_password(value) if isinstance(value, str) else as_json(value)
         raise ValueError(f"must be an address like https://agents.example.com, not {printable}")
@@ -114,14 +114,14 @@ def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         parts.port  # noqa: B018 reading it raises when it is no number
-    except ValueError:  # not passed on: its text may hold a password
+    except ValueError:  # not chained: its text may contain a password
         return False
     plain = not (parts.query or parts.fragment or parts.username or parts.password)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
 def parse_networks(value: Any, is_text: bool) -> tuple[Network, ...]:
-    """Networks like 10.0.0.0/8. Raises ValueError."""
+    """Parse networks like 10.0.0.0/8. Raises ValueError."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, (list, tuple)):
@@ -132,7 +132,7 @@ def parse_networks(value: Any, is_text: bool) -> tuple[Network, ...]:
 def _parse_network(value: Any) -> Network:
     if isinstance(value, (IPv4Network, IPv6Network)):
         return value
-    if not isinstance(value, str):  # ip_network would make an address of any number
+    if not isinstance(value, str):  # ip_network accepts any number as an address
         raise ValueError(f"must be networks like 10.0.0.0/8, not {as_json(value)}")
     try:
         return ip_network(value)
@@ -141,7 +141,7 @@ def _parse_network(value: Any) -> Network:
 
 
 def parse_auth(value: Any, is_text: bool) -> Any:
-    """A function that says who is calling, or schemes: names, or names with what is set for them.
+    """Parse `auth`: a function that authenticates, names of schemes, or names with their tables.
 
     Raises ValueError for anything else.
     """

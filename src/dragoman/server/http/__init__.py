@@ -1,1 +1,1 @@
-"""The ASGI app: router, middleware, pages."""
+"""The ASGI app: router, middleware and the server's own pages."""

@@ -1,4 +1,4 @@
-"""Under which address a caller reached us, as the card must say it."""
+"""The public URL of a request, and the client address behind trusted proxies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Addresses:
-    """Finds the public base URL of a request: the `url` setting, what a trusted proxy says, else the request's own."""
+    """Determines the base URL of a request: the setting `url`, a trusted proxy's headers, else the request's own."""
 
     def __init__(self, url: str | None, trusted: Sequence[Network]) -> None:
         self._url = url.rstrip("/") if url else None
@@ -25,7 +25,7 @@ class Addresses:
         self._has_warned = False
 
     def base(self, request: Request) -> str:
-        """The address of the app's root, without a trailing slash."""
+        """Return the URL of the app's root, without a trailing slash."""
         if self._url is not None:
             return self._url
         scope, headers = request.scope, request.headers
@@ -41,13 +41,13 @@ class Addresses:
 
     @property
     def has_proxies(self) -> bool:
-        """True when there are proxies that may speak for others."""
+        """True when there are trusted proxies."""
         return bool(self._trusted)
 
     def caller(self, request: InboundRequest) -> str:
-        """Where a request comes from: the last address on its way that is not a trusted proxy. Empty if unknown.
+        """Return the client address: the last hop that is not a trusted proxy. Empty if unknown.
 
-        Of IPv6 it is the network: who has one address there has them all.
+        For IPv6 it is the /64 network: whoever has one address there has them all.
         """
         client: Sequence[object] | None = request.scope.get("client")
         address = str(client[0]) if client else ""
@@ -69,7 +69,7 @@ class Addresses:
         return network_of(address) if ":" in address else address
 
     def is_trusted(self, request: InboundRequest) -> bool:
-        """True when a proxy that may speak for others sent this request."""
+        """True when a trusted proxy sent this request."""
         client: Sequence[object] | None = request.scope.get("client")
         if not self._trusted or not client:
             return False
@@ -78,7 +78,7 @@ class Addresses:
 
 
 def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address, as sockets and proxies write it: some add the port."""
+    """Parse an address as sockets and proxies write it: some add the port."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -87,13 +87,13 @@ def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    # A socket that listens on both families shows an IPv4 caller as ::ffff:a.b.c.d.
+    # A dual-stack socket reports an IPv4 client as ::ffff:a.b.c.d.
     return getattr(address, "ipv4_mapped", None) or address
 
 
 @lru_cache(1024)
 def network_of(address: str) -> str:
-    """The network of an IPv6 address, and any other address itself."""
+    """Return the /64 network of an IPv6 address, and any other address itself."""
     parsed = _parse_ip(address)
     if not isinstance(parsed, ipaddress.IPv6Address):
         return address if parsed is None else str(parsed)

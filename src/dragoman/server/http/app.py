@@ -1,4 +1,4 @@
-"""The ASGI app: the life of what answers requests, and the way from a request to its route."""
+"""The ASGI app: startup and shutdown of the server's parts, and dispatch of requests to routes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ logger = logging.getLogger("dragoman.server")
 
 
 class App:
-    """A plain ASGI callable. It needs no lifespan: it starts with the first request, and drains when it gets one."""
+    """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class App:
         self._hosted = hosted
         self._store = store
         self._addresses = addresses
-        # Who may call is known once it is known what there is to call: tools come with the servers they live on.
+        # With MCP tools, authentication is decided after startup: tools and their permissions come from their servers.
         self._decide_auth = auth
         self._opens_first = any(one.agent.tools is not None for one in hosted)
         self._auth = None if self._opens_first else auth()
@@ -78,7 +78,7 @@ class App:
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._extra = extra
         self._renew()
-        # The loop it is started on, and the one it was last started or tried to.
+        # The loop it is started on, and the loop of the last attempt to start.
         self._ready_loop: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_lock: asyncio.Lock | None = None
@@ -113,12 +113,12 @@ class App:
         return cards.sign(cards.extended_card(base, user), request, base)
 
     async def start(self) -> None:
-        """Open the store and recover what a crash interrupted. Raises ConfigError."""
+        """Open the store and all parts, and recover tasks that a crash interrupted. Raises ConfigError."""
         loop = asyncio.get_running_loop()
         if self._ready_loop is loop:
             return
         if self._loop is not loop:
-            # Test clients bring a new loop with every request; what lived on the old one is gone.
+            # Test clients use a new loop for every request; everything on the old one is lost.
             previous_loop, self._loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
             self._ready_loop = None
             if previous_loop is not None:
@@ -146,7 +146,7 @@ class App:
         results = await asyncio.gather(
             *(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True
         )
-        for error in filter(None, results):  # once all have ended: none is half open when another cannot be opened
+        for error in filter(None, results):  # after all have finished, so that none is half open
             raise error
         if self._opens_first and self._auth is None:
             self._auth = self._decide_auth()
@@ -164,11 +164,11 @@ class App:
 
     @property
     def running(self) -> int:
-        """How many runs go on now."""
+        """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
 
     async def drain(self) -> None:
-        """Let runs finish and end the streams, while connections are still open. A second call does nothing."""
+        """Let runs finish and end the streams while connections are still open. Idempotent."""
         if self._ready_loop is not None and not self._drained:
             self._drained = True
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
@@ -176,7 +176,7 @@ class App:
                 await routes.close()
 
     async def stop(self) -> None:
-        """Let runs finish, end streams, close the store."""
+        """Drain, then close the store, the agents and all other parts."""
         await self.drain()
         if self._ready_loop is not None:
             self._ready_loop = None
@@ -191,11 +191,11 @@ class App:
                 await hosted.agent.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
-        """Continue a task that waits in auth-required (or for input), from a callback of your own.
+        """Continue a task in auth-required or input-required, from a callback of the author's own.
 
         Raises:
             TaskNotFound: there is no such task.
-            UnsupportedOperation: it does not wait.
+            UnsupportedOperation: the task is not waiting.
         """
         await self.start()
         hosted = self._hosted[0] if agent is None else self._by_name[agent]
@@ -204,7 +204,7 @@ class App:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer an ASGI event."""
+        """Handle an ASGI connection."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._lifespan(receive, send)
@@ -225,13 +225,13 @@ class App:
         try:
             await app(scope, receive, send)
         finally:
-            # The scope and the request hold each other.
+            # The scope and the request reference each other: break the cycle.
             scope.pop(REQUEST, None)
             if request.lease is not None:
                 request.release()
 
     def _starting_app(self, refuse: Refuse) -> AsgiApp:
-        """What starts the server and then answers a request as any other; `refuse` is told when it cannot start."""
+        """Build an app that starts the server, then dispatches the request; `refuse` responds when it cannot start."""
 
         async def start(scope: AsgiScope, receive: Receive, send: Send) -> None:
             try:
@@ -250,7 +250,7 @@ class App:
             if message["type"] == "lifespan.startup":
                 try:
                     await self.start()
-                except Exception as error:  # noqa: BLE001 - the server that runs us must hear of it
+                except Exception as error:  # noqa: BLE001 - reported to the ASGI server
                     self.startup_error = error
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
@@ -262,7 +262,7 @@ class App:
 
 
 class HostedAgent:
-    """One agent with everything that answers for it."""
+    """One agent with its cards, engine and endpoints."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class HostedAgent:
         self._limits = limits
 
     def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
-        """Begin with a fresh engine, for a new event loop."""
+        """Create a new engine and endpoints, for a new event loop."""
         self.service = self._make_service(outbox)
         endpoint = Endpoint(
             self.service,

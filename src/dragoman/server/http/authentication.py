@@ -1,4 +1,4 @@
-"""Who is calling: by the schemes that the settings turn on, or by a function of the author's own."""
+"""Authentication of requests, by the schemes of the settings or by a function of the author's own."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.server")
 Security = tuple[dict[str, Any], list[dict[str, Any]]]
 OPEN: Security = ({}, [])
-# The words of `Authorization` that browsers send by themselves, once a person has signed in to a site.
+# The schemes of `Authorization` that browsers send by themselves once a user has signed in.
 _BROWSER_SCHEMES = ("", "basic", "digest", "negotiate", "ntlm")
 
 
 class Authentication:
-    """Asks a function who is calling. It has nothing to open, and says nothing on the card."""
+    """Authenticates with a function of the author's own. It has no login page and nothing on the card."""
 
     login: Login | None = None
 
@@ -43,16 +43,16 @@ class Authentication:
         self._function = function
 
     async def open(self) -> None:
-        """Make ready. Raises ConfigError."""
+        """Open what it needs. Raises ConfigError."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Release what `open` acquired."""
 
     async def user(self, request: Request, *, ambient: bool = True) -> User | None:
-        """Who is calling; None only where strangers are welcome. Without `ambient`, see `identify`.
+        """Return the caller; None only where anonymous callers are allowed. `ambient` is as in `identify`.
 
         Raises:
-            Unauthenticated: nobody says, or not convincingly.
+            Unauthenticated: there is no credential, or it is wrong.
             Unauthorized: the caller may not do this.
         """
         user = await self.identify(request, ambient=ambient)
@@ -61,13 +61,13 @@ class Authentication:
         return user
 
     async def identify(self, request: Request, *, ambient: bool = True) -> User | None:
-        """Who is calling; None when nobody says.
+        """Return the caller, or None when the request has no credential.
 
         Without `ambient`, credentials that browsers add by themselves do not count: cookies, Basic, certificates. What
-        the function looks at is unknown, so then it is asked only about an `Authorization` that no browser makes.
+        the function reads is unknown, so then it is called only for an `Authorization` that browsers do not send.
 
         Raises:
-            Unauthenticated: what is presented is wrong.
+            Unauthenticated: the credential is wrong.
             Unauthorized: the caller may not do this.
         """
         if not ambient and not _has_explicit_credential(request):
@@ -81,28 +81,28 @@ class Authentication:
             raise InternalError from None
 
     async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
-        """Who looks at the card, if they say so."""
+        """Return who reads the card, or None. Never raises for a wrong credential."""
         return None
 
     def challenge(self, error: A2AError) -> list[Header]:
-        """What a refusal says in `WWW-Authenticate`."""
+        """Return the `WWW-Authenticate` headers for an error."""
         return []
 
     def security(self) -> Security:
-        """The schemes and the requirements for the card, in the form of 1.0."""
+        """Return the security schemes and requirements for the card, in the form of 1.0."""
         return OPEN
 
     def anonymous_refusal(self) -> Unauthenticated:
-        """The error for a stranger who was let in, and asks for what only known callers get."""
+        """Build the error for an anonymous caller of an operation that needs authentication."""
         return Unauthenticated(
             f"say who you are, by one of these schemes of the agent's card: {', '.join(self.security()[0])}"
         )
 
 
 class SchemeAuthentication(Authentication):
-    """Asks the schemes of the settings. With `strangers`, who says nothing is let in as nobody.
+    """Authenticates with the schemes of the settings. `allow_anonymous` admits requests without a credential.
 
-    `address_of` says where a request comes from, for the limits on wrong passwords.
+    `address_of` returns the client address of a request, for the limits on wrong passwords.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SchemeAuthentication(Authentication):
         self._passwords: Passwords | None = None
 
     async def open(self) -> None:
-        """See `Authentication.open`. The store must be open: users are in the same file."""
+        """Open the users and build the schemes. The store must be open: users are in the same file."""
         try:
             await self._open()
         except BaseException:
@@ -166,7 +166,6 @@ class SchemeAuthentication(Authentication):
             self.login = Login(self._passwords, cookie, ring, self._clock, audit, address_of=self._address_of)
 
     async def close(self) -> None:
-        """See `Authentication.close`."""
         if self._passwords is not None:
             self._passwords.close()
             self._passwords = None
@@ -176,29 +175,26 @@ class SchemeAuthentication(Authentication):
         await self._http.close()
 
     async def user(self, request: Request, *, ambient: bool = True) -> User | None:
-        """See `Authentication.user`."""
         assert self._chain is not None
         ask = self._chain.identify if self._allow_anonymous else self._chain
         return await ask(request, ambient=ambient)
 
     async def identify(self, request: Request, *, ambient: bool = True) -> User | None:
-        """See `Authentication.identify`."""
         assert self._chain is not None
         return await self._chain.identify(request, ambient=ambient)
 
     async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
-        """See `Authentication.visitor`. Who says something wrong sees what everybody sees."""
+        """Return who reads the card; with a wrong credential, None."""
         try:
             return await self.identify(request, ambient=ambient)
         except A2AError:
             return None
 
     def challenge(self, error: A2AError) -> list[Header]:
-        """See `Authentication.challenge`."""
         return [] if self._chain is None else self._chain.challenge_headers(error)
 
     def security(self) -> Security:
-        """See `Authentication.security`. Where strangers are welcome, nothing is required."""
+        """Return the schemes for the card; where anonymous callers are allowed, none is required."""
         if self._chain is None:
             return OPEN
         schemes, requirements = self._chain.security()
@@ -206,14 +202,14 @@ class SchemeAuthentication(Authentication):
 
 
 def _has_explicit_credential(request: Request) -> bool:
-    """True when a request has an `Authorization` that a page elsewhere cannot have its browser send."""
+    """True when a request has an `Authorization` that a page of another site cannot make a browser send."""
     return request.headers.get("authorization", "").partition(" ")[0].lower() not in _BROWSER_SCHEMES
 
 
 def authenticate(
     app: AsgiApp, auth: Authentication, cross_site: CrossSiteCheck, base: Callable[[Request], str], refuse: Refuse
 ) -> AsgiApp:
-    """Find out who is calling. Of a foreign page only credentials count that no browser adds by itself."""
+    """Authenticate requests. From a foreign page, only credentials count that browsers do not add by themselves."""
 
     async def identify(request: Request) -> User | None:
         page = cross_site.page_origin(request, base)
@@ -239,7 +235,7 @@ def authenticate(
 
 
 def challenge_anonymous(app: AsgiApp, auth: Authentication) -> AsgiApp:
-    """Say how to authenticate where an operation is refused to a stranger who was let in for others."""
+    """Add challenges to 401 responses for anonymous callers, whom other operations admit."""
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope[REQUEST].user is None:
@@ -250,7 +246,7 @@ def challenge_anonymous(app: AsgiApp, auth: Authentication) -> AsgiApp:
 
 
 class AuthSettings(Struct, frozen=True):
-    """The schemes that are turned on, with their tables. Paths in them are relative to `base`."""
+    """The enabled schemes with their tables. Paths in these are relative to `base`."""
 
     names: tuple[str, ...]
     tables: Mapping[str, Mapping[str, Any]] = {}

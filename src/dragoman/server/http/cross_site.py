@@ -1,8 +1,8 @@
-"""Cross-site requests: which names this server answers to, and which pages may use it.
+"""Protection from cross-site requests and DNS rebinding, and CORS.
 
-A page in a browser can make requests to any address its machine can reach, the browser adds cookies, Basic credentials
-and client certificates to them by itself, and a DNS name can be pointed at 127.0.0.1. So a server on loopback answers
-only to names that are its own, and what a browser adds by itself counts only for pages of this server and listed ones.
+A page in a browser can send requests to any address its machine can reach, the browser adds cookies, Basic credentials
+and client certificates by itself, and a DNS name can be pointed at 127.0.0.1. So a server on loopback accepts only its
+own names as Host, and credentials that browsers add count only for pages of this server and of the origins in `cors`.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 _PREFLIGHT_SECONDS = 600
-# Values of Sec-Fetch-Site for a page of the same origin, and for what a person did (a bookmark, a typed address).
+# Values of Sec-Fetch-Site for a page of the same origin, and for a user's action (a bookmark, a typed URL).
 _OWN_SITES = (None, "same-origin", "none")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# How much of a foreign Origin is repeated in an error.
+# How much of a foreign Origin is quoted in an error.
 _LONGEST_ORIGIN = 200
 
 
 class PageOrigin(Enum):
-    """The page that made a request, as far as its browser says. Without a browser it is OWN."""
+    """The kind of page that made a request, according to its browser. Without a browser it is OWN."""
 
     OWN = "own"
-    """A page of this server, a listed one, or none: all credentials count."""
+    """A page of this server or of a listed origin, or no page: all credentials count."""
     GUEST = "guest"
-    """Any page may call, by `cors = "*"`: what its browser adds by itself does not count."""
+    """Another page, allowed by `cors = "*"`: credentials that its browser adds do not count."""
     FOREIGN = "foreign"
-    """A page that may not call, except with a credential that no browser adds by itself."""
+    """A page that may not call, except with a credential that browsers do not add by themselves."""
 
 
 class CrossSiteCheck:
-    """Checks where a request thinks it is going and which page it comes from."""
+    """Checks the Host of a request and the origin of the page that made it."""
 
     def __init__(self, url: str | None, allow_hosts: Sequence[str], cors: Sequence[str], *, open_list: bool) -> None:
         own = urlsplit(url).hostname if url else None
         self._hosts = {host.casefold() for host in (*allow_hosts, *([own] if own else []))}
         self._cors = frozenset(origin_of(origin) for origin in cors)
         self._open_list = open_list
-        # Few addresses and names come again and again, with every request.
+        # Cached: few addresses and names recur with every request.
         self.host_problem = lru_cache(1024)(self._host_problem)
         self.may_list = lru_cache(1024)(self._may_list)
 
     @property
     def allows_cors(self) -> bool:
-        """True when pages of other origins may read answers."""
+        """True when pages of other origins may read responses."""
         return bool(self._cors)
 
     def _host_problem(self, local: str, host: str) -> str | None:
-        """Why a request that came in on this address may not name that host; None when it may."""
+        """Say why a request to this local address may not have that Host; None when it may."""
         if not _is_loopback(local):
             return None
         name = _hostname(host)
@@ -72,9 +72,9 @@ class CrossSiteCheck:
         )
 
     def page_origin(self, request: Request, base: Callable[[Request], str]) -> PageOrigin:
-        """Which kind of page made a request. `base` gives the public address under which it reached us.
+        """Return the kind of page that made a request. `base` returns the public URL of a request.
 
-        Browsers say it in `Origin` and `Sec-Fetch-Site`, which no page can set; where both are sent, both must fit.
+        Browsers send `Origin` and `Sec-Fetch-Site`, which no page can set; where both are sent, both must match.
         """
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin is None:
@@ -86,7 +86,7 @@ class CrossSiteCheck:
 
     @staticmethod
     def refusal(request: Request) -> Unauthorized:
-        """The error for a request of a foreign page."""
+        """Build the error for a request of a foreign page."""
         origin = request.headers.get("origin", "other sites")[:_LONGEST_ORIGIN]
         text = f"pages of {origin} may not use this agent: add that origin to cors, or authenticate with a token"
         if request.headers.get("sec-fetch-site") == "same-origin":
@@ -94,11 +94,11 @@ class CrossSiteCheck:
         return Unauthorized(text)
 
     def _may_list(self, local: str) -> bool:
-        """False when a stranger who came in on this address would see the tasks of all others on an open network."""
+        """False when an anonymous caller at this local address would see everyone's tasks on an open network."""
         return self._open_list or not _is_address(local) or _is_loopback(local)
 
     def cors_headers(self, request: Request) -> list[Header]:
-        """What lets a welcome page read the answer."""
+        """Return the headers that let an allowed page read the response."""
         origin = request.headers.get("origin")
         if origin is None or not self._is_allowed(origin):
             return []
@@ -109,7 +109,7 @@ class CrossSiteCheck:
         ]
 
     def preflight_headers(self, request: Request, *, is_public: bool) -> list[Header] | None:
-        """The answer to a browser that asks before it sends; None when the page is not welcome."""
+        """Return the headers of a preflight response; None when the page is not allowed."""
         allowed = [(b"access-control-allow-origin", b"*")] if is_public else self.cors_headers(request)
         if not allowed:
             return None
@@ -127,7 +127,7 @@ class CrossSiteCheck:
 
 @lru_cache(maxsize=1024)
 def _hostname(host: str) -> str:
-    if not set(host).isdisjoint("@/?#\\"):  # part of a URL, and no host: read as one it may name us beside another
+    if not set(host).isdisjoint("@/?#\\"):  # not a bare host: parsed as part of a URL it could match our name
         return host
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".").casefold()
@@ -136,13 +136,13 @@ def _hostname(host: str) -> str:
 
 
 def _is_navigation(request: Request) -> bool:
-    """True for a link that was followed: it changes nothing, and the page it stood on sees no answer."""
+    """True for a followed link: it is safe, and the page that has the link sees no response."""
     return request.method in ("GET", "HEAD") and request.headers.get("sec-fetch-mode") == "navigate"
 
 
 @lru_cache(maxsize=1024)
 def origin_of(address: str) -> str:
-    """The origin of an address, in the form in which browsers send it; what is no address stays as it is."""
+    """Return the origin of a URL as browsers send it; anything else is returned as it is."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
@@ -155,7 +155,7 @@ def origin_of(address: str) -> str:
     return f"{parts.scheme}://{host_part}" if is_default_port else f"{parts.scheme}://{host_part}:{port}"
 
 
-# Reading an address takes 5 µs, and a server hears few of them again and again.
+# Cached: parsing an address takes 5 µs, and few addresses recur.
 @lru_cache(maxsize=1024)
 def _is_address(text: str) -> bool:
     try:
@@ -176,7 +176,7 @@ def _is_loopback(text: str) -> bool:
 def check_host(
     app: AsgiApp, cross_site: CrossSiteCheck, is_trusted: Callable[[Request], bool] | None = None
 ) -> AsgiApp:
-    """Answer 421 to a request for a name that is not ours. A trusted proxy has checked the name already."""
+    """Respond 421 to a request for a foreign Host. Trusted proxies have checked the Host already."""
     problem_of = cross_site.host_problem
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -190,12 +190,12 @@ def check_host(
 
 
 def check_page(app: AsgiApp, cross_site: CrossSiteCheck, base: Callable[[Request], str], refuse: Refuse) -> AsgiApp:
-    """Refuse requests that a page of another origin made. `base` gives the address under which a request reached us."""
+    """Refuse requests from pages of other origins. `base` returns the public URL of a request."""
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]
         headers = request.headers
-        # Without these it was no page.
+        # Without these headers it is not a browser page.
         if ("origin" in headers or "sec-fetch-site" in headers) and cross_site.page_origin(
             request, base
         ) is PageOrigin.FOREIGN:
@@ -206,7 +206,7 @@ def check_page(app: AsgiApp, cross_site: CrossSiteCheck, base: Callable[[Request
 
 
 def add_cors_headers(app: AsgiApp, cross_site: CrossSiteCheck) -> AsgiApp:
-    """Let pages of the listed origins read the answers."""
+    """Let pages of the listed origins read the responses."""
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         allowed = cross_site.cors_headers(scope[REQUEST])
@@ -216,7 +216,7 @@ def add_cors_headers(app: AsgiApp, cross_site: CrossSiteCheck) -> AsgiApp:
 
 
 def answer_preflight(cross_site: CrossSiteCheck, open_paths: Collection[str]) -> AsgiApp:
-    """An app that tells browsers what they may send; everybody may read at `open_paths`."""
+    """Build an app that responds to CORS preflights; `open_paths` are readable from any page."""
 
     def preflight_app(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]

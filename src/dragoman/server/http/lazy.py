@@ -1,4 +1,4 @@
-"""Parts that most servers never use are made when they are first needed."""
+"""Lazy creation of keys and HTTP clients, which most servers never use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LazyKeys:
-    """The server's keys: from the setting, else from the file beside the store, else for as long as it lives."""
+    """The server's keys: from the setting `secret`, else from the file beside the store, else random."""
 
     def __init__(self, secret: str | None, store: Path | None) -> None:
         self._secret = secret
@@ -27,7 +27,7 @@ class LazyKeys:
 
     @property
     def ring(self) -> KeyRing:
-        """The keys, the same for whoever asks, from any thread. Raises ConfigError when they cannot be read."""
+        """The key ring, created once, from any thread. Raises ConfigError when the keys cannot be read."""
         if self._ring is None:
             with self._lock:
                 self._ring = self._ring or self._load()
@@ -43,9 +43,9 @@ class LazyKeys:
         return KeyRing.from_file(_key_file(self._store))
 
     def prepare(self) -> None:
-        """Do ahead, in a thread, what takes long: load the code, and derive the keys if there are any.
+        """Do the slow work ahead, in a thread: import the code, and derive the keys if there are any.
 
-        It makes no key file, and raises nothing: what is wrong is told to whoever needs the keys.
+        It creates no key file and raises nothing: errors surface when the keys are used.
         """
         from dragoman.keys.ring import KeyRing
 
@@ -56,24 +56,24 @@ class LazyKeys:
             ring.signer().sign_jwt({"exp": 0})
 
     def seal(self, purpose: str, data: bytes) -> bytes:
-        """Close something that only this server can open."""
+        """Encrypt data that only this server can decrypt."""
         return self.ring.seal(purpose, data)
 
     def unseal(self, purpose: str, sealed: bytes) -> bytes:
-        """Open it again. Raises BadSeal when it was closed by somebody else."""
+        """Decrypt data. Raises BadSeal when this server did not encrypt it."""
         return self.ring.unseal(purpose, sealed)
 
     def sign_jwt(self, claims: Mapping[str, Any]) -> str:
-        """A signed token; its key is among `jwks`."""
+        """Sign a token; its key is in `jwks`."""
         return self.ring.signer().sign_jwt(claims)
 
     def jwks(self) -> dict[str, Any]:
-        """The public halves of the signing keys."""
+        """Return the public keys of the signing keys."""
         return self.ring.signer().jwks()
 
 
 def _key_file(store: Path) -> Path:
-    """The file beside the store; a store that is reached by a link has one beside its real name, or has it here."""
+    """Return the key file beside the store. For a symlinked store, one beside the link wins over one at the target."""
     from dragoman.stores.sqlite.file import real_path
 
     here = store.with_name(f"{store.name}.key")
@@ -82,27 +82,25 @@ def _key_file(store: Path) -> Path:
 
 
 class LazyHttp:
-    """See `HttpClient`: made by `make` with the first request."""
+    """An `HttpClient` that is created by `make` on the first request."""
 
     def __init__(self, make: Callable[[], HttpClient]) -> None:
         self._make = make
         self._client: HttpClient | None = None
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """See `HttpClient.send`."""
         if self._client is None:
-            # It takes a while to import, and streams go on meanwhile.
+            # Importing it is slow: not in the event loop.
             await asyncio.to_thread(self.prepare)
             assert self._client is not None
         return await self._client.send(request)
 
     def prepare(self) -> None:
-        """Make it now, in any thread. One that is made twice has opened nothing yet."""
+        """Create it now, from any thread. Creating it twice is harmless: a new client has opened nothing."""
         client = self._client or self._make()
         self._client = self._client or client
 
     async def close(self) -> None:
-        """See `HttpClient.close`."""
         if self._client is not None:
             await self._client.close()
             self._client = None

@@ -1,4 +1,4 @@
-"""The limits of a server as a whole: how often somebody may call, how slow a body may be, how much memory there is."""
+"""The limits of a server as a whole: request rate, time for a request to arrive, memory."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Refuse = Callable[["Request", "Send", A2AError], Awaitable[None]]
 
 
 class ErrorFormat(Protocol):
-    """How a binding spells an error; `challenged` when a header says how to authenticate."""
+    """Sends an error in the format of a binding; `challenged` when a header says how to authenticate."""
 
     def __call__(self, request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
-        """Answer with an error."""
+        """Send the error."""
         ...
 
 
 class Limiter:
-    """The limits that count for all agents of a server together."""
+    """Applies the limits that all agents of a server share."""
 
     def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: MemoryQuota | None = None) -> None:
         self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
@@ -45,21 +45,21 @@ class Limiter:
         self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
 
     def shared(self) -> SharedResources:
-        """What requests share, made for an event loop."""
+        """Create the resources that requests share, for one event loop."""
         timer = ArrivalTimer(self._clock, self._request_timeout) if self._request_timeout else None
         return SharedResources(self._memory, CpuThrottle(), timer)
 
     @property
     def has_proxies(self) -> bool:
-        """True when a request may come from another address than it seems."""
+        """True when the client address of a request may differ from its peer address."""
         return self._addresses.has_proxies
 
     def caller(self, request: Request) -> str:
-        """Whom the request of a stranger counts for."""
+        """Return the caller that an anonymous request counts for."""
         return caller_of(None, self._addresses.caller(request))
 
     def count_refusal(self, request: Request, error: A2AError) -> A2AError:
-        """Count a stranger who is refused: guessing is limited like anything else."""
+        """Count a refused anonymous request, so that guessing is rate-limited too, and return the error to send."""
         if request.caller:
             return error
         request.admit(None, self.caller(request), False)
@@ -72,7 +72,7 @@ class Limiter:
 
 
 def build_refuse(error_format: ErrorFormat, limiter: Limiter, auth: Authentication | None) -> Refuse:
-    """What refuses requests: it counts strangers, writes down which limit was reached, and says how to authenticate."""
+    """Build the function that refuses requests: it counts and logs the refusal, and adds the challenges."""
 
     async def refuse(request: Request, send: Send, error: A2AError) -> None:
         error = limiter.count_refusal(request, error)
@@ -91,7 +91,7 @@ def _anonymous_caller(address: str) -> str:
 
 
 def admit(app: AsgiApp, limiter: Limiter, cross_site: CrossSiteCheck, refuse: Refuse) -> AsgiApp:
-    """Note whom a request counts for and count it; refuse it when it is one too many."""
+    """Set the caller of a request and apply the rate limit."""
     rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, cross_site.may_list
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:

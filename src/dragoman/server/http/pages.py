@@ -1,4 +1,4 @@
-"""What is at the server's own paths: its health, its keys, and the login of browsers."""
+"""The server's own pages: health checks, the key set, and the login page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOGIN = ("/login", "/logout")
 
 
 async def show_health(path: str, store: Store, send: Send) -> None:
-    """Say that the process answers, or that the store does too. The server has been started."""
+    """Respond to `/healthz` (the process is alive) and `/readyz` (the store works too)."""
     if path == "/healthz":
         await respond(send, 200, b'{"status":"ok"}')
         return
@@ -35,18 +35,18 @@ async def show_health(path: str, store: Store, send: Send) -> None:
 
 
 async def show_keys(keys: LazyKeys | None, send: Send) -> None:
-    """The keys that webhooks and cards are signed with."""
+    """Serve the public keys that webhooks and cards are signed with."""
     body = msgspec.json.encode(keys.jwks() if keys is not None else {"keys": []})
     await respond(send, 200, body, headers=[(b"cache-control", b"public, max-age=300")])
 
 
 async def unavailable(send: Send, error: A2AError) -> None:
-    """Say that it does not work now."""
+    """Respond that the server is unavailable."""
     await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
 
 
 async def sign_in_or_out(login: Login | None, request: Request, base: str, send: Send) -> None:
-    """The pages on which a browser gets its cookie, or gives it back."""
+    """Serve the login and logout pages."""
     if login is None:
         await not_found(send, request.path)
         return
@@ -79,12 +79,12 @@ async def _handle_login(login: Login, request: Request, base: str) -> LoginRespo
 
 
 async def not_allowed(send: Send, allow: str) -> None:
-    """Say with which methods it would work."""
+    """Respond 405 with the allowed methods."""
     body = msgspec.json.encode({"error": f"use {allow} here"})
     await respond(send, 405, body, headers=[(b"allow", allow.encode())])
 
 
 async def not_found(send: Send, path: str) -> None:
-    """Say that there is nothing, and what there is."""
+    """Respond 404 with a hint to the card."""
     hint = "the agent's card is at /.well-known/agent-card.json"
     await respond(send, 404, msgspec.json.encode({"error": f"not found: {path}", "hint": hint}))

@@ -1,4 +1,4 @@
-"""Which app answers a request: exact paths first, then what stands below an agent."""
+"""Finds the app for a request: exact paths first, then paths below an agent."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Route(NamedTuple):
-    """What answers at a path, and what does so while the server is not started; None when `app` needs no start."""
+    """The app of a path, and the one before the server has started; None when `app` needs no start."""
 
     app: AsgiApp
     cold: AsgiApp | None = None
 
 
 class Match(NamedTuple):
-    """The route of a request, the words of its path below the agent, and where the agent stands."""
+    """The route of a request, the path segments below the agent, and the agent's prefix."""
 
     route: Route
     segments: Sequence[str]
@@ -34,15 +34,15 @@ class PathRoutes(NamedTuple):
     otherwise: Route
 
     def route(self, method: str) -> Route:
-        """The route for a method."""
+        """Return the route for a method."""
         return self.methods.get(method, self.otherwise)
 
 
 class AgentRoutes(NamedTuple):
-    """The routes of one agent at one place.
+    """The routes of one agent under one prefix.
 
-    `paths` are exact ones, `below` has those with any one word more by the words before it, and `otherwise` is for
-    everything else. `preflight` answers the OPTIONS of browsers.
+    `paths` are exact, `below` maps the leading segments of paths whose last segment is arbitrary, and `otherwise` is
+    for everything else. `preflight` responds to OPTIONS.
     """
 
     paths: Mapping[str, PathRoutes]
@@ -51,7 +51,7 @@ class AgentRoutes(NamedTuple):
     preflight: Route
 
     def route(self, method: str, segments: Sequence[str]) -> Route:
-        """The route for the words of a path."""
+        """Return the route for the segments of a path."""
         if method == "OPTIONS":
             return self.preflight
         path_routes = self.paths.get(f"/{'/'.join(segments)}")
@@ -61,19 +61,19 @@ class AgentRoutes(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """Agents by name below a prefix, such as `/agents/`, and the route for a name that there is not."""
+    """Agents by name below a prefix, such as `/agents/`, and the route for unknown names."""
 
     agents: Mapping[str, AgentRoutes]
     missing: Route
 
 
 class Router:
-    """Finds the route of a request. `root` is the agent at the top, `mounts` are by prefix, each between slashes."""
+    """Finds the route of a request. `root` has the agent at the root, `mounts` are by prefix, with slashes around."""
 
     def __init__(self, root: AgentRoutes, mounts: Mapping[str, Mount]) -> None:
         self._root = root
         self._mounts = {tuple(prefix.strip("/").split("/")): (prefix, mount) for prefix, mount in mounts.items()}
-        # By method and path, for apps that stand at the root of their server: nearly all requests end here.
+        # By method and path, for apps at the root of their server: a fast path for nearly all requests.
         self.exact: dict[tuple[str, str], Match] = {}
         self._add("", "", root)
         for prefix, mount in mounts.items():
@@ -87,7 +87,7 @@ class Router:
                 self.exact[method, (place + path).rstrip("/") or "/"] = Match(route, words, prefix)
 
     def find(self, scope: AsgiScope) -> Match:
-        """The route of any request."""
+        """Find the route of any request."""
         segments, method = segments_of(scope), scope["method"]
         for words, (prefix, mount) in self._mounts.items():
             if len(segments) > len(words) and tuple(segments[: len(words)]) == words:
@@ -96,6 +96,6 @@ class Router:
                 place = f"{prefix}{quote(name, safe='')}"
                 if routes is not None:
                     return Match(routes.route(method, rest), rest, place)
-                # A browser that asks first is answered for the first agent.
+                # A preflight for an unknown agent gets the response of the first agent.
                 return Match(self._root.preflight if method == "OPTIONS" else mount.missing, rest, place)
         return Match(self._root.route(method, segments), segments, "")

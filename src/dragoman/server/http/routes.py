@@ -1,4 +1,4 @@
-"""The routes of a server: what answers at each path, behind the middleware that its settings turn on."""
+"""Builds the routes of a server: the app of each path, behind the middleware that the settings enable."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
-    # Status, body and headers of a card, for who looks at it.
+    # Returns status, body and headers of a card for a reader.
     CardResponder = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
 
-# Where JSON-RPC is answered; at the second also in the oldest version.
+# The paths of JSON-RPC; the second also serves the oldest version.
 RPC, OLDEST = "/", "/a2a"
 AGENTS = "/agents/"
 
 
 class Routing(NamedTuple):
-    """Makes the routes of a server. `starting` makes an app that starts the server first."""
+    """Builds the routes of a server. `starting` builds an app that starts the server first."""
 
     hosted: Sequence[HostedAgent]
     store: Store
@@ -62,7 +62,7 @@ class Routing(NamedTuple):
     starting: Callable[[Refuse], AsgiApp]
 
     def router(self) -> Router:
-        """All routes: the first agent is also at the root, with what is the server's own."""
+        """Build all routes: the first agent is also at the root, along with the server's own pages."""
         root = self._agent(self.hosted[0], None)
         root = root._replace(paths={**root.paths, **self._own_paths()})
         missing = self._public(lambda scope, _, send: not_found(send, scope["path"]))
@@ -127,7 +127,7 @@ class Routing(NamedTuple):
                 paths[_path_text(path)] = page if path.page else PathRoutes({}, operation)
 
     def _oldest(self, hosted: HostedAgent) -> Route | None:
-        """Where the oldest methods are for known callers only, and the others for strangers too."""
+        """Build the route where the oldest methods need authentication and the others allow anonymous callers."""
         auth = self.auth
         if auth is None or not hosted.needs_user:
             return None
@@ -137,12 +137,12 @@ class Routing(NamedTuple):
     # -- with middleware -------------------------------------------------------------------------------------------
 
     def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
-        """A route for everybody. With `refuse`, the server is started before it is used."""
+        """Build a public route. With `refuse`, the server is started before it is used."""
         cold = None if refuse is None else self._with_host_check(self.starting(refuse))
         return Route(self._with_host_check(app), cold)
 
     def _operation(self, app: AsgiApp, error_format: ErrorFormat) -> Route:
-        """A route for callers who are known, if callers are, and counted. `form` spells what they are refused with."""
+        """Build a route with authentication, if it is on, and rate limits. `error_format` sends refusals."""
         cross_site, auth, base = self.cross_site, self.auth, self.addresses.base
         refuse = build_refuse(error_format, self.limiter, auth)
         app, cold = admit(app, self.limiter, cross_site, refuse), self.starting(refuse)
@@ -162,7 +162,7 @@ class Routing(NamedTuple):
     # -- pages -----------------------------------------------------------------------------------------------------
 
     def _page(self, hosted: HostedAgent, card: CardResponder) -> PathRoutes:
-        """A card, for everybody; who says who they are may see more."""
+        """Build the public route of a card; authenticated callers may see more."""
 
         async def show(scope: AsgiScope, _: Receive, send: Send) -> None:
             request: Request = scope[REQUEST]
@@ -173,12 +173,12 @@ class Routing(NamedTuple):
             status, body, headers = card(request, self.addresses.base(request) + request.prefix, user)
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
-        # Users and keys are kept beside the tasks, and tools are known once their servers are.
+        # Users and keys are beside the store, and tools are known once their servers are connected.
         starts = self.auth is not None or self.opens_first or hosted.cards.signing is not None
         return self._read_only(self._public(show, _cannot_show if starts else None))
 
     def _own_paths(self) -> dict[str, PathRoutes]:
-        """What the server has beside its agents: its health, its keys and a login."""
+        """Build the server's own pages: health, keys and login."""
 
         def health(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             return show_health(scope[REQUEST].path, self.store, send)

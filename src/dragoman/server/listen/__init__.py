@@ -1,1 +1,1 @@
-"""Listening on a port."""
+"""Listening on a port with uvicorn: HTTP, TLS and shutdown."""

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as uvicorn speaks it, with a bound on everything a request says beside its body.
+"""uvicorn's HTTP/1.1 protocol with limits on the head of a request, and timeouts of connections.
 
-uvicorn and its parser take header lines, trailers, request lines and chunk extensions of any length, from anybody.
+uvicorn and its parser accept header lines, trailers, request lines and chunk extensions of any length.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-# What a header line costs beside its name and its value, as HTTP/2 counts it (RFC 9113, 6.5.2).
+# The overhead of a header line beside its name and value, as HTTP/2 counts it (RFC 9113, 6.5.2).
 LINE = 32
-# How many requests may wait on one connection for the answer to those before them.
+# How many pipelined requests may wait on one connection.
 PIPELINED = 128
-# What a refused connection may still send before it is closed: one that is closed on unread bytes is reset, and the
-# answer may be lost with it.
+# What a refused connection may still send before it is closed: closing with unread bytes resets the connection, and
+# the response may be lost.
 LINGER_SECONDS = 1.0
 LINGER_BYTES = 1_000_000
 
 
 class _LimitExceeded(Exception):
-    """The head of a request is too large, or too many requests wait. It stops the parser."""
+    """The head of a request is too large, or too many requests are pipelined. Raised to stop the parser."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. A request whose head has more than `limit` bytes is answered with 431 and the connection closed.
+    """One connection. A request whose head has more than `limit` bytes gets 431 and the connection is closed.
 
-    The head is the request line, the header lines and the trailers, each line with 32 bytes more; what frames a chunk
-    of the body counts by itself. No text grows beyond twice the limit, so that reading stays linear.
+    The head is the request line, the header lines and the trailers, each line with 32 bytes more; the framing of a body
+    chunk counts by itself. No buffer grows beyond twice the limit, so that parsing stays linear.
     """
 
     def __init__(self, *args: Any, limit: int, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self._limit = limit
-        # Bytes of which the parser has made no whole head and no body yet, such as half a header line.
+        # Bytes that the parser has not yet turned into a complete head or body, such as half a header line.
         self._pending = 0
         self._has_head = False
         self._trailers = 0
@@ -46,7 +46,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._lingered = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Feed received bytes to the parser, in pieces of at most the limit."""
         self._unset_keepalive_if_required()
         if len(data) <= self._limit:
             self._feed(data)
@@ -71,33 +71,33 @@ class HttpProtocol(HttpToolsProtocol):
             self.logger.warning(text)
             self.send_400_response(text)
             return
-        except httptools.HttpParserUpgrade:  # nothing is upgraded here: the request goes on as it is
+        except httptools.HttpParserUpgrade:  # upgrades are not supported: the request is handled as it is
             self._unsupported_upgrade_warning()
-        # Nothing is pending after a whole request: those that are never pay more than this.
+        # Nothing is pending after a complete request: this is the only cost of ordinary ones.
         if self._pending and self._pending + (0 if self._has_head else self._lines()) > self._limit:
             self._refuse()
 
     def _lines(self) -> int:
         return LINE * len(self.headers) if self.headers else 0
 
-    # -- what the parser found -------------------------------------------------------------------------------------
+    # -- parser callbacks ------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header line, or after the body a trailer, which nobody here reads: it must not pass for a header."""
+        """Store a header. Trailers after the body are dropped: they must not pass for headers."""
         if self._has_head:
             self._trailers += len(name) + len(value) + LINE
             if self._trailers > self._limit:
                 raise _LimitExceeded
             return
-        # As in the class above, whose call would cost as much again: this is done for every header of every request.
+        # Inlined from the base class: a super() call for every header would double the cost.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
-        # What arrived in few bytes cannot be a large head.
+        """Check the size of the complete head."""
+        # Few received bytes cannot be a large head.
         if self._pending + self._lines() > self._limit and self._head_size() > self._limit:
             raise _LimitExceeded
         self._pending = self._trailers = 0
@@ -110,18 +110,18 @@ class HttpProtocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + LINE for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Pass on a piece of the body."""
         self._pending = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Reset for the next request."""
         self._pending = 0
         self._has_head = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """A request was answered; after one that is too large there are no others."""
+        """Continue with the next request; after a refused one the connection ends."""
         if self._is_refused and not self.pipeline:
             self._end()
             return
@@ -137,7 +137,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             if cycle.scope is not self.scope or cycle.response_started or self.pipeline:
                 self.flow.pause_reading()
-                return  # the answers to what was asked before come first: the connection ends after them
+                return  # earlier requests get their responses first; the connection ends after them
             cycle.disconnected = True  # it was reading its body
             cycle.message_event.set()
         if self.transport.is_closing():
@@ -165,7 +165,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-# In how many steps the time passes: whoever is too late is noticed up to one step later.
+# Connections are checked this many times per timeout: one that is late is noticed up to one step later.
 STEPS = 4
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -181,11 +181,11 @@ class _StalledResponse(NamedTuple):
 
 
 class ConnectionTimeouts:
-    """Closes connections whose next request has not arrived for so many seconds, or a quarter more.
+    """Closes connections whose next request has not arrived within `seconds`, or up to a quarter more.
 
-    It breaks those off that have taken nothing of an answer for as long, unless it is a stream.
+    It aborts connections that have read nothing of a response for as long, unless it is a stream.
 
-    It looks at uvicorn's connections from time to time, so that requests which do arrive cost nothing.
+    It polls uvicorn's connections, so that ordinary requests cost nothing.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -195,7 +195,7 @@ class ConnectionTimeouts:
         self._stalled: dict[Any, _StalledResponse] = {}
 
     def check(self, connections: Iterable[Any]) -> None:
-        """Look at all connections, if it is time to."""
+        """Check all connections, if it is time to."""
         now = asyncio.get_running_loop().time()
         if not self._seconds or now < self._next_check:
             return
@@ -219,7 +219,7 @@ class ConnectionTimeouts:
         stalled: dict[Any, _StalledResponse] = {}
         for connection in list(connections):
             cycle = connection.cycle
-            if cycle is None or cycle.chunked_encoding:  # a stream has its own pace, and holds little
+            if cycle is None or cycle.chunked_encoding:  # a stream may be slow, and buffers little
                 continue
             unsent = connection.transport.get_write_buffer_size()
             entry = self._stalled.get(connection)
@@ -230,17 +230,17 @@ class ConnectionTimeouts:
             elif now - entry.since < self._seconds:
                 stalled[connection] = entry
             else:
-                connection.transport.abort()  # to close it would wait until the rest has been read
+                connection.transport.abort()  # close() would wait until the rest has been read
         self._stalled = stalled
 
 
 def _is_idle(connection: Any, last: Any) -> bool:
-    """True when nobody works on a request of this connection, and uvicorn has not set a time for the next."""
+    """True when no request of this connection is in progress, and uvicorn has no keep-alive timer for the next."""
     return last is None or (last.response_complete and connection.timeout_keep_alive_task is None)
 
 
 def _close(connection: Any, last: Any) -> None:
-    # With every request that begins uvicorn makes a scope: one that is not the last one's is that of half a request.
+    # uvicorn creates a scope when a request begins: one that is not the last cycle's is that of a partial request.
     if connection.scope is not (None if last is None else last.scope):
         connection.transport.write(_TIMEOUT)
     connection.transport.close()

@@ -1,4 +1,4 @@
-"""Listening: the port first, then the agent, then the news that it is there."""
+"""Runs a server with uvicorn: binds the port, starts the app, announces it, and serves until a signal."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-# How long connections may take to end once the app has drained, in seconds: `Shutdown` gives all of it five.
+# How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
 GRACE = 1
 
 
 class Servable(Protocol):
-    """What can be served: an Agent, a Server.
+    """The interface of what can be served: an Agent, a Server.
 
-    It may have an attribute `keywords`: settings it was made with, which the command line respects. The ASGI callable
-    may have an attribute `startup_error`: what kept it from starting, or None.
+    It may have an attribute `keywords`: settings of its constructor, which the command line respects. The ASGI app may
+    have an attribute `startup_error`: the exception that kept it from starting, or None.
     """
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name that is announced."""
         ...
 
     def app_for(self, settings: Settings) -> AsgiApp:
-        """The ASGI callable to run. Raises ConfigError when the settings do not fit."""
+        """Return the ASGI app to run. Raises ConfigError when the settings do not fit."""
         ...
 
 
 def serve(
     servable: Servable, settings: Settings, *, announce: Callable[[str], None], ends_process: bool = False
 ) -> None:
-    """Listen and answer until a signal comes. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
+    """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
-    `announce` is given lines for the user, once requests are answered. What does not end in time ends with the
-    process; with `ends_process` also what is left when this has returned, because nothing else is done then.
+    `announce` gets lines for the user once the server is ready. Code that does not end in time ends with the process;
+    with `ends_process` the process is ended too if threads of agents remain after this has returned.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
@@ -77,9 +77,9 @@ def serve(
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
 
         def announce_ready() -> None:
-            # Only now: what an agent can do may be known once it is open.
+            # Only now: the skills of some agents are known once they are open.
             for line in (*_startup_lines(servable, settings, host, port), *_warnings(servable, settings, host, port)):
-                # The name of an agent behind this one was chosen there.
+                # The name of a remote agent comes from its server and may have control characters.
                 announce(replace_controls(line))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
@@ -110,16 +110,16 @@ def _run(
         async def startup(self) -> None:
             await super().startup()
             if not self.should_exit:
-                # Another process may have been first to listen. Asked here, because uvloop keeps that to itself.
+                # Another process may have been first to listen. Checked here, because uvloop does not report it.
                 listener.listen(self.config.backlog)
 
     class UvicornServer(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            yield  # they are taken already
+            yield  # `Shutdown` handles them
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            # What blocks in a thread must neither keep the process alive nor others waiting.
+            # A blocked thread must neither keep the process alive nor delay others.
             asyncio.get_running_loop().set_default_executor(LoopThreads(helper_threads()))
             try:
                 await super().startup(sockets)
@@ -131,14 +131,14 @@ def _run(
             announce_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Runs get their time while their callers are still connected; uvicorn then finds nothing to wait for.
+            # Runs are drained while their callers are still connected; uvicorn then has nothing to wait for.
             drain = getattr(app, "drain", None)
             if drain is not None:
                 await drain()
             shutdown.record_drained()
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
-                shutdown.exit_process()  # the event loop would wait for them for ever
+                shutdown.exit_process()  # the event loop would wait for them forever
 
         async def on_tick(self, counter: int) -> bool:
             timeouts.check(self.server_state.connections)
@@ -153,7 +153,7 @@ def _run(
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
+        proxy_headers=False,  # the app handles X-Forwarded-* itself: trust_proxy
         server_header=False,
         timeout_graceful_shutdown=GRACE,
     )
@@ -164,12 +164,12 @@ def _run(
         try:
             server.run(sockets=[listener])
         except SystemExit:
-            # uvicorn has logged why, unless the app says it itself.
+            # uvicorn has logged why, unless the app has a startup error.
             raise _startup_error(app) from None
 
 
 def _protocol(settings: Settings) -> dict[str, Any]:
-    """What uvicorn is told about HTTP and TLS. Raises ConfigError."""
+    """Return uvicorn's options for HTTP and TLS. Raises ConfigError."""
     is_mutual = isinstance(settings.auth, AuthSettings) and "mtls" in settings.auth.names
     if settings.tls_cert is None and (settings.tls_key or settings.tls_ca):
         raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
@@ -186,7 +186,7 @@ def _protocol(settings: Settings) -> dict[str, Any]:
 
 
 def tune_gc() -> None:
-    """Look for garbage cycles less often: what a server keeps for long must not be looked through all the time."""
+    """Run the garbage collector less often: a server's long-lived objects need not be scanned all the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -199,7 +199,7 @@ def _startup_error(app: AsgiApp) -> BaseException:
 
 @contextmanager
 def _suppress_startup_log(app: AsgiApp) -> Generator[None]:
-    """Keep uvicorn from logging a failure that is about to be raised."""
+    """Keep uvicorn from logging a startup failure that is about to be raised."""
 
     def keep_record(_: logging.LogRecord) -> bool:
         return getattr(app, "startup_error", None) is None
@@ -220,7 +220,7 @@ def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = candidates[0]
     listener = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # elsewhere it would let two servers share the port
+        if os.name == "posix":  # on Windows it would let two servers share the port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
@@ -254,7 +254,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _startup_lines(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
-    """What a user wants to know first; the curl lines work as they are."""
+    """Return the lines that are announced at startup; the curl lines work as they are."""
     if ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
     scheme = "http" if settings.tls_cert is None else "https"
@@ -289,7 +289,7 @@ def _curl(url: str, body: dict[str, Any], *options: str) -> str:
 
 
 def _sample_part(servable: Servable) -> dict[str, Any]:
-    """A part the agent can do something with: an example of its first skill, else arguments that skill takes."""
+    """Return a message part for the curl lines: an example of the first skill, else sample arguments for it."""
     first: Any = next(iter(getattr(servable, "agents", ())), servable)
     skills: Sequence[Offer] = getattr(first, "skills", ())
     skill = next((skill for skill in skills if skill.default), next(iter(skills), None))

@@ -1,7 +1,7 @@
-"""Stopping on a signal, and in time.
+"""Shutdown on a signal, within a deadline.
 
-Whatever the code of agents does, the process ends: it may swallow the cancel, block a thread, or block the event loop
-itself. Nothing that was acknowledged is lost with it, and the next start says what became of the tasks.
+The process ends whatever agents' code does: it may swallow the cancellation, block a thread, or block the event loop
+itself. Nothing that was acknowledged is lost, and the next start reports what became of the tasks.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
 logger = logging.getLogger("dragoman.server")
-# How long everything may take after the runs had their time to finish, in seconds.
+# How long everything else may take after the runs have been drained, in seconds.
 FINAL_SECONDS = 5.0
-# What the end itself may take of that.
+# The part of that for ending the process itself.
 _MARGIN = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Shutdown:
-    """Turns the first SIGINT or SIGTERM into a stop, and ends the process when that takes too long.
+    """Turns the first SIGINT or SIGTERM into a graceful stop, and ends the process when that takes too long.
 
-    It ends at the latest `drain` and five seconds after the signal, five seconds after the runs have ended, and at
-    once with a second Ctrl-C. SIGINT counts also where it was ignored, as it is in what a shell starts in the
-    background: who sends it to a server wants it to stop. One that is `final` watches until the process has ended,
-    also after the server has: threads of agents may keep it alive.
+    The process ends at the latest `drain` plus five seconds after the signal, five seconds after the runs have ended,
+    and at once with a second Ctrl-C. SIGINT counts even where it was ignored, as it is for shell background jobs:
+    whoever sends it to a server wants it to stop. With `final` the deadline also covers the time after the server has
+    stopped: threads of agents may keep the process alive.
     """
 
     def __init__(self, drain: float, *, final: bool = False) -> None:
-        self._drain = min(drain, 1e7)  # timers do not go much further
+        self._drain = min(drain, 1e7)  # timers overflow beyond that
         self._final = final
-        # A SimpleQueue may be put into by a signal handler, whatever the code that it interrupts holds.
+        # SimpleQueue.put is reentrant, so a signal handler may call it.
         self._steps: SimpleQueue[bool] = SimpleQueue()
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._devnull = -1
         self.received: list[int] = []
 
     def __enter__(self) -> Shutdown:
-        """Take the signals, if this is the main thread: others cannot."""
+        """Install the signal handlers, if this is the main thread: others cannot."""
         if threading.current_thread() is threading.main_thread():
             self._devnull = os.open(os.devnull, os.O_WRONLY)
             threading.Thread(target=self._watch, name="dragoman-shutdown", daemon=True).start()
@@ -51,7 +51,7 @@ class Shutdown:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give the signals back, and watch no longer."""
+        """Restore the signal handlers and stop the deadline."""
         if not self._previous_handlers or (self._final and self.received):
             return
         for number, handler in self._previous_handlers.items():
@@ -62,16 +62,16 @@ class Shutdown:
 
     @property
     def interrupted(self) -> bool:
-        """True when Ctrl-C was the reason."""
+        """True when SIGINT stopped the server."""
         return signal.SIGINT in self.received
 
     def record_drained(self) -> None:
-        """Say that the runs have ended, or have been given up: what is left has five seconds."""
+        """Record that the runs have ended or were given up: the rest has five seconds."""
         self._steps.put(True)
 
     def exit_process(self) -> NoReturn:
-        """End the process now, without waiting for anything that still goes on in it."""
-        # In another thread, because writing may block too: perhaps nobody reads the other end.
+        """End the process now, without waiting for anything."""
+        # In another thread, because writing may block: perhaps nobody reads the pipe.
         last = threading.Thread(target=_log_forced_stop, daemon=True)
         last.start()
         last.join(_MARGIN / 2)
@@ -84,7 +84,7 @@ class Shutdown:
             return
         self.received.append(number)
         self._steps.put(True)
-        # For code that never lets another thread run, as some regular expressions do: this needs none of Python's.
+        # For code that never releases the GIL, as some regular expressions: this timer is a C thread.
         faulthandler.dump_traceback_later(self._drain + FINAL_SECONDS, exit=True, file=self._devnull)
 
     def _watch(self) -> None:

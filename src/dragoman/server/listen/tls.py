@@ -1,4 +1,4 @@
-"""TLS: the server's certificate, and those of its callers."""
+"""TLS options of uvicorn: the server's certificate, and client certificates."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 
 
 class PeerCertificateProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP, which also tells the app about the caller's certificate (the `tls` extension of ASGI)."""
+    """uvicorn's HTTP protocol with the client certificate in the ASGI scope (extension `tls`)."""
 
     _tls: dict[object, object] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """A caller has connected, and TLS is done."""
+        """Read the client certificate once the TLS handshake is done."""
         super().connection_made(transport)
         ssl_object = transport.get_extra_info("ssl_object")
-        # Read once: a certificate stays as it is while the connection lives.
+        # Read once: the certificate of a connection never changes.
         self._tls = None if ssl_object is None else _tls_extension(ssl_object)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Add the certificate to the scope of the request."""
         super().on_message_begin()
         if self._tls is not None:
             self.scope["extensions"] = {"tls": self._tls}
 
 
 def tls_options(cert: str, key: str | None, ca: str | None, *, required: bool = False) -> dict[str, Any]:
-    """What uvicorn's Config needs to speak TLS.
+    """Return the options of uvicorn's Config for TLS.
 
-    `ca` is a file of authorities: callers are asked for a certificate that one of them signed. With `required` nobody
-    gets in without; else the app decides, and a caller may use another scheme.
+    `ca` is a file of authorities: clients are asked for a certificate that one of them signed. With `required` the
+    handshake fails without one; else the app decides, and a caller may use another scheme.
 
     Raises:
-        ConfigError: a file is missing or not what it should be.
+        ConfigError: a file is missing or invalid.
     """
     for setting, path in (("tls_cert", cert), ("tls_key", key), ("tls_ca", ca)):
         if path is not None and not Path(path).is_file():
             raise ConfigError(f"{setting}: there is no file {path}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # uvicorn would only say so once it is listening. A key with a passphrase cannot be asked for one by a server.
+        # Checked now, because uvicorn would report it only when listening. A server cannot ask for a passphrase.
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, OSError):
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""Tasks in one SQLite file: one writer thread with group commit, read-only readers."""
+"""SQLite store in one file: one writer thread with group commit, and read-only connections for queries."""

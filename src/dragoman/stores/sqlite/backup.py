@@ -1,4 +1,4 @@
-"""A copy of a store in one file, made while a server may be writing."""
+"""Backup of a store into one file, also while a server is writing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dragoman.model.error import ConfigError, DragomanError
 from dragoman.stores.sqlite.file import is_same_file, real_path
 from dragoman.stores.sqlite.health import NO_SPACE, format_bytes, read_only, schema_version
 
-# Between two steps the interpreter gets its turn, and with it Ctrl-C.
+# Pages per step. Between two steps the interpreter runs, so that Ctrl-C works.
 STEP_PAGES = 1000
 _SIBLING_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".ckpt", ".key")
 
 
 class BackupResult(NamedTuple):
-    """What a copy holds."""
+    """What a backup contains: how many tasks, and its size in bytes."""
 
     tasks: int
     size: int
@@ -30,10 +30,10 @@ class BackupResult(NamedTuple):
 def back_up(
     source: Path, target: Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> BackupResult:
-    """Copy the store `source` as it is at one moment. `target` appears when it is whole, checked and on the disk.
+    """Copy a snapshot of the store `source` to `target`, which appears once the copy is complete, checked and synced.
 
-    The source is only read, and a server that has it open goes on writing. `force` replaces a `target` that is there,
-    and what an interrupted backup left. `progress` is told how many pages are left, and of how many.
+    The source is only read, and a server that has it open continues to write. `force` replaces an existing `target`
+    and the leftover of an interrupted backup. `progress` is called with the number of remaining pages and of all.
 
     Raises:
         ConfigError: the source is not a store, or the target cannot be written.
@@ -54,7 +54,7 @@ def back_up(
 
 
 def check_space(required: int, source: Path, folder: Path) -> None:
-    """Raise DragomanError when a copy of that size does not fit, or would leave the server no room."""
+    """Raise DragomanError when a copy of that size does not fit, or would leave the server no free space."""
     shared = source.stat().st_dev == folder.stat().st_dev
     free = shutil.disk_usage(folder).free
     if free < required + (NO_SPACE if shared else 0):
@@ -75,7 +75,7 @@ def _check_target(source: Path, target: Path, part: Path, *, force: bool) -> Non
         raise ConfigError(f"{target} is a folder: name a file in it, as in {target / source.name}")
     _refuse_existing(target, force=force)
     for suffix in ("-wal", "-journal"):
-        # SQLite would take what is in there for changes of the copy.
+        # SQLite would replay such a log into the copy.
         foreign_log = target.with_name(target.name + suffix)
         if foreign_log.exists() and foreign_log.stat().st_size:
             raise ConfigError(f"{foreign_log} is there, so {target} is a database somebody uses: use another name")
@@ -91,7 +91,7 @@ def _open_source(source: Path) -> Generator[sqlite3.Connection]:
     with ExitStack() as stack:
         try:
             store = stack.enter_context(closing(read_only(source)))
-            # One reading transaction from here to the end: every step copies pages of the same moment.
+            # One read transaction for the whole backup: every step copies pages of the same snapshot.
             store.execute("BEGIN")
             version = schema_version(store, source)
         except sqlite3.OperationalError as error:
@@ -152,11 +152,11 @@ def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], 
             progress(remaining, pages)
 
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
-        copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps a -shm file from being made
+        copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # so that no -shm file is created
         copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away, not rolled back
-        copy.execute("PRAGMA synchronous = OFF")  # it is synced once, when it is whole
+        copy.execute("PRAGMA synchronous = OFF")  # it is synced once, when it is complete
         store.backup(copy, pages=STEP_PAGES, progress=step)
-        # Without WAL the copy is one file, which can be read from any place; the server that uses it switches back.
+        # Without WAL the copy is a single file that can be read anywhere; a server that uses it switches back to WAL.
         copy.execute("PRAGMA journal_mode = DELETE")
         damage = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
         if damage != "ok":

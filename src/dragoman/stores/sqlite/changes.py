@@ -1,4 +1,4 @@
-"""Many changes as few statements."""
+"""Batches the changes of one transaction into few SQL statements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Conflict(Exception):
-    """A record does not follow the task's last one: somebody else wrote, or wrote twice."""
+    """A record does not follow the task's last one: another writer was faster, or the write is a repeat."""
 
 
 class Changes:
@@ -46,7 +46,7 @@ class Changes:
         self._extra_rows: dict[tuple[str, int], tuple[ExtraRow, str]] = {}
 
     def add(self, write: Write, scope: int) -> None:
-        """Take the next change; `scope` is the number of its row's scope."""
+        """Add a change; `scope` is the number of its row's scope."""
         row = write.row
         if write.delete and not write.draft:
             self._deleted.append((row, scope))
@@ -113,11 +113,11 @@ class Changes:
             self._counts[key] = self._counts.get(key, 0) + tasks
 
     def apply(self, connection: sqlite3.Connection) -> None:
-        """Write everything, within the transaction that is open.
+        """Write all changes within the open transaction.
 
         Raises:
             Conflict: a record does not follow its task's last one.
-            sqlite3.Error: the database refuses.
+            sqlite3.Error: a statement fails.
         """
         if self._created:
             self._insert_tasks(connection)
@@ -145,7 +145,7 @@ class Changes:
             self._delete(connection, row, scope)
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
-        # One that is opened or answered in the same batch never gets as far as the table.
+        # A draft that is opened or answered in the same batch is never inserted.
         deleted = [number for number in self._deleted_drafts if self._drafts.pop(number[0], None) is None]
         connection.executemany("INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?, ?)", self._drafts.values())
         connection.executemany("DELETE FROM drafts WHERE number = ?", deleted)
@@ -193,7 +193,7 @@ class Changes:
             self._write_joined(connection)
 
     def _write_joined(self, connection: sqlite3.Connection) -> None:
-        # The first time a conversation is joined its tasks are counted; from then on the row is kept up.
+        # When a context is first joined its tasks are counted; from then on the row is updated.
         connection.executemany(
             "INSERT INTO context_counts VALUES "
             "(?1, ?2, (SELECT count(*) FROM tasks WHERE scope = ?1 AND context_id = ?2)) "

@@ -1,4 +1,5 @@
-"""The database file of a store: its one name, the locks that make it one server's, and whether it is still there."""
+"""The database file of a store: its canonical path, the locks that reserve it for one server, and checks that it is
+still in place."""
 
 from __future__ import annotations
 
@@ -22,26 +23,26 @@ if sys.platform == "win32":
     import msvcrt
 
     def try_lock(file: int, *, shared: bool = False) -> None:
-        """Lock an open file, if nobody else has it. Raises OSError."""
+        """Lock an open file without waiting. Raises OSError when another process has locked it."""
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
     def try_lock(file: int, *, shared: bool = False) -> None:
-        """Lock an open file, if nobody else has it. Raises OSError."""
+        """Lock an open file without waiting. Raises OSError when another process has locked it."""
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def is_same_file(name: str, opened: os.stat_result) -> bool:
-    """True when the name leads to the file that was opened."""
+    """True when the path still leads to the file that was opened."""
     try:
-        return os.path.samestat(os.stat(name), opened)  # noqa: PTH116 - it is asked with every commit
+        return os.path.samestat(os.stat(name), opened)  # noqa: PTH116 - fast, as it runs with every commit
     except OSError:
         return False
 
 
 class FileLock:
-    """A lock that ends with the process, however that ends."""
+    """A lock file. The system releases the lock when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +50,7 @@ class FileLock:
         self.file: int | None = None
 
     def acquire(self, subject: str) -> None:
-        """Take the lock for `subject`.
+        """Acquire the lock and write the pid into the file. `subject` is for the error text.
 
         Raises:
             ConfigError: another process has it.
@@ -61,11 +62,11 @@ class FileLock:
         os.write(self.file, str(os.getpid()).encode())
 
     def is_in_place(self) -> bool:
-        """True while the name leads to the file that is locked: who takes the lock now is refused."""
+        """True while the path leads to the locked file, so that others are refused the lock."""
         return self.file is not None and is_same_file(self.name, os.fstat(self.file))
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free."""
+        """Acquire the lock if it is free; return whether it was."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try_lock(file)
@@ -76,7 +77,7 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock, if it is held."""
         if self.file is not None:
             os.close(self.file)
             self.file = None
@@ -86,8 +87,8 @@ if sys.platform == "linux":
     import fcntl
 
     def _lock_bytes(file: int) -> None:
-        # Owned by the open file, unlike the POSIX locks of SQLite, which any `close` of the file in this process ends;
-        # and far behind the bytes that SQLite locks.
+        # An open-file-description lock: unlike the POSIX locks of SQLite, it is not dropped when any descriptor of the
+        # file in this process is closed. Its byte is far behind those that SQLite locks.
         request = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
 else:
@@ -97,19 +98,19 @@ else:
 
 
 logger = logging.getLogger("dragoman.store")
-# With less than this on the disk a server is not ready, even if SQLite's log has room for a small write.
+# With less free space a server is not ready, even if SQLite's log has room for a small write.
 MIN_FREE_BYTES = 1_000_000
 _LOCKED_BYTE = 2**62
 _Identity = tuple[int, int]
-# The files that stores of this process have open. Opening one of them again, and closing it, would end SQLite's locks.
+# The files that stores of this process have open. Opening and closing one of them again would drop SQLite's locks.
 _open_here: set[_Identity] = set()
 _opening = threading.Lock()
 
 
 def real_path(path: Path) -> Path:
-    """The one name of a database file, for its locks and for SQLite, whose log lies beside the name it is opened by.
+    """Return the canonical path of a database file, for its locks and for SQLite's log, which lies beside that path.
 
-    Symbolic links are followed. Of several hard links it is the one that a server opened the file by.
+    Symbolic links are followed. Of several hard links it is the path by which a server has opened the file.
 
     Raises:
         OSError: the links lead nowhere.
@@ -128,7 +129,7 @@ def real_path(path: Path) -> Path:
 
 
 def _recorded_path(path: Path) -> Path | None:
-    # Without SQLite's locks and log: under this name it has neither.
+    # Immutable: under this path SQLite has neither locks nor a log.
     with (
         contextlib.suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as reader,
@@ -139,10 +140,10 @@ def _recorded_path(path: Path) -> Path | None:
 
 
 class StoreFile:
-    """The file of one store, locked while it is open.
+    """The database file of one store, locked while it is open.
 
-    On Linux the lock is on the file itself, so that it holds under every name and in every container. FILE.lock beside
-    it tells others the pid, and is the only lock elsewhere.
+    On Linux the lock is on the file itself, so that it holds under every path and in every container. FILE.lock beside
+    it holds the pid, and is the only lock on other systems.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,14 +159,14 @@ class StoreFile:
         self._expected_files: list[tuple[str, int, int]] = []
 
     def sibling(self, suffix: str) -> Path:
-        """The name of a file that belongs to this one."""
+        """Return the path of a file that belongs to this one, such as its log."""
         return self.path.with_name(self.path.name + suffix)
 
     def open(self) -> None:
-        """Find the file by whatever link, make it when it is not there, and lock it. SQLite must not have it open yet.
+        """Resolve links, create the file if it is missing, and lock it. SQLite must not have it open yet.
 
         Raises:
-            ConfigError: another server has it.
+            ConfigError: another server uses it.
             OSError: it cannot be opened.
         """
         self.path = real_path(self._requested_path)
@@ -176,12 +177,12 @@ class StoreFile:
         with _opening:
             if _identity(self.path) in _open_here:
                 raise _in_use_error(self._requested_path.name, str(os.getpid()))
-            # Tasks are nobody else's business: the file is ours alone before anything is in it.
+            # Created with mode 600, before anything is in it: tasks are private.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 self._identity = _identity_of_stat(os.fstat(self._file))
                 self._is_locked = self._lock_file(self._file)
-                # After the file itself: who is refused there has not touched the lock that another one holds.
+                # Second, so that a server that is refused above has not touched the lock file of the other one.
                 self._lock.acquire(self._requested_path.name)
             except BaseException:
                 self.close()
@@ -194,22 +195,22 @@ class StoreFile:
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _in_use_error(self._requested_path.name, _find_lock_holder(os.fstat(file))) from None
-            return False  # this system or this disk has no such locks
+            return False  # this system or file system has no such locks
         return True
 
     def watch(self) -> None:
-        """Remember which files SQLite has open, now that it has them open."""
+        """Remember which files SQLite has open. Called once it has opened them."""
         self._log_files = {str(path): path.stat() for path in (self.sibling("-wal"), self.sibling("-shm"))}
         self._remember_files()
 
     def _remember_files(self) -> None:
-        """Remember what each name has to lead to, so that a look at all of them is short."""
+        """Remember the identity of each file, so that `check` is quick."""
         opened = {self._name: self._file, self._lock.name: self._lock.file}
         stats = {name: os.fstat(file) for name, file in opened.items() if file is not None}
         self._expected_files = [(name, stat.st_dev, stat.st_ino) for name, stat in (stats | self._log_files).items()]
 
     def close(self) -> None:
-        """Let go, when SQLite has closed the file: closing it here too would end the locks that SQLite has."""
+        """Release the locks. SQLite must have closed the file: closing it here earlier would drop SQLite's locks."""
         self._lock.release()
         if self._file is not None:
             os.close(self._file)
@@ -220,7 +221,7 @@ class StoreFile:
         self._log_files, self._expected_files = {}, []
 
     def check(self) -> None:
-        """Make sure that what SQLite writes is what the next start will read. This takes microseconds.
+        """Check that SQLite writes into the files that the next start will read. Takes microseconds.
 
         Raises:
             ServerError: the file or its log was moved, deleted or replaced, or another server may be writing.
@@ -229,7 +230,7 @@ class StoreFile:
             return
         with contextlib.suppress(OSError):
             for name, device, number in self._expected_files:
-                stat = os.stat(name)  # noqa: PTH116 - it is asked with every commit
+                stat = os.stat(name)  # noqa: PTH116 - fast, as it runs with every commit
                 if stat.st_ino != number or stat.st_dev != device:
                     break
             else:
@@ -238,7 +239,7 @@ class StoreFile:
         self._raise_changed(self._file)
 
     def _raise_changed(self, file: int) -> None:
-        """Say which of them it is that has changed. Raises ServerError."""
+        """Raise ServerError for the file that has changed; recreate FILE.lock if only that was removed."""
         if not is_same_file(self._name, os.fstat(file)):
             raise ServerError(
                 f"the file of the store, {self.path.name}, was moved, deleted or replaced: put it back, "
@@ -256,15 +257,15 @@ class StoreFile:
             )
 
     def _reacquire_lock(self) -> bool:
-        """Replace a FILE.lock that somebody has removed. Where the file itself is locked, nobody came in meanwhile."""
+        """Recreate a removed FILE.lock. Safe where the file itself is locked: no other server can have opened it."""
         if not self._is_locked:
             return False
         lock = FileLock(self._lock.path)
         try:
             lock.acquire(self.path.name)
-        except ConfigError:  # a server of an older version, which knows this lock only
+        except ConfigError:  # a server of an older version, which uses this lock only
             return False
-        except OSError:  # no room, perhaps: it can wait
+        except OSError:  # perhaps a full disk: it is tried again later
             return True
         logger.warning("%s was removed while the server was running: it is there again", lock.path)
         self._lock.release()
@@ -273,7 +274,7 @@ class StoreFile:
         return True
 
     def check_room(self) -> None:
-        """Raise ServerError when the disk is full, or nearly."""
+        """Raise ServerError when the disk is full or nearly full."""
         with contextlib.suppress(OSError):
             if shutil.disk_usage(self.path.parent).free < MIN_FREE_BYTES:
                 raise ServerError("the disk of the store is full: make room")
@@ -296,7 +297,7 @@ def _in_use_error(subject: str, pid: str) -> ConfigError:
 
 
 def _find_lock_holder(stat: os.stat_result) -> str:
-    """The process that has our lock on a file; empty where the system does not tell."""
+    """Return the pid of the process that has locked a file; "" where the system does not tell."""
     for process in _entries(Path("/proc")):
         if process.name.isdecimal():
             for opened in _entries(process / "fd"):
@@ -308,7 +309,7 @@ def _find_lock_holder(stat: os.stat_result) -> str:
 def _entries(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
-    except OSError:  # it has ended meanwhile, or is another user's
+    except OSError:  # the process has ended, or belongs to another user
         return []
 
 
@@ -333,14 +334,14 @@ _LOCK_POLL = 0.005
 
 @contextmanager
 def short_write(path: Path) -> Generator[sqlite3.Connection]:
-    """One short transaction, committed at the end of the block, taken back when it raises. Blocks.
+    """One short write transaction from another process: committed at the end, rolled back on an error. Blocks.
 
-    It holds FILE.ckpt from before the first byte until the connection is closed: a write and a checkpoint must never
-    meet, and the last connection to close makes one. The time on FILE.ckpt tells readers that something has changed.
+    It holds the lock FILE.ckpt until the connection is closed: a write and a checkpoint must never overlap, and the
+    last connection to close makes a checkpoint. The modification time of FILE.ckpt tells readers about the change.
 
     Raises:
-        ServerError: others have written for five seconds without a pause.
-        sqlite3.Error: the database refuses.
+        ServerError: the lock is not free within five seconds.
+        sqlite3.Error: a statement fails.
     """
     path = real_path(path)
     lock_path = path.with_name(path.name + ".ckpt")
@@ -351,7 +352,7 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
             raise ServerError(f"the store {path.name} is busy: try again")
         time.sleep(_LOCK_POLL)
     try:
-        uri = f"{path.as_uri()}?mode=rw"  # which does not make a file that is missing
+        uri = f"{path.as_uri()}?mode=rw"  # rw: a missing file is not created
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             connection.execute("PRAGMA busy_timeout = 5000")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -370,6 +371,6 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def _touch(path: Path) -> None:
-    # Always another time than before, also when two writes fall into one tick of the clock.
+    # Strictly increasing, also when two writes fall into one tick of the clock.
     now = max(time.time_ns(), path.stat().st_mtime_ns + 1)
     os.utime(path, ns=(now, now))

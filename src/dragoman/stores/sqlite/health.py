@@ -1,4 +1,4 @@
-"""Is a store well? Reads only: the file, its neighbours and the disk under it."""
+"""Health checks of a store for `dragoman doctor`: the file, its siblings and the disk. Nothing is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Level = Literal["ok", "warn", "FAIL"]
 LOW_SPACE = 1_000_000_000
 NO_SPACE = 50_000_000
 LARGE_WAL = 64_000_000
-# Reading more than this takes longer than somebody waits who only wants to know whether all is well.
+# A larger file is not read for damage by default: that would take too long for a quick check.
 QUICK_BYTES = 2_000_000_000
 MAX_DAMAGE_LINES = 3
 
@@ -38,7 +38,7 @@ _CONTEXT_COUNTS = """
 SELECT count(*) FROM context_counts c
 WHERE c.tasks <> (SELECT count(*) FROM tasks t WHERE t.scope = c.scope AND t.context_id = c.context_id)
 """
-# A conversation without a row in context_counts is counted when somebody asks, so those may simply go.
+# A context without a row in context_counts is counted on demand, so its rows may simply be deleted.
 RECOUNT = (
     "BEGIN; DELETE FROM context_counts; DELETE FROM state_counts; "
     "INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state; "
@@ -47,7 +47,7 @@ RECOUNT = (
 
 
 class HealthFinding(NamedTuple):
-    """What a check found, and what to do about it where there is something to do."""
+    """The result of one check. `do` says what to do about it; "" when there is nothing to do."""
 
     level: Level
     check: str
@@ -56,9 +56,9 @@ class HealthFinding(NamedTuple):
 
 
 def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -> list[HealthFinding]:
-    """Check a store, its folder and its disk, also while a server runs. Raises nothing: what is wrong is found.
+    """Check a store, its folder and its disk, also while a server runs. Problems are findings; nothing is raised.
 
-    `full` reads everything, however long that takes; else a file above `quick_bytes` is not read for damage.
+    `full` reads everything, however long that takes; otherwise a file above `quick_bytes` is not read for damage.
     """
     findings: list[HealthFinding] = []
     try:
@@ -73,7 +73,7 @@ def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -
 
 
 def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """A connection that cannot write. With `immutable` SQLite makes no files beside it; nobody may write then.
+    """Open a read-only connection. With `immutable`, SQLite creates no files beside it, and nobody may write meanwhile.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -83,7 +83,7 @@ def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
 
 
 def schema_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the tables; 0 when the file is empty, and one below VERSION when the next start brings it up.
+    """Return the schema version: 0 for an empty file, less than VERSION when the next start migrates it.
 
     Raises:
         ConfigError: the file is not a store, or a newer one.
@@ -97,12 +97,12 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
             raise
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
     if version > VERSION or (version == 0 and tables):
-        migrate(connection, path)  # refuses it, in the words `serve` uses
+        migrate(connection, path)  # raises the same error as `serve`
     return version
 
 
 def format_bytes(size: float) -> str:
-    """A size as people say it."""
+    """Format a size: `1.5 MB`."""
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
@@ -111,7 +111,7 @@ def format_bytes(size: float) -> str:
 
 
 def format_task_count(number: int) -> str:
-    """A number of tasks as people say it."""
+    """Format a number of tasks: `1 task`, `2 tasks`."""
     return "1 task" if number == 1 else f"{number} tasks"
 
 
@@ -138,7 +138,7 @@ def _check_folder(folder: Path) -> Iterator[HealthFinding]:
 
 
 def check_free_space(free: int) -> HealthFinding:
-    """Whether this much room on the disk is enough."""
+    """Check whether this many free bytes are enough."""
     says = f"{format_bytes(free)} free"
     if free < NO_SPACE:
         return HealthFinding("FAIL", "space", says, "make room now: soon nothing can be stored")
@@ -162,7 +162,7 @@ def _check_file(path: Path) -> HealthFinding:
 def _check_permissions(path: Path) -> HealthFinding:
     files = [_sibling(path, suffix) for suffix in ("", "-wal", ".key")]
     open_files = [file for file in files if os.name == "posix" and file.exists() and file.stat().st_mode & 0o004]
-    # A folder that others may not enter hides whatever the files in it allow.
+    # Others cannot read a file in a folder that they may not enter.
     if not open_files or not all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents):
         return HealthFinding("ok", "permissions", "other users cannot read it")
     names = " ".join(shlex.quote(str(file)) for file in open_files)
@@ -171,7 +171,7 @@ def _check_permissions(path: Path) -> HealthFinding:
 
 def _sibling(path: Path, suffix: str) -> Path:
     real = real_path(path)
-    if real != path.absolute():  # a link: what belongs to the file is beside the file
+    if real != path.absolute():  # a link: the siblings are beside the file itself
         path = real
     return path.with_name(path.name + suffix)
 
@@ -187,7 +187,7 @@ def _size(path: Path) -> int:
 
 
 def _check_lock(path: Path) -> tuple[bool, HealthFinding]:
-    """Whether a server may be running, and who it is."""
+    """Return whether a server may be running, and the finding about its lock."""
     try:
         file = os.open(_sibling(path, ".lock"), os.O_RDONLY)
     except FileNotFoundError:
@@ -209,12 +209,12 @@ def _check_lock(path: Path) -> tuple[bool, HealthFinding]:
 
 def _check_contents(path: Path, *, full: bool, quick_bytes: int) -> list[HealthFinding]:
     running, lock = _check_lock(path)
-    # Opened in the ordinary way, SQLite would leave files beside a store that is at rest.
+    # Opened without `immutable`, SQLite would leave files beside a store that no server uses.
     at_rest = not running and not any(_size(_sibling(path, suffix)) for suffix in ("-wal", "-journal"))
     before = _stamp(path)
     limit = None if full else quick_bytes
     findings = list(_check_database(path, lock, running=running, at_rest=at_rest, limit=limit))
-    if at_rest and _stamp(path) != before:  # a server has started, and what was read may be half of this and of that
+    if at_rest and _stamp(path) != before:  # a server has started meanwhile: the reads may be inconsistent
         running, lock = _check_lock(path)
         findings = list(_check_database(path, lock, running=running, at_rest=False, limit=limit))
     return findings
@@ -232,14 +232,14 @@ def _check_database(
     try:
         mode = _journal_mode_at_rest(path) if at_rest else None
         with closing(read_only(path, immutable=at_rest)) as connection:
-            connection.execute("BEGIN")  # all checks see the same moment, also beside a server
+            connection.execute("BEGIN")  # all checks see the same snapshot, also while a server writes
             version = schema_version(connection, path)
             yield _check_schema(version)
             if version == 0:
                 return
             integrity = _check_integrity(connection, path, limit)
             yield integrity
-            if integrity.level == "FAIL":  # nothing that is read from it now can be believed
+            if integrity.level == "FAIL":  # the other checks would read damaged data
                 return
             yield _check_journal_mode(mode or str(connection.execute("PRAGMA journal_mode").fetchone()[0]), running)
             yield _check_sizes(path, running)
@@ -284,7 +284,7 @@ def _damage_finding(path: Path, damage: list[str]) -> HealthFinding:
 
 
 def _journal_mode_at_rest(path: Path) -> str:
-    # Never beside a server in this process: closing the file would drop the locks SQLite holds on it.
+    # Not while a server in this process uses it: closing the file would drop SQLite's locks.
     with path.open("rb") as file:
         return "wal" if file.read(20)[18:] == b"\2\2" else "delete"
 

@@ -1,4 +1,4 @@
-"""The queries, each on a read-only connection."""
+"""The queries of the store, each on a read-only connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.
 
 
 def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
-    """Find a task by its id."""
+    """Return a task by its id; None when there is none."""
     row = connection.execute(f"{_TASK} WHERE t.id = ?", (task_id,)).fetchone()
     return None if row is None else _stored_task(row)
 
@@ -74,12 +74,12 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
         f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
         (*values, query.limit + 1),
     )
-    with closing(rows):  # not read to its end when the page is full before
+    with closing(rows):  # the page may be full before the last row
         return TaskPage.of(map(_stored_task, rows), query, total)
 
 
 def _maintained_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
-    """The number of tasks where it is kept ready: without filters, by state, by context. None where it is not."""
+    """Return the total from the counter tables: without filters, by state, by context. None for other filters."""
     if query.since_ms is not None or (query.state is not None and query.context_id is not None):
         return None
     if query.context_id is not None:
@@ -101,17 +101,17 @@ def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str)
 
 
 def duplicate_of(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
-    """The task that took a message with this mark."""
+    """Return the id of the task that took a message with this dedupe key."""
     return _value(connection, "SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | None:
-    """The bare message that one with this mark was answered with."""
+    """Return the bare message that a message with this dedupe key was answered with."""
     return _value(connection, "SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def dedupe_keys(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
-    """The marks that have not expired."""
+    """Return the dedupe keys that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
 
 

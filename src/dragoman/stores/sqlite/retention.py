@@ -1,7 +1,7 @@
-"""Retention: deleting and compacting in steps that never keep the writer for long.
+"""Retention: deletes and compacts old tasks in short steps, so that writes never wait long.
 
-A step is a sequence of slices, each with a bounded number of rows, whatever the tasks look like; between two of them
-the step may end. Every statement finds its rows by an index.
+A step is a sequence of slices, each with a bounded number of rows, whatever the tasks look like; it may end between
+two slices. Every statement finds its rows by an index.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import TaskTable
     from dragoman.engine.ports.store import Sweep
 
-# How long a step goes on beginning slices. With the last slice and the commit it stays under 10 ms.
+# Seconds within which a step starts slices. With the last slice and the commit it stays under 10 ms.
 STEP_SECONDS = 0.004
-# What a slice takes at most, of tasks and of rows of one table.
+# Upper bounds of a slice: tasks, and rows of one table.
 SLICE_TASKS = 16
 SLICE_ROWS = 256
 _FIRST_ROWS = 64
-# A slice that is quicker than this may be followed by a larger one, a slower one than that by a smaller one.
+# After a slice that is quicker the next one is larger; after a slower one it is smaller.
 _QUICK_SECONDS, _SLOW_SECONDS = 0.001, 0.002
-# A row of 9 MB takes as long as thousands of small ones: of large ones a slice has as many as this, and at least one.
+# Bytes of large rows in a slice, which has at least one row: a row of 9 MB takes as long as thousands of small ones.
 SLICE_BYTES = 250_000
 
 _SLOTS = ", ".join("?" * SLICE_TASKS)
@@ -40,8 +40,9 @@ WHERE t.{ENDED} AND t.status_ms < ? AND (t.status_ms, t.number) > (?, ?) ORDER B
 _EXPIRED = "DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE until_ms < ? ORDER BY until_ms LIMIT ?)"
 _REPEATS = f"DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE task_id IN ({_SLOTS}) LIMIT ?)"  # noqa: S608
 _ROW_BYTES = f"SELECT max(length(body) / generation) FROM snapshots WHERE task IN ({_SLOTS})"  # noqa: S608
-# A journal loses its end first: who is reading it sees it stop, and never a gap. Events go before notes, which tell
-# what some of them mean. (The key of a note is its number alone: SQLite 3.40 does not find the pair by its index.)
+# A journal loses its end first, so that a concurrent reader sees it stop and never a gap. Events are deleted before
+# notes, which give some of them their meaning. (A note is found by its number alone: SQLite 3.40 does not use the index
+# for the pair.)
 _JOURNAL = {
     "events": f"""
 DELETE FROM events WHERE (task, generation) IN (
@@ -57,7 +58,7 @@ _ALL_OF_TASK = {
 
 
 class TaskToDelete(NamedTuple):
-    """A task that is to be deleted; `state` is the number of the state it is in."""
+    """What deleting a task needs to know; `state` is the number of its state."""
 
     number: int
     id: str
@@ -67,12 +68,12 @@ class TaskToDelete(NamedTuple):
 
 
 def write_probe(connection: sqlite3.Connection) -> None:
-    """Write something for real."""
+    """Write a row, to prove that the database takes writes."""
     connection.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 
 
 class Sweeper:
-    """Does the steps of all sweeps of one store. How large a slice is depends on how long the ones before took.
+    """Runs the steps of all sweeps of one store. The size of a slice adapts to how long the ones before took.
 
     A slice has at least one row, and a row cannot be divided: an event of 9 MB takes about 15 ms.
     """
@@ -83,9 +84,9 @@ class Sweeper:
         self._rows = _FIRST_ROWS
 
     def step(self, connection: sqlite3.Connection, rules: Sweep, has_waiting: Callable[[], bool]) -> int:
-        """At least one slice of what the rules name, at most `rules.limit` tasks; it ends early for who `is_awaited`.
+        """Run at least one slice for these rules, for at most `rules.limit` tasks. Ends early when `has_waiting()`.
 
-        Gives how many tasks were touched, and at least 1 when anything was deleted: 0 means that all is done.
+        Returns how many tasks were touched, and at least 1 when anything was deleted: 0 means that all is done.
         """
         touched, has_worked = 0, False
         began = now = self._clock()
@@ -111,11 +112,11 @@ class Sweeper:
             self._rows = max(1, self._rows // 2)
 
     def delete(self, connection: sqlite3.Connection, task: TaskToDelete) -> None:
-        """Delete a task and, unless that is a lot, all that belongs to it: the rest is left to the next sweep."""
+        """Delete a task with a first slice of its journal; the next sweeps delete the rest."""
         _delete_tasks(connection, [task], self._plugin_tables)
         self._clear(connection, [task.number])
 
-    # Each part does one slice. It gives how many tasks it has finished with, or None when it has nothing to do.
+    # Each part runs one slice. It returns how many tasks it has finished, or None when it has nothing to do.
 
     def _expire(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
         if rules.expired_before_ms is None:
@@ -149,7 +150,7 @@ class Sweeper:
     def _delete(self, connection: sqlite3.Connection, tasks: list[TaskToDelete]) -> int | None:
         if not tasks:
             return None
-        # First: as long as there are keys, there must be the task that they lead to.
+        # First: a dedupe key must never lead to a task that is not there.
         keys = connection.execute(_REPEATS, (*_padded([task.id for task in tasks]), self._rows)).rowcount
         if keys == self._rows:
             return 0
@@ -163,7 +164,7 @@ class Sweeper:
             return None
         done = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('compacted_ms', 'compacted_number')"))
         after = (done.get("compacted_ms", -1), done.get("compacted_number", -1))
-        if after[0] >= before_ms:  # the clock has been put back since: what ended then stands before the mark
+        if after[0] >= before_ms:  # the clock was set back since: tasks that ended then are before this position
             after = (-1, -1)
         rows = connection.execute(_COMPACTABLE, (before_ms, *after, limit)).fetchall()
         if not rows:
@@ -177,21 +178,21 @@ class Sweeper:
         return len(rows)
 
     def _clear(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
-        """Delete a slice of what deleted tasks have left; where that was all, they are done."""
+        """Delete a slice of the leftovers of deleted tasks; forget the tasks when nothing is left."""
         if self._empty(connection, _ALL_OF_TASK, numbers):
             connection.execute(f"DELETE FROM leftovers WHERE task IN ({_SLOTS})", _padded(numbers))  # noqa: S608
 
     def _empty(self, connection: sqlite3.Connection, tables: dict[str, str], numbers: list[int]) -> bool:
-        """Delete a slice of the rows of tasks, table by table. True when none are left."""
+        """Delete a slice of the tasks' rows, table by table. Return True when none are left."""
         parameters = _padded(numbers)
-        # How long an event is can only be told by reading it; a snapshot has about what all of them said.
+        # Estimated from the snapshot: the size of an event is only known by reading it.
         row_bytes = connection.execute(_ROW_BYTES, parameters).fetchone()[0] or 0
         rows = max(1, min(self._rows, SLICE_BYTES // (row_bytes + 1)))
         return all(connection.execute(delete, (*parameters, rows)).rowcount < rows for delete in tables.values())
 
 
 def reserve_numbers(connection: sqlite3.Connection, number: int) -> None:
-    """Never give this number to a task again, nor any before it: late notes would end up with a stranger."""
+    """Never reuse this task number or any before it: late notes would end up with another task."""
     connection.execute(
         "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
         (number,),
@@ -199,7 +200,7 @@ def reserve_numbers(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _delete_tasks(connection: sqlite3.Connection, tasks: list[TaskToDelete], tables: Sequence[TaskTable]) -> None:
-    """Delete at most SLICE_TASKS tasks. Their journals and snapshots are left over, where nobody finds them."""
+    """Delete at most SLICE_TASKS tasks. Their journals and snapshots become leftovers, which no query finds."""
     numbers = [task.number for task in tasks]
     connection.execute(f"DELETE FROM repeats WHERE task_id IN ({_SLOTS})", _padded([task.id for task in tasks]))  # noqa: S608
     connection.execute(f"DELETE FROM pushes WHERE task IN ({_SLOTS})", _padded(numbers))  # noqa: S608
@@ -212,7 +213,7 @@ def _delete_tasks(connection: sqlite3.Connection, tasks: list[TaskToDelete], tab
 
 def _decrement_counts(connection: sqlite3.Connection, deleted: list[TaskToDelete]) -> None:
     states = Counter((task.scope, task.state) for task in deleted)
-    states.update((ALL_SCOPES, task.state) for task in deleted)  # where only ended ones have a row
+    states.update((ALL_SCOPES, task.state) for task in deleted)  # which counts ended tasks only
     connection.executemany(
         "UPDATE state_counts SET tasks = tasks - ? WHERE scope = ? AND state = ?",
         [(tasks, scope, state) for (scope, state), tasks in states.items()],
@@ -222,7 +223,7 @@ def _decrement_counts(connection: sqlite3.Connection, deleted: list[TaskToDelete
         "UPDATE context_counts SET tasks = tasks - ? WHERE scope = ? AND context_id = ?",
         [(tasks, scope, context_id) for (scope, context_id), tasks in contexts.items()],
     )
-    for table in ("contexts", "context_counts"):  # a conversation without tasks is over: nobody can go on with it
+    for table in ("contexts", "context_counts"):  # a context without tasks cannot be continued
         connection.executemany(
             f"DELETE FROM {table} WHERE scope = ?1 AND context_id = ?2 "  # noqa: S608
             "AND NOT EXISTS (SELECT 1 FROM tasks WHERE scope = ?1 AND context_id = ?2)",
@@ -231,5 +232,5 @@ def _decrement_counts(connection: sqlite3.Connection, deleted: list[TaskToDelete
 
 
 def _padded(values: list[int] | list[str]) -> list[int | str | None]:
-    """As many parameters as _MANY has; None is no task's."""
+    """Pad with None to the number of parameters in _SLOTS; None matches no task."""
     return [*values, *[None] * (SLICE_TASKS - len(values))]

@@ -1,4 +1,4 @@
-"""The tables, and how an older file becomes a newer one."""
+"""The tables, and the migrations from older versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.model.error import ConfigError
 from dragoman.model.state import State
 
-# A state's number is the one protobuf gives it.
+# States are stored by their protobuf numbers.
 STATES: tuple[State, ...] = (
     State.UNSPECIFIED,
     State.SUBMITTED,
@@ -23,7 +23,7 @@ STATES: tuple[State, ...] = (
 )
 NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
 
-# What version 1 was. It never changes: files of that version are out there.
+# Version 1. It never changes: files of that version exist.
 _VERSION_1 = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE scopes (
@@ -55,7 +55,7 @@ CREATE INDEX repeats_old ON repeats (until_ms);
 """
 
 
-# What each version added to the one before. A file is brought up step by step, each in a transaction of its own.
+# What each version adds to the one before. Each migration runs in its own transaction.
 _MIGRATIONS = (
     """
 -- How many tasks there are, kept in the commit that changes it: a list tells its size without counting.
@@ -123,14 +123,14 @@ ALL_SCOPES = 0
 
 
 def unusable_error(path: Path, error: sqlite3.Error) -> ConfigError:
-    """What to say when a file cannot be opened."""
+    """Build the error for a file that cannot be opened."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
         return damaged_error(path, str(error))
     return ConfigError(f"the store {path} cannot be opened: {error}")
 
 
 def damaged_error(path: Path, detail: str) -> ConfigError:
-    """What to say when a file is not whole."""
+    """Build the error for a damaged file."""
     store = shlex.quote(f"sqlite:///{path.absolute()}")
     return ConfigError(
         f"the store {path} is damaged ({detail}): `dragoman doctor --store {store}` tells more; "
@@ -139,13 +139,13 @@ def damaged_error(path: Path, detail: str) -> ConfigError:
 
 
 def check_last_page(path: Path) -> None:
-    """Refuse a file whose last page is cut: SQLite would read zeros there. Nobody may have it open.
+    """Check that the last page is complete: SQLite would read zeros for the missing part. Nobody may have it open.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: the last page is cut.
     """
     log = path.with_name(f"{path.name}-wal")
-    if log.exists() and log.stat().st_size:  # the page may be whole in there
+    if log.exists() and log.stat().st_size:  # the log may have the complete page
         return
     with path.open("rb") as file:
         header = file.read(18)
@@ -156,7 +156,7 @@ def check_last_page(path: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in a new file, or bring those of an older one up to date.
+    """Create the tables in a new file, or migrate those of an older version.
 
     Raises:
         ConfigError: the file is not a store, or a newer one.
@@ -165,7 +165,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:  # locked, damaged, not readable: no verdict on what it is
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:  # locked, damaged or not readable: it may still be a store
             raise
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
     if version > VERSION:

@@ -1,4 +1,4 @@
-"""The store of a single server: one SQLite file."""
+"""The store of a single server, in one SQLite file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READERS = 2
 
 
 class SqliteStore:
-    """Tasks in one file, which belongs to one server at a time."""
+    """A durable store in one SQLite file, which one server uses at a time."""
 
     durable: bool = True
 
@@ -47,11 +47,11 @@ class SqliteStore:
         self.next_number = itertools.count(1).__next__
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
-        # One for each reading thread, all opened at the start: later there may be no room for another open file.
+        # One connection per reader thread, all opened at the start: later there may be no free file descriptor.
         self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     def add_table(self, table: TaskTable) -> None:
-        """Keep the table of a plug-in too, from the next `open` on."""
+        """Store the rows of a plug-in's table too, from the next `open` on."""
         if table not in self._tables:
             self._tables.append(table)
 
@@ -59,7 +59,7 @@ class SqliteStore:
         """Lock and open the file, creating it when it is not there.
 
         Raises:
-            ConfigError: another server has it, or it cannot be used.
+            ConfigError: another server uses it, or it cannot be used.
         """
         try:
             self._file.open()
@@ -82,21 +82,21 @@ class SqliteStore:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
 
     async def close(self) -> None:
-        """Finish what was written and let go of the file."""
+        """Finish all queued writes and release the file."""
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
         await self._close_file()
 
     async def _close_file(self) -> None:
-        # The readers first: the last connection to close empties the log and removes it.
+        # The readers first: the last connection to close checkpoints the log and removes it.
         while not self._idle_readers.empty():
             self._idle_readers.get().close()
         await self._writer.close()
         self._file.close()
 
     async def task(self, task_id: str) -> StoredTask | None:
-        """Find a task by its id."""
+        """Return a task by its id; None when there is none."""
         return await self._read(reader.task, task_id)
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
@@ -116,15 +116,15 @@ class SqliteStore:
         return await self._read(reader.context_state, scope, context_id)
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The task a message with this mark was accepted into, if that was recently."""
+        """Return the id of the task that took a message with this dedupe key; None once the key has expired."""
         return await self._read(reader.duplicate_of, key, now_ms)
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that one with this mark was answered with, if that was recently."""
+        """Return the bare message that a message with this dedupe key was answered with; None once it has expired."""
         return await self._read(reader.reply, key, now_ms)
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The marks of all messages that were accepted recently."""
+        """Return the dedupe keys that have not expired."""
         return await self._read(reader.dedupe_keys, now_ms)
 
     async def pushes(self, number: int) -> list[Push]:
@@ -152,19 +152,19 @@ class SqliteStore:
         return await self._read(tables.last_key, table)
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Change a row of a plug-in's table, if it still has that version. Raises ServerError."""
+        """Replace a row of a plug-in's table if it still has that version. Raises ServerError."""
         try:
             return await self._writer.run(lambda connection: tables.replace_row(connection, row, version))
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact some of what the rules name: one step. Gives how many tasks were touched."""
+        """Run one step of retention. Returns how many tasks were touched."""
         has_waiting = self._writer.has_waiting
         return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
 
     async def check(self) -> None:
-        """Write and read something. Raises ServerError when that is not possible now, or soon will not be."""
+        """Write and read a row. Raises ServerError when that fails, or the disk is nearly full."""
 
         def work(connection: sqlite3.Connection) -> None:
             self._file.check_room()
@@ -199,7 +199,7 @@ class SqliteStore:
         connection = sqlite3.connect(f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA busy_timeout = 5000")
-            connection.execute("SELECT 1 FROM tasks LIMIT 1").fetchone()  # opens the log too
+            connection.execute("SELECT 1 FROM tasks LIMIT 1").fetchone()  # so that SQLite opens the log too
         except BaseException:
             connection.close()
             raise

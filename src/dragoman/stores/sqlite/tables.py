@@ -1,4 +1,4 @@
-"""The tables of plug-ins, with a row for some tasks."""
+"""The tables of plug-ins: extra rows that are written and deleted with their tasks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class _Statements(NamedTuple):
 
 @cache
 def _statements(table: TaskTable) -> _Statements:
-    # Names of tables and columns come from the source of a plug-in, never from a caller.
+    # Names of tables and columns come from the code of a plug-in, never from a caller.
     name, key = table.name, table.columns[0].name
     columns = [column.name for column in table.columns]
     definitions = [f"{key} INTEGER PRIMARY KEY"]
     definitions += [f"{column.name} {column.type}{' NOT NULL' * column.required}" for column in table.columns[1:]]
-    # Users of this file are known by the key of their own table.
+    # An owner who is a user of this file is stored by the key in `users`.
     user = "coalesce((SELECT user FROM users WHERE name = ?), ?)"
     values = ", ".join(user if column == table.owner else "?" for column in columns)
     changes = ", ".join(f"{column} = excluded.{column}" for column in columns[1:] if column != table.owner)
@@ -46,7 +46,7 @@ def _statements(table: TaskTable) -> _Statements:
 
 
 def create_tables(connection: sqlite3.Connection, tables: Iterable[TaskTable]) -> None:
-    """Create the tables and indexes that are not there yet."""
+    """Create missing tables and indexes."""
     for table in tables:
         for statement in _statements(table).create:
             connection.execute(statement)
@@ -67,7 +67,7 @@ def delete_rows(connection: sqlite3.Connection, tables: Sequence[TaskTable], tas
 
 
 def replace_row(connection: sqlite3.Connection, row: ExtraRow, version: Value) -> bool:
-    """Change a row, if it still has that version."""
+    """Replace a row if it still has that version; return whether it had."""
     key, *values = row.values
     return connection.execute(_statements(row.table).replace, (*values, key, version)).rowcount == 1
 

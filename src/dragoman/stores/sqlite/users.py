@@ -1,4 +1,4 @@
-"""Users, their permissions and keys, in the store's own file."""
+"""Users with their permissions and API keys, in the file of the store."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dragoman.stores.sqlite.health import read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, migrate
 from dragoman.stores.sqlite.store import SqliteStore
 
-# How long what was read may count without looking again, should the news of a change be lost.
+# Milliseconds a cached account is valid, should the notice of a change be lost.
 FRESH_MS = 5000
-# `failures` and `locked_until_ms` are of earlier versions: nobody is locked any more.
+# The columns `failures` and `locked_until_ms` are not used any more: accounts are not locked.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
 _IS_VALID = "(until_ms IS NULL OR until_ms > ?)"
 
 
 def account(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
-    """A user who was not revoked, with the permissions that hold now."""
+    """Return a user who was not revoked, with the permissions that are valid now; None when there is none."""
     row = connection.execute(
         f"SELECT NULL, {_COLUMNS} FROM users WHERE name = ? AND NOT revoked",  # noqa: S608
         (name,),
@@ -38,7 +38,7 @@ def account(connection: sqlite3.Connection, name: str, now: int) -> Account | No
 
 
 def account_of_key(connection: sqlite3.Connection, digest: bytes, now: int) -> Account | None:
-    """The user a key was given to, while the key holds."""
+    """Return the user of an API key; None when the key is unknown or has expired."""
     row = connection.execute(
         f"SELECT api_keys.until_ms, {_COLUMNS} FROM api_keys JOIN users USING (user) "  # noqa: S608
         f"WHERE digest = ? AND NOT revoked AND {_IS_VALID}",
@@ -89,9 +89,9 @@ _CHECK_INTERVAL = 0.001
 class SqliteUsers:
     """The users of one store.
 
-    The methods that administer block, may be called from anywhere and need no `open`; the store's server may be
-    running, here or elsewhere. The others are for a server: what it has read is kept until somebody changes something.
-    Without a path the users are in memory, and gone with this object.
+    The administration methods block, work in any thread and process, need no `open`, and may be used while the
+    store's server is running. The others are for a server: accounts are cached until a change is noticed. Without a
+    path the users are in memory and last as long as this object.
     """
 
     def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
@@ -113,7 +113,7 @@ class SqliteUsers:
     # -- for a server ----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Get ready to be asked often. The store is open already, so the file is there."""
+        """Open a connection and a thread for lookups. The store must be open, so that the file exists."""
         if self._path is not None:
             path = real_path(self._path)
             self._change_file = os.open(path.with_name(path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
@@ -123,7 +123,7 @@ class SqliteUsers:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dragoman-users")
 
     async def close(self) -> None:
-        """Let go of the file. What is in memory stays, and can be opened again."""
+        """Close the file. Users in memory stay, and can be opened again."""
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
@@ -136,7 +136,7 @@ class SqliteUsers:
         self._clear_cache()
 
     async def by_name(self, name: str) -> Account | None:
-        """A user, with the permissions that hold now. Raises ServerError when the store cannot be read."""
+        """Return a user with the permissions that are valid now. Raises ServerError when the store cannot be read."""
         now = self._drop_if_changed()
         cached = self._accounts.get(name)
         if cached is not None and now < cached.fresh_until:
@@ -144,7 +144,7 @@ class SqliteUsers:
         return await self._load(self._accounts, name, lambda reader: account(reader, name, now))
 
     async def by_key(self, digest: bytes) -> Account | None:
-        """The user a key was given to, while it holds. Raises ServerError when the store cannot be read."""
+        """Return the user of a valid API key, by its digest. Raises ServerError when the store cannot be read."""
         now = self._drop_if_changed()
         cached = self._keys.get(digest)
         if cached is not None and now < cached.fresh_until:
@@ -154,7 +154,7 @@ class SqliteUsers:
     # -- administration --------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the file, or bring an older one up to date, if no server has done so.
+        """Create the file, or migrate an older one, if no server has done so.
 
         Raises:
             ConfigError: it cannot be used, or an older server has it open.
@@ -163,10 +163,10 @@ class SqliteUsers:
             asyncio.run(_open_once(self._path))
 
     def add(self, name: str, password: str = "", permissions: tuple[str, ...] = ()) -> None:
-        """Make a user; `password` is a hash. One who was revoked is let in again, without the old permissions.
+        """Add a user; `password` is a hash. A revoked user is added again without the old permissions.
 
         Raises:
-            ConfigError: the name cannot be one, or is taken; a permission is empty or too long.
+            ConfigError: the name is invalid or taken; a permission is empty or too long.
         """
         if not is_name(name):
             raise ConfigError(f"{name!r} cannot be a name: use letters, digits and . @ + - _, at most 100")
@@ -187,19 +187,19 @@ class SqliteUsers:
                 _grant(db, name, permission, None)
 
     def set_password(self, name: str, password: str) -> None:
-        """Another password hash; cookies that were given out stop counting. Raises ConfigError."""
+        """Set another password hash, which invalidates the user's cookies. Raises ConfigError."""
         with self._write_transaction() as db:
             values = (password, _user_key(db, name))
             db.execute("UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", values)
 
     def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
-        """A permission, for a time or for good; it replaces the same one. Raises ConfigError."""
+        """Grant a permission, for a time or for good; it replaces the same one. Raises ConfigError."""
         _check_permission(permission)
         with self._write_transaction() as db:
             _grant(db, name, permission, self._expiry(seconds))
 
     def add_key(self, name: str, digest: bytes, hint: str, seconds: float | None = None) -> None:
-        """A key, for a time or for good; those that have run out go. `hint` is what of it may be shown.
+        """Add an API key, for a time or for good, and delete expired ones. `hint` is the part of it that may be shown.
 
         Raises:
             ConfigError: there is no such user.
@@ -210,23 +210,23 @@ class SqliteUsers:
             db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._expiry(seconds)))
 
     def revoke(self, name: str) -> None:
-        """Let a user in no more, by no key, cookie or password. Raises ConfigError."""
+        """Revoke a user: no key, cookie or password is valid any more. Raises ConfigError."""
         with self._write_transaction() as db:
-            # The row stays, so that nobody else gets the name and with it the tasks.
+            # The row stays, so that nobody else can take the name and with it the tasks.
             user = (_user_key(db, name),)
             db.execute("DELETE FROM grants WHERE user = ?", user)
             db.execute("DELETE FROM api_keys WHERE user = ?", user)
             db.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", user)
 
     def revoke_permission(self, name: str, permission: str) -> None:
-        """Take a permission back. Raises ConfigError when the user does not have it."""
+        """Revoke a permission. Raises ConfigError when the user does not have it."""
         with self._write_transaction() as db:
             values = (_user_key(db, name), permission)
             if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
                 raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
     def revoke_key(self, name: str, hint: str) -> None:
-        """Take a key back, named by the hint it was made with. Raises ConfigError when there is none, or several."""
+        """Revoke the API key with this hint. Raises ConfigError when there is none, or several."""
         with self._write_transaction() as db:
             values = (_user_key(db, name), hint)
             matches = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
@@ -236,12 +236,12 @@ class SqliteUsers:
             db.execute("DELETE FROM api_keys WHERE digest = ?", matches[0])
 
     def account(self, name: str) -> Account | None:
-        """A user, with the permissions that hold now."""
+        """Return a user with the permissions that are valid now."""
         with self._read_connection() as reader:
             return account(reader, name, self._clock.now())
 
     def list_users(self) -> list[UserSummary]:
-        """Every user who was not revoked, by name, with what holds now."""
+        """List the users who were not revoked, by name, with their valid permissions and keys."""
         now = self._clock.now()
         with self._read_connection() as reader:
             rows = reader.execute(
@@ -255,9 +255,9 @@ class SqliteUsers:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _drop_if_changed(self) -> int:
-        """Forget what was read when somebody has changed something. Gives the time."""
+        """Clear the cache when something has changed. Return the time."""
         stamp, moment = self._stamp, time.monotonic()
-        # A change takes longer to write than this: whoever has made one is heard with the next request.
+        # A change takes longer to write than this interval, so that it counts with the next request.
         if self._change_file is not None and moment - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = moment
             stamp = os.fstat(self._change_file).st_mtime_ns
@@ -287,7 +287,7 @@ class SqliteUsers:
             account = await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except sqlite3.Error as error:
             raise ServerError(f"the users cannot be looked up now: {error}") from error
-        # What was read before a change must not be kept after it.
+        # A result from before a change must not be cached after it.
         if account is not None and generation == self._generation:
             cache.pop(key, None)
             while len(cache) >= MAX_CACHED:
@@ -309,7 +309,7 @@ class SqliteUsers:
 
     @contextmanager
     def _write_transaction(self) -> Generator[sqlite3.Connection]:
-        """One transaction, taken back when the block raises."""
+        """One transaction, rolled back when the block raises."""
         if self._memory is not None:
             with self._lock, self._memory:
                 self._memory.execute("BEGIN")
@@ -318,7 +318,7 @@ class SqliteUsers:
             assert self._path is not None
             with short_write(self._path) as connection:
                 yield connection
-        # Told, not done here: what was read belongs to the server's loop, and this may be any thread.
+        # Only counted here: the cache belongs to the server's event loop, and this may be any thread.
         self._changes += 1
 
     def _expiry(self, seconds: float | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Webhooks in the database."""
+"""Webhook rows: writing, reading, and waking dead webhooks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE task = ? AND id = ? AND created_ms = ?
 
 
 def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
-    """Write what a change says about webhooks."""
+    """Write the new, deleted and updated webhooks of a change."""
     for push in write.pushes:
         connection.execute(_PUT, structs.astuple(push))
     for push_id in write.deleted_pushes:
@@ -40,7 +40,7 @@ def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
         connection.execute(_PROGRESS, (*state, push.task, push.id, push.created_ms))
 
 
-# Those that arrive are left alone: they need no help.
+# Webhooks that do not fail are not touched.
 _WAKE = f"""
 UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}
 WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
@@ -49,9 +49,9 @@ AND (?1 IS NULL OR task = (SELECT number FROM tasks WHERE id = ?1)) AND (?2 IS N
 
 
 def wake(connection: sqlite3.Connection, task_id: str | None, push_id: str | None) -> int:
-    """Have dead and failing webhooks tried again: all, those of a task, or one. Gives how many.
+    """Schedule dead and failing webhooks for a retry: all, those of a task, or one. Returns how many.
 
-    The server that has the file open sees it within seconds.
+    A running server picks them up within seconds.
     """
     return connection.execute(_WAKE, (task_id, push_id)).rowcount
 
@@ -63,5 +63,5 @@ def pushes(connection: sqlite3.Connection, number: int) -> list[Push]:
 
 
 def push_of(row: tuple[Any, ...]) -> Push:
-    """A webhook from its columns."""
+    """Build a webhook from its columns."""
     return Push(*row[:10], state=PushState(row[10]), error=row[11])

@@ -1,4 +1,4 @@
-"""The one thread that writes: many changes, one fsync."""
+"""The writer thread: group commit, many changes with one fsync."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ T = TypeVar("T")
 BATCH_WRITES = 2000
 BATCH_BYTES = 8_000_000
 CHECKPOINT_BYTES = 4_000_000
-# Where somebody waits to write, the log may grow to this: emptying it takes as long as many commits.
+# While writes are waiting the log may grow to this size: a checkpoint takes as long as many commits.
 CHECKPOINT_MAX_BYTES = 16_000_000
-# A change of so many bytes takes far longer than others, which do not wait behind several of them.
+# A change above this size is large: it takes much longer than others, which must not wait behind several of them.
 LARGE_BYTES = 256_000
-# What a row costs in the log that a job deletes: about 2.3 kB, measured, for keys are random and few share a page.
-# Counted twice, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
+# Log bytes per row that a job deletes: about 2.3 kB were measured, as keys are random and few rows share a page.
+# Doubled, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
 JOB_ROW_BYTES = 4600
 
 
 class Writer:
-    """Applies changes, as many as are waiting in one transaction; those of a task in their order.
+    """Applies all waiting changes in one transaction; changes of one task keep their order.
 
-    Large ones take turns with all others: whoever has little to write waits for one of them at most.
-    It is the only connection that writes or checkpoints. `synchronous=FULL` makes each commit survive a power
-    loss; the batch makes that cheap.
+    Large changes take turns with all others, so that a small one waits for at most one of them. This is the only
+    connection of the server that writes or checkpoints. With `synchronous=FULL` each commit survives a power loss;
+    batching makes that cheap.
     """
 
     def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = ()) -> None:
@@ -54,7 +54,7 @@ class Writer:
         self._file_error: ServerError | None = None
         self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._postponed: Callable[[sqlite3.Connection], None] | None = None
-        # Large changes and what came after them of the same tasks, and how many of each task.
+        # Large changes and the later ones of the same tasks, and how many there are per task.
         self._large: deque[Write] = deque()
         self._large_tasks: Counter[int] = Counter()
         self._is_large_next = False
@@ -66,7 +66,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> int:
-        """Open the file and start the thread. Gives the largest task number so far. Raises ConfigError."""
+        """Open the file and start the thread. Return the largest task number so far. Raises ConfigError."""
         path = self._file.path
         self._checkpoint_lock = FileLock(self._file.sibling(".ckpt"))
         self._file_error = None
@@ -76,7 +76,7 @@ class Writer:
             create_tables(connection, self._tables)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            # Some builds of SQLite write zeros over every page that is deleted, which doubles what retention writes.
+            # Some builds of SQLite overwrite deleted pages with zeros, which doubles what retention writes.
             connection.execute("PRAGMA secure_delete = FAST")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA busy_timeout = 5000")
@@ -99,25 +99,25 @@ class Writer:
             connection.executescript("BEGIN IMMEDIATE; DELETE FROM home;")
             connection.execute("INSERT INTO home VALUES (?)", (path,))
             connection.execute("COMMIT")
-            self._checkpoint(connection)  # who has another name for the file does not find its log
+            self._checkpoint(connection)  # a process that opens the file by another path does not see its log
 
     def put(self, write: Write) -> None:
-        """Queue a change. After closing, nothing is queued and the change is told so."""
+        """Queue a change. On a closed store, `write.done` is called with a ServerError instead."""
         if self._thread is None:
             asyncio.get_running_loop().call_soon(write.done, ServerError("the store is closed"))
             return
         self._queue.put(write)
 
     def has_waiting(self) -> bool:
-        """True when there is something to write that waits for the thread."""
+        """True when writes are waiting in the queue."""
         return not self._queue.empty()
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in the writer's thread, between two batches, in a transaction of its own.
+        """Run a job in the writer thread, between two batches, in its own transaction.
 
         Raises:
-            sqlite3.Error: the database refuses; nothing has changed then.
-            ServerError: its file is not there any more, or not ours.
+            sqlite3.Error: a statement fails; the transaction is rolled back.
+            ServerError: the file was moved, or is used by another server.
         """
         if self._thread is None:
             raise sqlite3.ProgrammingError("it is closed")
@@ -140,7 +140,7 @@ class Writer:
                 result = job(connection)
                 connection.execute("COMMIT")
                 self._check_file(connection)
-            except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
+            except Exception as problem:  # noqa: BLE001 - it is raised to the caller
                 error = problem
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -171,14 +171,14 @@ class Writer:
             connection.close()
 
     def _next_batch(self, connection: sqlite3.Connection) -> list[Write]:
-        """What waits: small changes in their order, or in turn with those a large one; empty when it is to stop."""
+        """Return the next small changes, or in turn a large one; empty when the thread is to stop."""
         if self._large and self._is_large_next:
             return self._next_large()
         batch: list[Write] = []
         size = 0
         while len(batch) < BATCH_WRITES and size < BATCH_BYTES:
             if self._postponed is not None:
-                if batch or self._large:  # those came first
+                if batch or self._large:  # they were queued before the job
                     break
                 job, self._postponed = self._postponed, None
                 job(connection)
@@ -207,7 +207,7 @@ class Writer:
         return batch
 
     def _next_large(self) -> list[Write]:
-        """One large change, with the small ones that came after it."""
+        """Return one large change, with the small ones queued after it."""
         self._is_large_next = False
         batch: list[Write] = []
         while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size > LARGE_BYTES):
@@ -219,7 +219,7 @@ class Writer:
         return batch
 
     def _commit_to_file(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
-        """Commit, and make sure that it went into the file: nothing is acknowledged that no start will find."""
+        """Commit, and check that the file is still in place: nothing is acknowledged that the next start would miss."""
         try:
             if self._file_error is not None:
                 self._check_file(connection)
@@ -236,7 +236,7 @@ class Writer:
             if self._file_error is None:
                 logger.error("nothing is written into %s any more: %s", self._file.path, error)
                 self._file_error = error
-                self._checkpoint(connection)  # what the log alone has is in the file then, wherever that is
+                self._checkpoint(connection)  # moves the content of the log into the file, wherever that is
             self._file_error = error
             raise
         if self._file_error is not None:
@@ -246,12 +246,12 @@ class Writer:
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         error = self._try_commit(connection, batch)
         if error is not None and _is_full(error) and self._since_checkpoint:
-            # The log may hold room that can be had back.
+            # A checkpoint may free space in the log.
             self._checkpoint(connection)
             error = self._try_commit(connection, batch)
         if error is None:
             return [None] * len(batch)
-        # One bad change must not fail its neighbours.
+        # One bad change must not fail the others of its batch.
         outcomes = [error if len(batch) == 1 else self._try_commit(connection, [write]) for write in batch]
         refused = [
             outcome for outcome in outcomes if outcome and not isinstance(outcome, (Conflict, sqlite3.IntegrityError))
@@ -270,7 +270,7 @@ class Writer:
             changes.apply(connection)
             self._since_checkpoint += changes.size
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - the thread must live; the error goes to whoever wrote
+        except Exception as error:  # noqa: BLE001 - the thread must go on; the error is reported to the writer
             self._scopes.clear()
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -285,7 +285,7 @@ class Writer:
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
@@ -294,11 +294,11 @@ class Writer:
             self._checkpoint(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        # Foreign writers hold this lock: before SQLite 3.51.3 a write and a checkpoint must never meet.
+        # Other processes hold this lock to write: before SQLite 3.51.3 a write and a checkpoint must not overlap.
         try:
             if not self._checkpoint_lock.try_acquire():
                 return
-            self._since_checkpoint = 0  # what fails now is tried again after as many bytes, not with every batch
+            self._since_checkpoint = 0  # a failed checkpoint is retried after as many bytes, not with every batch
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except (sqlite3.Error, OSError, MemoryError) as error:
             self._since_checkpoint = 0

@@ -55,7 +55,7 @@ class JsonRpcBinding:
         self._request_ids = count(1)
         self._headers = {"Content-Type": "application/json", **dialect.row.headers}
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         method = method_of(operation, self.dialect.version)
         params = self.dialect.write_params(operation, request)
         body = b'{"jsonrpc":"2.0","id":"%d","method":"%b","params":%b}' % (
@@ -71,7 +71,7 @@ class JsonRpcBinding:
     def switch_method(self, operation: Operation) -> bool:
         return False
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         try:
             response = _decoder.decode(body)
         except UNREADABLE:
@@ -83,26 +83,26 @@ class JsonRpcBinding:
         if operation is Operation.DELETE_PUSH and status < 400 and response == _EMPTY:
             # Not every server sends "result": null.
             return None
-        return self.dialect.read_result(operation, self._result(response, status, headers, body))
+        return self.dialect.read_result(operation, self._take_result(response, status, headers, body))
 
-    def event(self, data: bytes) -> StreamResponse:
+    def read_event(self, data: bytes) -> StreamResponse:
         try:
             response = _decoder.decode(data)
         except UNREADABLE:
             raise BadResponse(f"an event of {redact_url(self.url)} is not JSON-RPC: {preview(data)}") from None
-        return self.dialect.read_event(self._result(response, 200, {}, data))
+        return self.dialect.read_event(self._take_result(response, 200, {}, data))
 
-    def _result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+    def _take_result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
         error, result = response.error, response.result
         if error is not UNSET and bytes(error) != _NULL:
-            raise self._error(bytes(error), status, headers, body)
+            raise self._build_error(bytes(error), status, headers, body)
         if result is not UNSET and status < 400:
             return bytes(result)
         if status >= 400:
             raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         raise BadResponse(f"{redact_url(self.url)} answered with neither a result nor an error: {preview(body)}")
 
-    def _error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
+    def _build_error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
         error_json: Any = decode_json(error, status, headers, self.url)
         if status >= 400 and not _is_rpc_error(error_json):
             # Not a JSON-RPC error: a gateway whose JSON has an `error` member too.

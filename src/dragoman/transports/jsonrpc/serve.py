@@ -95,7 +95,7 @@ class JsonRpc:
             del body
             request_id = rpc_request.id
             method = rpc_request.method
-            await self._answer(request, send, rpc_request)
+            await self._serve(request, send, rpc_request)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
             await _send_error(send, error, request_id, version_of_method(method))
@@ -108,7 +108,7 @@ class JsonRpc:
         """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
         await _send_error(send, error, None, version_of_method(None))
 
-    async def _answer(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
+    async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
         # This is the only reference to the text, so that its memory is free once it is decoded.
         raw = _take_params(rpc_request)
@@ -130,7 +130,7 @@ class JsonRpc:
         del raw
         if is_large:
             await request.wait_for_turn()
-        call = endpoint.call(request, match.dialect, params.tenant or "")
+        call = endpoint.build_context(request, match.dialect, params.tenant or "")
         plugin_responses, headers = endpoint.plugin_responses, request.headers
         after = last_event_id(headers) if "last-event-id" in headers else None
         if plugin_responses is None or not (match.by_origin or match.dialect is plugin_responses.dialect):
@@ -138,7 +138,7 @@ class JsonRpc:
         else:
             outcome = await plugin_responses.perform(endpoint, match, call, params, after, request)
         dialect = endpoint.dialects.response_dialect(match, outcome.origin) if match.by_origin else match.dialect
-        more = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
+        extra_headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(rpc_request.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
@@ -147,13 +147,13 @@ class JsonRpc:
             body = b"%b%b}" % (prefix, dialect.write_result(match.operation, result))
             del outcome, result
             if len(body) <= LARGE_BODY:
-                await respond(send, 200, body, headers=more)
+                await respond(send, 200, body, headers=extra_headers)
                 return
             with request.covering(len(body), anyway=not match.operation.reads):
-                await respond(send, 200, body, headers=more)
+                await respond(send, 200, body, headers=extra_headers)
             return
 
-        def error(problem: A2AError) -> bytes:
+        def encode_error(problem: A2AError) -> bytes:
             failure = {"jsonrpc": "2.0", "id": rpc_request.id, "error": rpc_error(problem, dialect.version)}
             return msgspec.json.encode(failure)
 
@@ -161,7 +161,7 @@ class JsonRpc:
         artifacts: tuple[str, ...] = ()
         if dialect.row.counts_artifacts and stream.artifacts is not None:
             artifacts = await stream.artifacts()
-        writer = SseWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
+        writer = SseWriter(dialect, encode_error, extra_headers, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
 
 

@@ -39,7 +39,7 @@ class RestBinding:
         # True once SubscribeToTask uses its other HTTP method.
         self._switched = False
 
-    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
+    def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         body: bytes | None = self.dialect.write_params(operation, request)
         verbs, template, method = self._row.paths[operation]
         if self._switched and operation is Operation.SUBSCRIBE:
@@ -65,7 +65,7 @@ class RestBinding:
             headers["Last-Event-ID"] = str(after)
         return HttpRequest(method, url + path, headers, body, operation=operation.value)
 
-    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
+    def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         if status >= 300:
             raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         if operation is Operation.DELETE_PUSH and not body.strip():
@@ -74,7 +74,7 @@ class RestBinding:
             decode_json(body, status, headers, self.url)
         return self.dialect.read_result(operation, body)
 
-    def event(self, data: bytes) -> StreamResponse:
+    def read_event(self, data: bytes) -> StreamResponse:
         if data.startswith(b'{"error"'):
             body: Any = decode_json(data, 200, {}, self.url)
             error: Any = body.get("error")

@@ -115,7 +115,7 @@ class Rest:
         """Serve one admitted request; every error becomes a google.rpc.Status."""
         request: Request = scope[REQUEST]
         try:
-            await self._answer(request, send)
+            await self._serve(request, send)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
             await self.send_error(request, send, error)
@@ -135,13 +135,13 @@ class Rest:
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _serve(self, request: Request, send: Send) -> None:
         endpoint, row = self._endpoint, rest_row(request.segments)
         version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
         route = find_route(request.method, request.segments, row)
         dialect = endpoint.dialects.for_rest(row, version)
-        params = await self._params(request, dialect, route)
-        call = endpoint.call(request, dialect, route.tenant or params.tenant or "")
+        params = await self._read_params(request, dialect, route)
+        call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
@@ -154,12 +154,12 @@ class Rest:
                 await respond(send, 200, body, _media_type(request), headers)
             return
 
-        def error(problem: A2AError) -> bytes:
+        def encode_error(problem: A2AError) -> bytes:
             return msgspec.json.encode(http_error(problem, dialect.version)[1])
 
-        await SseWriter(dialect, error, headers).write(outcome.result.batches, request, send)
+        await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
 
-    async def _params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
+    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
             return dialect.read_values(route.operation, {**query, **route.params})

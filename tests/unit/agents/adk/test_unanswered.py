@@ -199,4 +199,4 @@ async def test_an_answer_that_adk_does_not_take_fails_the_task() -> None:
     async with Client(two(LongRunningFunctionTool(patient), resumable=True)) as client:
         task = await client.send("go")
         task = await client.send(data=answers(task), task=task)
-    assert (task.state, "not gone on" in task.status.message.text) == (State.FAILED, True)
+    assert (task.state, "did not continue" in task.status.message.text) == (State.FAILED, True)

@@ -121,7 +121,7 @@ async def test_lines_that_are_no_json_are_counted_and_not_all_logged(caplog: pyt
         async with Client(noisy) as client:
             assert (await client.send("go")).state is State.COMPLETED
     assert len(caplog.records) == 4
-    assert caplog.messages[-1] == "a program wrote 5000 lines that are no JSON lines"
+    assert caplog.messages[-1] == "a program wrote 5000 lines that are not JSON lines"
 
 
 async def test_an_error_of_any_form_fails_the_task() -> None:

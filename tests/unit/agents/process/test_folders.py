@@ -150,7 +150,7 @@ def test_a_file_that_vanishes_while_it_is_looked_at_hides_no_other(
 
 
 def test_only_so_many_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_MOST_FILES", 5)
+    monkeypatch.setattr(folders, "_MAX_FILES", 5)
     (tmp_path / "sub").mkdir()
     for number in range(9):
         (tmp_path / f"{number}.txt").touch()

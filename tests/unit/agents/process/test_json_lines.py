@@ -65,7 +65,7 @@ def test_a_line_that_is_none_is_logged_and_passed_over(line: str | bytes, caplog
     with caplog.at_level(logging.WARNING, "dragoman.process"):
         assert read(line) == []
     [record] = caplog.records
-    assert record.message.startswith("no JSON line of a program: ")
+    assert record.message.startswith("not a JSON line of a program: ")
     assert len(record.message) < 250
 
 

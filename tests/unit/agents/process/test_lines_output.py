@@ -75,7 +75,7 @@ def test_json_lines_of_any_bytes_raise_nothing(pieces: list[bytes]) -> None:
 
 
 def test_a_line_may_be_long_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 1000)
     output = LinesOutput(Lines())
     assert told(output, *[b"x" * 100] * 10, b"\n") == ["x" * 1000]
     told(output, *[b"x" * 100] * 10)
@@ -84,12 +84,12 @@ def test_a_line_may_be_long_but_not_without_end(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_many_short_lines_are_not_one_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "LONGEST_LINE", 10)
+    monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     assert len(told(LinesOutput(Lines()), *[b"12345\n678"] * 100)) == 100
 
 
 def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "LONGEST_LINE", 10)
+    monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     output = LinesOutput(Lines())
     with pytest.raises(TooLongError):
         told(output, b"x" * 11)

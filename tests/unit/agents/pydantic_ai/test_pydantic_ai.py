@@ -336,7 +336,7 @@ async def test_a_run_that_uses_too_much_fails_in_plain_words(start: Any) -> None
     task = await (await start(_served(agent))).send("go")
     assert (task.state, task.status.message.text) == (
         State.FAILED,
-        "the agent stopped: it has used what it may use for one message",
+        "the agent stopped: it has reached its usage limit for one message",
     )
 
 

@@ -56,13 +56,13 @@ class RemoteTool(BaseTool):
         self._key = key
         self._has_description = has_description
         # Parallel calls of a model would otherwise each start a conversation.
-        self._turns: WeakValueDictionary[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = WeakValueDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_turns"}
+        return {key: value for key, value in vars(self).items() if key != "_locks"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _turns=WeakValueDictionary())
+        vars(self).update(state, _locks=WeakValueDictionary())
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         request = types.Schema(type=types.Type.STRING, description="What to ask, in words.")
@@ -85,9 +85,9 @@ class RemoteTool(BaseTool):
 
         If the task of an earlier question has completed without an answer, its text is returned as `earlier`.
         """
-        here = (tool_context.session.id, asyncio.get_running_loop())
-        turn = self._turns.setdefault(here, asyncio.Lock())
-        async with turn:
+        key = (tool_context.session.id, asyncio.get_running_loop())
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
             saved: dict[str, Any] = tool_context.state.get(state_key(self._key)) or {}
             request = Part(text=str(args.get(REQUEST) or ""))
             outgoing = OutgoingMessage((request,), saved.get("context_id"), saved.get("task_id"))
@@ -185,8 +185,8 @@ class RemoteAgent(BaseAgent):
         target = url if agent_card is None else agent_card
         if target is None:
             raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
-        calling = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
-        clients = RemoteClients(target, {"auth": auth, **calling})
+        client_options = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
+        clients = RemoteClients(target, {"auth": auth, **client_options})
         card_description = description or clients.static_description
         if "rerun_on_resume" in type(self).model_fields:
             # In a workflow the user's answer is sent to the remote agent; it is not the output of the node.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
 
 # Bounds a remote description, which is part of every prompt.
-_LONGEST = 1024
+_MAX_DESCRIPTION = 1024
 
 
 class RemoteClients:
@@ -114,7 +114,7 @@ class RemoteClients:
 
 
 def _one_line(text: str) -> str | None:
-    return " ".join(text.split())[:_LONGEST] or None
+    return " ".join(text.split())[:_MAX_DESCRIPTION] or None
 
 
 logger = logging.getLogger("dragoman.adk")
@@ -320,17 +320,17 @@ class RemoteCall:
 
     async def _find_task(self) -> str | None:
         """Return the id of the task that this message started, among the newest; None if absent or not listed."""
-        looked_at = 0
+        checked = 0
         tasks = self._client.list_tasks(context=self._outgoing.context_id, page_size=_SEARCH_LIMIT)
         try:
             async with aclosing(tasks):
                 async for task in tasks:
-                    looked_at += 1
+                    checked += 1
                     if not task.state.final:
                         whole = task if task.history else await self._client.get_task(task)
                         if any(message.message_id == self._message_id for message in whole.history):
                             return task.id
-                    if looked_at >= _SEARCH_LIMIT:
+                    if checked >= _SEARCH_LIMIT:
                         return None
         except A2AError:
             pass  # versions before 1.0 have no task list

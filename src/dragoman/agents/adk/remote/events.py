@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event as Told
 
-_LONGEST_NAME = 200
+_MAX_NAME = 200
 # A "user:" prefix would store the file for the user instead of the session.
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
 
@@ -66,7 +66,7 @@ def new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
 def file_name(part: Part, otherwise: str) -> str:
     """Return a safe file name, scoped to the session."""
     name = _NOT_IN_NAMES.sub("_", (part.filename or otherwise).rsplit("/", 1)[-1]).strip(" ._")
-    return name[:_LONGEST_NAME] or "file"
+    return name[:_MAX_NAME] or "file"
 
 
 logger = logging.getLogger("dragoman.adk")

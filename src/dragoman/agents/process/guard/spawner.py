@@ -67,8 +67,8 @@ class PipeEnd:
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
-    about = os.fstat(descriptor)
-    return about.st_dev, about.st_ino
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 class Spawner:

@@ -160,7 +160,7 @@ class ObjectReader(ABC):
         return self.draft.close()
 
 
-LONGEST = 200
+MAX_CHARS = 200
 # Argument names that describe a tool call best; the first that is present is shown.
 _ARGUMENT_KEYS = (
     *("command", "cmd", "file_path", "filePath", "absolute_path", "path", "pattern", "globPattern"),
@@ -171,15 +171,15 @@ _ARGUMENT_KEYS = (
 def one_line(text: str) -> str:
     """Return a text as one short line without control characters."""
     # Only a prefix is examined, because the text may be a whole file.
-    printable = "".join(sign if sign.isprintable() else " " for sign in text[: LONGEST * 4])
+    printable = "".join(sign if sign.isprintable() else " " for sign in text[: MAX_CHARS * 4])
     line = " ".join(printable.split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
 
 
 def call_line(tool: str, arguments: Any, before: str = "") -> str:
     """Describe a tool call by its name and main argument; `before` is its outcome."""
-    about = arguments if isinstance(arguments, str) else _argument_text(arguments)
-    return one_line(": ".join(filter(None, (before, one_line(tool) or "a tool", about))))
+    argument = arguments if isinstance(arguments, str) else _argument_text(arguments)
+    return one_line(": ".join(filter(None, (before, one_line(tool) or "a tool", argument))))
 
 
 def _argument_text(arguments: Any) -> str:

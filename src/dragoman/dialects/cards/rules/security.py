@@ -53,7 +53,7 @@ _DEPRECATED_03 = {
 }
 
 
-def _flow(name: str, where: str, *, strict: bool) -> ObjectOf:
+def _build_flow(name: str, where: str, *, strict: bool) -> ObjectOf:
     need = "error" if strict else None
     required = tuple(Field(address, SECURE_ADDRESS, need) for address in _FLOW_ADDRESSES[name])
     optional = (Field("refreshUrl", SECURE_ADDRESS), Field("scopes", _SCOPES, need))
@@ -64,17 +64,17 @@ _FLOWS_1 = OneOf(
     "flows is exactly one of authorizationCode, clientCredentials, deviceCode, implicit and password",
     f"{_V1}4.5.7",
     {
-        name: _flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _DEPRECATED)
+        name: _build_flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _DEPRECATED)
         for name in _FLOW_ADDRESSES
     },
     deprecated=_DEPRECATED_1,
 )
 
 
-def _schemes(wheres: Sequence[str], place: str, flows: OneOf, *oauth2: Field) -> list[ObjectOf]:
+def _build_schemes(sections: Sequence[str], location_field: str, flows: OneOf, *oauth2: Field) -> list[ObjectOf]:
     """Build the shapes of the five scheme types: API key, HTTP, OAuth 2.0, OpenID Connect and mutual TLS."""
     fields: tuple[tuple[str, tuple[Field, ...]], ...] = (
-        ("an API key", (Field(place, _KEY_LOCATIONS, "error"), Field("name", TEXT, "error"))),
+        ("an API key", (Field(location_field, _KEY_LOCATIONS, "error"), Field("name", TEXT, "error"))),
         ("an HTTP", (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING))),
         ("an OAuth 2.0", (Field("flows", flows, "error", "an OAuth 2.0 scheme has flows, an object"), *oauth2)),
         ("an OpenID Connect", (Field("openIdConnectUrl", SECURE_ADDRESS, "error"),)),
@@ -82,7 +82,7 @@ def _schemes(wheres: Sequence[str], place: str, flows: OneOf, *oauth2: Field) ->
     )
     return [
         ObjectOf(f"{noun} scheme", where, (*own, _DESCRIPTION))
-        for (noun, own), where in zip(fields, wheres, strict=True)
+        for (noun, own), where in zip(fields, sections, strict=True)
     ]
 
 
@@ -95,7 +95,7 @@ SCHEMES_1 = MapOf(
         dict(
             zip(
                 (*_MEMBERS_1, "mtlsSecurityScheme"),
-                _schemes([f"{_V1}4.5.{number}" for number in range(2, 7)], "location", _FLOWS_1, _METADATA),
+                _build_schemes([f"{_V1}4.5.{number}" for number in range(2, 7)], "location", _FLOWS_1, _METADATA),
                 strict=True,
             )
         ),
@@ -152,12 +152,12 @@ def schemes_03(where: str, *, all_types: bool) -> MapOf:
     flows = OneOf(
         "flows names at least one of authorizationCode, clientCredentials, implicit and password",
         where,
-        {name: _flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
+        {name: _build_flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
         exclusive=False,
         missing="warning",
         deprecated=_DEPRECATED_03,
     )
-    shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
+    shapes = _build_schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
     types: dict[str, ObjectOf] = dict(
         zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True)
     )

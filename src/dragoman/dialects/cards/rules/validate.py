@@ -55,12 +55,12 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardP
             data = cast("object", decode_any(data))
         except UNREADABLE as error:
             report.error((), _IS_JSON, _not_json(data, error))
-            return _problems(report.violations, None)
+            return _to_problems(report.violations, None)
     if not isinstance(data, dict):
         report.error((), _IS_OBJECT, describe(data))
-        return _problems(report.violations, None)
+        return _to_problems(report.violations, None)
     card = cast("Json", data)
-    claims = _claims(card)
+    claims = _detect_versions(card)
     if claims.modern:
         check_card(report, card, url, V1_0, alone=claims.older is None)
     if claims.older is not None:
@@ -68,10 +68,10 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardP
     # Beside securitySchemes it is for 0.1 clients, who know nothing else.
     if card.get("authentication") is not None and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
-    return _problems(report.violations, card)
+    return _to_problems(report.violations, card)
 
 
-def _claims(card: Json) -> _ClaimedVersions:
+def _detect_versions(card: Json) -> _ClaimedVersions:
     declared = card.get("protocolVersion")
     match = _MAJOR_MINOR.match(declared) if isinstance(declared, str) else None
     new = "supportedInterfaces" in card
@@ -84,11 +84,11 @@ def _claims(card: Json) -> _ClaimedVersions:
     elif new or declared is not None or any(name in card for name in _SINCE_03):
         older = V0_3
     else:
-        older = V0_1 if _is_of_01(card) else V0_2
+        older = V0_1 if _is_v01_card(card) else V0_2
     return _ClaimedVersions(new, older)
 
 
-def _is_of_01(card: Json) -> bool:
+def _is_v01_card(card: Json) -> bool:
     """True for a card of 0.1, which has no version: it has members that were dropped later, or lacks required ones."""
     if any(name in card for name in _SINCE_02):
         return False
@@ -96,12 +96,12 @@ def _is_of_01(card: Json) -> bool:
     return "authentication" in card or all("/" not in str(mode) for mode in modes)
 
 
-def _problems(findings: list[Violation], card: Json | None) -> list[CardProblem]:
+def _to_problems(violations: list[Violation], card: Json | None) -> list[CardProblem]:
     """Sort violations in the order of the card; one that two versions share is listed once, for the newer version."""
     unique: dict[tuple[Path, str], Violation] = {}
-    for finding in findings:
-        unique.setdefault((finding.path, finding.found), finding)
-    ordered = sorted(unique.values(), key=lambda finding: _position(finding.path, card))
+    for violation in violations:
+        unique.setdefault((violation.path, violation.found), violation)
+    ordered = sorted(unique.values(), key=lambda violation: _position(violation.path, card))
     return [CardProblem(each.level, format_path(each.path), each.rule, each.found) for each in ordered]
 
 

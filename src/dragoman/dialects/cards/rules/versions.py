@@ -97,31 +97,31 @@ def _section(version: Version, name: str) -> str:
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-def _fields(shape: Shape, *names: str, need: Level | None = None) -> tuple[Field, ...]:
+def _build_fields(shape: Shape, *names: str, need: Level | None = None) -> tuple[Field, ...]:
     return tuple(Field(name, shape, need) for name in names)
 
 
-def _capabilities(version: Version) -> Field:
+def _build_capabilities(version: Version) -> Field:
     last = "extendedAgentCard" if version == V1_0 else "stateTransitionHistory"
-    fields = _fields(FLAG, "streaming", "pushNotifications", last)
+    fields = _build_fields(FLAG, "streaming", "pushNotifications", last)
     if version != V0_1:
         extension = ObjectOf(
             "an extension",
             _section(version, "AgentExtension"),
-            (*_fields(URI, "uri", need="error"), Field("description", STRING), Field("required", FLAG), _PARAMS),
+            (*_build_fields(URI, "uri", need="error"), Field("description", STRING), Field("required", FLAG), _PARAMS),
         )
         fields += (Field("extensions", ListOf("a list of extensions", extension)),)
     shape = ObjectOf("capabilities", _section(version, "AgentCapabilities"), fields)
     return Field("capabilities", shape, "error", "an agent card has capabilities, an object")
 
 
-def _provider(version: Version) -> Field:
+def _build_provider(version: Version) -> Field:
     url = Field("url", LINK, None if version == V0_1 else "error")
     shape = ObjectOf("a provider", _section(version, "AgentProvider"), (Field("organization", TEXT, "error"), url))
     return Field("provider", shape)
 
 
-def _skill(version: Version, *more: Field) -> ObjectOf:
+def _build_skill(version: Version, *more: Field) -> ObjectOf:
     described, tags, modes = Field("description", TEXT, "error"), Field("tags", WORDS, "error"), MEDIA_TYPES
     if version == V1_0:
         # 5.7 requires an item in every required list, while 8.4.1 allows defaults in required fields and shows empty
@@ -131,8 +131,8 @@ def _skill(version: Version, *more: Field) -> ObjectOf:
     elif version == V0_1:
         says = "a skill may do without description, but callers choose a skill by it"
         described, tags, modes = Field("description", STRING, "warning", says), Field("tags", WORDS), WORDS
-    texts = _fields(TEXT, "id", "name", need="error")
-    lists = (tags, Field("examples", WORDS), *_fields(modes, "inputModes", "outputModes"))
+    texts = _build_fields(TEXT, "id", "name", need="error")
+    lists = (tags, Field("examples", WORDS), *_build_fields(modes, "inputModes", "outputModes"))
     return ObjectOf("a skill", _section(version, "AgentSkill"), (*texts, described, *lists, *more))
 
 
@@ -140,7 +140,7 @@ _PARAMS = Field("params", OBJECT)
 _MODES = MEDIA_TYPES._replace(empty="error")
 
 
-def _table_1() -> ObjectOf:
+def _build_table_1() -> ObjectOf:
     card, skill, interface = (_section(V1_0, name) for name in ("AgentCard", "AgentSkill", "AgentInterface"))
     an_interface = ObjectOf(
         "an interface",
@@ -153,35 +153,35 @@ def _table_1() -> ObjectOf:
         ),
     )
     interfaces = ListOf("a list of interfaces", an_interface, "error")
-    a_skill = _skill(V1_0, Field("securityRequirements", requirements_1(skill)))
+    a_skill = _build_skill(V1_0, Field("securityRequirements", requirements_1(skill)))
     skills = ListOf("a list of skills", a_skill, "warning")
     return ObjectOf(
         "an agent card",
         card,
         (
-            *_fields(TEXT, "name", "description", need="error"),
+            *_build_fields(TEXT, "name", "description", need="error"),
             Field("supportedInterfaces", interfaces, "error", "an agent card names at least one interface"),
-            _provider(V1_0),
+            _build_provider(V1_0),
             Field("version", TEXT, "error"),
-            *_fields(LINK, "documentationUrl", "iconUrl"),
-            _capabilities(V1_0),
+            *_build_fields(LINK, "documentationUrl", "iconUrl"),
+            _build_capabilities(V1_0),
             Field("securitySchemes", SCHEMES_1),
             Field("securityRequirements", requirements_1(card)),
-            *_fields(_MODES, "defaultInputModes", "defaultOutputModes", need="error"),
+            *_build_fields(_MODES, "defaultInputModes", "defaultOutputModes", need="error"),
             Field("skills", skills, "error", "an agent card lists at least one skill", f"{card} and 5.7"),
             Field("signatures", signatures(_section(V1_0, "AgentCardSignature"), key=True)),
         ),
     )
 
 
-def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
+def _build_table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
     new = version == V0_3
     interface = ObjectOf(
         "an interface",
         _section(version, "AgentInterface"),
         (Field("url", ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
     )
-    skill = _skill(version, *_fields(REQUIREMENTS_03, "security") if new else ())
+    skill = _build_skill(version, *_build_fields(REQUIREMENTS_03, "security") if new else ())
     # The text of 0.3 requires preferredTransport, while its schema defaults to JSONRPC.
     says = "an agent card has preferredTransport, JSONRPC, GRPC or HTTP+JSON; readers take JSONRPC without it"
     transport = Field("preferredTransport", TRANSPORT)
@@ -194,18 +194,18 @@ def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
         (
             # protocolVersion came with 0.2.5.
             Field("protocolVersion", RELEASE, "error" if new else "warning"),
-            *_fields(TEXT, "name", "description", need="error"),
+            *_build_fields(TEXT, "name", "description", need="error"),
             Field("url", ADDRESS, "error"),
             transport,
             Field("additionalInterfaces", ListOf("a list of interfaces", interface)),
-            _provider(version),
+            _build_provider(version),
             Field("iconUrl", LINK),
             Field("version", TEXT, "error"),
             Field("documentationUrl", LINK),
-            _capabilities(version),
+            _build_capabilities(version),
             Field("securitySchemes", schemes_03(_section(version, "SecurityScheme"), all_types=new)),
             Field("security", REQUIREMENTS_03),
-            *_fields(MEDIA_TYPES, "defaultInputModes", "defaultOutputModes", need="error"),
+            *_build_fields(MEDIA_TYPES, "defaultInputModes", "defaultOutputModes", need="error"),
             Field("skills", ListOf("a list of skills", skill), "error"),
             Field("supportsAuthenticatedExtendedCard", FLAG),
             *signed,
@@ -213,7 +213,7 @@ def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
     )
 
 
-def _table_01() -> ObjectOf:
+def _build_table_01() -> ObjectOf:
     authentication = ObjectOf(
         "authentication",
         _section(V0_1, "AgentAuthentication"),
@@ -226,22 +226,22 @@ def _table_01() -> ObjectOf:
             Field("name", TEXT, "error"),
             Field("description", STRING),
             Field("url", ADDRESS, "error"),
-            _provider(V0_1),
+            _build_provider(V0_1),
             Field("version", TEXT, "error"),
             Field("documentationUrl", LINK),
-            _capabilities(V0_1),
+            _build_capabilities(V0_1),
             Field("authentication", authentication),
-            *_fields(WORDS, "defaultInputModes", "defaultOutputModes"),
-            Field("skills", ListOf("a list of skills", _skill(V0_1)), "error"),
+            *_build_fields(WORDS, "defaultInputModes", "defaultOutputModes"),
+            Field("skills", ListOf("a list of skills", _build_skill(V0_1)), "error"),
         ),
     )
 
 
 _TABLES: dict[Version, ObjectOf] = {
-    V1_0: _table_1(),
-    V0_3: _table_03(V0_3),
-    V0_2: _table_03(V0_2),
-    V0_1: _table_01(),
+    V1_0: _build_table_1(),
+    V0_3: _build_table_03(V0_3),
+    V0_2: _build_table_03(V0_2),
+    V0_1: _build_table_01(),
 }
 
 

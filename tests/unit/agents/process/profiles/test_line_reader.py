@@ -39,7 +39,7 @@ def read(name: str, lines: list[bytes]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(lines=LINES)
 def test_no_line_can_make_a_reader_fail(name: str, lines: list[bytes]) -> None:
     events = read(name, lines)
