@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import threading
+from collections import ChainMap
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -47,15 +49,50 @@ def rows() -> Rows:
     return Rows()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for mark in metafunc.definition.iter_markers("rows"):
+        names = _names(mark)
+        metafunc.parametrize(names, [[None] * len(names)], ids=[pytest.HIDDEN_PARAM])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    result = yield
-    if "rows" in pyfuncitem.funcargs:
-        pyfuncitem.funcargs["rows"].verdict()
-    return result
+    marks = list(pyfuncitem.iter_markers("rows"))
+    if not marks:
+        result = yield
+        if "rows" in pyfuncitem.funcargs:
+            pyfuncitem.funcargs["rows"].verdict()
+        return result
+    rows, test = Rows(), pyfuncitem.obj
+    table = [dict(ChainMap(*columns)) for columns in product(*map(_rows_of, marks))]
+
+    def every_row(**given: object) -> None:
+        for row in table:
+            with rows(*(f"{name}={getattr(value, '__name__', repr(value)):.200}" for name, value in row.items())):
+                test(**{**given, **row})
+        rows.verdict()
+
+    pyfuncitem.obj = every_row
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = test
 
 
-def pytest_configure() -> None:
+def _names(mark: pytest.Mark) -> list[str]:
+    given = mark.args[0]
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else list(given)
+
+
+def _rows_of(mark: pytest.Mark) -> list[dict[str, object]]:
+    names, kind = _names(mark), type(pytest.param())
+    table = [(row,) if len(names) == 1 and not isinstance(row, kind) else row for row in mark.args[1]]
+    return [dict(zip(names, row.values if isinstance(row, kind) else row, strict=True)) for row in table]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    said = "rows(names, values): as parametrize, in one test that tries every row and tells which have failed"
+    config.addinivalue_line("markers", said)
     # To load the authorities of the world takes an HTTP client 25 ms, each time, and no test calls out into it. Here,
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))

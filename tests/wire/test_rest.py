@@ -77,8 +77,8 @@ def test_json_is_answered_with_json_and_everything_else_with_a2a_json(speaker: A
         assert (answer.status, answer.headers["content-type"]) == (status, answered)
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "application/xml", "multipart/form-data", "json"])
-@pytest.mark.parametrize("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/v1/message:send"])
+@pytest.mark.rows("content_type", ["", "text/plain", "application/xml", "multipart/form-data", "json"])
+@pytest.mark.rows("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/v1/message:send"])
 def test_a_body_that_is_not_json_is_refused_with_415(wire: Any, path: str, content_type: str) -> None:
     answer = wire.request("POST", path, content=b"{}", headers={"Content-Type": content_type})
     assert (answer.status, answer.code, answer.reason) == (415, 415, "CONTENT_TYPE_NOT_SUPPORTED")
@@ -101,8 +101,8 @@ def test_parameters_of_a_path_and_of_a_query(speaker: Any, path: str) -> None:
     assert (answer.json["id"], "history" in answer.json) == (task, "?" not in path)
 
 
-@pytest.mark.parametrize("name", ["50%41", "a/b", "ü and ö", "a?b#c&d", "..", "tasks", "%2F", "a+b", "x:y"])
-@pytest.mark.parametrize("version", ["1.0-rest", "0.3-rest"])
+@pytest.mark.rows("name", ["50%41", "a/b", "ü and ö", "a?b#c&d", "..", "tasks", "%2F", "a+b", "x:y"])
+@pytest.mark.rows("version", ["1.0-rest", "0.3-rest"])
 def test_an_id_may_hold_anything_when_it_is_encoded(wire: Any, name: str, version: str) -> None:
     task = f"{uuid4()}{name}"
     wire.speaker("0.1-rpc").send(tool="ask_name", id=task)
@@ -116,7 +116,7 @@ def test_the_verb_of_a_path_may_be_encoded(wire: Any, speaker: Any) -> None:
     assert speaker.texts(answer) == ["hi"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("method", "path", "allow"),
     [
         ("GET", "/message:send", "POST"),
@@ -140,7 +140,7 @@ def test_a_wrong_method_is_told_which_are_right(wire: Any, method: str, path: st
 
 
 @pytest.mark.requirement("S2-47")
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     "path",
     [
         "/unknown",

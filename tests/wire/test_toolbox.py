@@ -234,8 +234,8 @@ def test_a_task_is_got_and_canceled_in_the_same_words(site: Site) -> None:
 
 
 @pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-@pytest.mark.parametrize(
+@pytest.mark.rows("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.rows(
     ("params", "code"),
     [("{}", -32602), ("null", -32602), ('{"id":""}', -32602), ('{"id":"1"}', -32001), ('{"id":"nope"}', -32001)],
 )
@@ -291,11 +291,10 @@ def _turned(cookie: str) -> str:
 
 
 @pytest.mark.requirement("S0-5")
-@pytest.mark.parametrize("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
-@pytest.mark.parametrize(
+@pytest.mark.rows("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
+@pytest.mark.rows(
     "forged",
     [None, lambda _: "garbage", lambda _: "", _without_end, _turned],
-    ids=["none", "garbage", "empty", "cut", "tampered"],
 )
 def test_without_a_true_cookie_nothing_is_done(site: Site, method: str, forged: Callable[[str], str] | None) -> None:
     task = site.send("get_counter")["id"]

@@ -202,7 +202,7 @@ def test_an_error_in_0_3_says_its_reason_in_data(speaker: Any) -> None:
     }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.rows("method", METHODS)
 def test_all_ten_methods_are_known(wire: Any, method: str) -> None:
     assert wire.rpc(method, {}).code != -32601
 

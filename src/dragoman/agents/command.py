@@ -261,10 +261,9 @@ def _launched_name(program: str, words: Sequence[str]) -> str | None:
             if word not in _ALONE and "=" not in word:
                 return None  # an unknown option may take the next word as its value
         elif word not in _WORDS and "=" not in word:
-            named = _IMAGE.sub("", word) if program in ("docker", "podman") else word
-            return (
-                name_of_command([named, *rest]) if _NAME.fullmatch(named) else None
-            )  # the launched program may be a launcher, too
+            name = _IMAGE.sub("", word) if program in ("docker", "podman") else word
+            # The launched program may be a launcher, too.
+            return name_of_command([name, *rest]) if _NAME.fullmatch(name) else None
     return None
 
 

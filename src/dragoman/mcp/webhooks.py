@@ -45,7 +45,7 @@ Update = StatusUpdate | ArtifactUpdate
 
 
 class _WatchedTask:
-    """What has been posted of one task, and the ids of the webhooks that its agent serves."""
+    """The posting state of one task: what was posted, and the ids of the webhooks that its agent serves itself."""
 
     __slots__ = ("is_over", "posted", "served_ids")
 

@@ -19,7 +19,7 @@ DEFAULT = Dialects()
 for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.response_dialect
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("header", "query", "version"),
     [
         (None, None, None),
@@ -51,15 +51,15 @@ def test_an_unknown_version_is_refused_and_the_known_ones_are_named(asked: str) 
         assert asked in caught.value.message
 
 
-@pytest.mark.parametrize("operation", Operation)
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.rows("operation", Operation)
+@pytest.mark.rows("asked", ASKED)
 def test_pascal_case_is_1_1_if_asked_else_1_0(operation: Operation, asked: str | None) -> None:
     choice = for_method(operation.value, asked)
 
     assert choice == (operation, V1_1 if asked == "1.1" else V1_0, False)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("method", "operation"),
     [
         ("message/send", Operation.SEND),
@@ -72,12 +72,12 @@ def test_pascal_case_is_1_1_if_asked_else_1_0(operation: Operation, asked: str |
         ("agent/authenticatedExtendedCard", Operation.EXTENDED_CARD),
     ],
 )
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.rows("asked", ASKED)
 def test_these_methods_are_always_0_3(method: str, operation: Operation, asked: str | None) -> None:
     assert for_method(method, asked) == (operation, DEFAULT.v03, False)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.rows(
     ("method", "operation"),
     [
         ("tasks/send", Operation.SEND),
@@ -86,7 +86,7 @@ def test_these_methods_are_always_0_3(method: str, operation: Operation, asked: 
         ("tasks/pushNotification/get", Operation.GET_PUSH),
     ],
 )
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.rows("asked", ASKED)
 def test_these_methods_are_always_0_1(method: str, operation: Operation, asked: str | None) -> None:
     assert for_method(method, asked) == (operation, V01_RPC, False)
 

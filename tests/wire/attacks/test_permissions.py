@@ -79,10 +79,11 @@ def refused(speaker: Any, answer: Any) -> None:
     assert "is empty" not in answer.text
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
+@pytest.mark.rows("route", ROUTES)
 @pytest.mark.parametrize("name", SPEAKERS)
 def test_no_route_leads_to_a_skill_that_is_closed(house: Any, name: str, route: Any, caplog: Any) -> None:
     speaker = house.wire.speaker(name)
+    caplog.clear()
     refused(speaker, route(speaker, house.as_("bob")))
     denied = [record.getMessage() for record in caplog.records if record.name == "dragoman.audit"]
     assert any(line.startswith("event=denied user=bob scheme=permission reason=") for line in denied), denied

@@ -265,7 +265,7 @@ def _responses(session: Session, calls: dict[str, PendingCall], status: str) -> 
 
 
 def _canceled_question(question_event: Event) -> Event:
-    """Return the event that ends a remote agent's question: the conversation continues, but nothing is answered."""
+    """Return the event that ends a remote agent's question, so that the next message is not taken as its answer."""
     metadata: dict[str, Any] = question_event.custom_metadata or {}
     context = {CONTEXT_ID: metadata[CONTEXT_ID]} if CONTEXT_ID in metadata else {}
     event = _event_beside(question_event, question_event.author, None)

@@ -177,9 +177,8 @@ class AdkRuns:
         key = SessionKey(session.user_id, session.id)
         pending = _pending_calls(ctx, session)
         if pending is not None:
-            pending, problem = read_answers(
-                pending, ctx.message, {key: args for key, (_, args) in _calls_by_id(session).items()}
-            )
+            arguments = {call_id: args for call_id, (_, args) in _calls_by_id(session).items()}
+            pending, problem = read_answers(pending, ctx.message, arguments)
             if problem:
                 yield _ask_for(pending, f"{problem} ")
                 return
@@ -310,10 +309,10 @@ def _calls_by_id(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
     }
 
 
-def _ask_for(pending: PendingCalls, why: str = "", more: tuple[Part, ...] = ()) -> Ask:
+def _ask_for(pending: PendingCalls, prefix: str = "", more: tuple[Part, ...] = ()) -> Ask:
     calls = pending.missing
     return Ask(
-        why + question_of(calls),
+        prefix + question_of(calls),
         ref=msgspec.to_builtins(pending),
         auth=any(call.auth for call in calls),
         details=(*details_of(calls), *more),

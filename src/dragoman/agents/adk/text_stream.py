@@ -142,16 +142,16 @@ class AdkTextStream:
 
     def _end_turn(self) -> Iterator[Output]:
         self._speaker, self._chunks, self._starts_paragraph = None, [], True
-        for waiting in self._queued.values():
-            turns, waiting.turns = waiting.turns, []
+        for queued in self._queued.values():
+            turns, queued.turns = queued.turns, []
             for values in turns:
                 yield from self._emit_message(values)
-        self._queued = {branch: waiting for branch, waiting in self._queued.items() if waiting.chunks}
+        self._queued = {branch: queued for branch, queued in self._queued.items() if queued.chunks}
         branch = next(iter(self._queued), None)
         if branch is not None:
-            following = self._queued.pop(branch)
-            self._speaker, self._turn_start = following.speaker, len(self._texts)
-            self._chunks = following.chunks
+            first = self._queued.pop(branch)
+            self._speaker, self._turn_start = first.speaker, len(self._texts)
+            self._chunks = first.chunks
             yield self._append("".join(self._chunks))
 
     def _emit_message(self, values: Sequence[str | Part]) -> Iterator[Output]:

@@ -196,11 +196,11 @@ class ServerConnection:
         tools = self.client.server_capabilities.tools
         if not self.is_modern or tools is None or not tools.list_changed:
             return
-        pause = INITIAL_BACKOFF
+        backoff = INITIAL_BACKOFF
         while True:
             try:
                 async with self.client.listen(tools_list_changed=True) as subscription:
-                    pause = INITIAL_BACKOFF
+                    backoff = INITIAL_BACKOFF
                     async for _ in subscription:
                         await self._reload_tools()
             except Exception as error:  # noqa: BLE001 - the tools stay as they are
@@ -208,8 +208,8 @@ class ServerConnection:
                 if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND:
                     return
             # Changes may have been missed while the subscription was down.
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_BACKOFF)
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF)
             await self._reload_tools()
 
     async def _on_message(self, message: object) -> None:

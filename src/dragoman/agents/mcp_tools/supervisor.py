@@ -66,7 +66,7 @@ class Supervisor:
     async def close(self) -> None:
         """Close the connection and stop the server, also one that is being started."""
         opening, self._opening = self._opening, None
-        keeper, self._supervise_task = self._supervise_task, None
+        supervise_task, self._supervise_task = self._supervise_task, None
         connection, self._connection = self._connection, None
         # Tasks of an earlier event loop cannot be awaited here.
         loop = asyncio.get_running_loop()
@@ -75,9 +75,9 @@ class Supervisor:
             await asyncio.wait((opening,))
             if not opening.cancelled() and opening.exception() is None:
                 await opening.result().close()
-        if keeper is not None and keeper.get_loop() is loop:
-            keeper.cancel()
-            await asyncio.wait((keeper,))
+        if supervise_task is not None and supervise_task.get_loop() is loop:
+            supervise_task.cancel()
+            await asyncio.wait((supervise_task,))
             if connection is not None:
                 await connection.close()
 
@@ -108,7 +108,7 @@ class Supervisor:
         return connection
 
     async def _supervise(self) -> None:
-        pause = INITIAL_BACKOFF
+        backoff = INITIAL_BACKOFF
         while True:
             connection, since = self._connection, self._clock.now()
             if connection is not None:
@@ -119,9 +119,9 @@ class Supervisor:
                 )
                 await connection.close()
                 if uptime >= STABLE_SECONDS:
-                    pause = INITIAL_BACKOFF
-            await wait(self._clock, asyncio.get_running_loop().create_future(), pause)
-            pause = min(pause * 2, MAX_BACKOFF)
+                    backoff = INITIAL_BACKOFF
+            await wait(self._clock, asyncio.get_running_loop().create_future(), backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF)
             try:
                 self._connection = await self._connect()
             except DragomanError as error:

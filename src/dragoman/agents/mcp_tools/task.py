@@ -107,7 +107,7 @@ class TaskRun:
     async def _begin(self, request: ToolRequest | Ask) -> Ask | None:
         if isinstance(request, Ask):
             return request
-        tool = self._permitted(request.tool)
+        tool = self._check_permission(request.tool)
         if is_too_deep(request.arguments):
             raise Rejected(f"the arguments of `{tool.id}` are nested deeper than {MAX_NESTING}")
         arguments = tool.schema.coerce_integers(request.arguments)
@@ -132,9 +132,9 @@ class TaskRun:
         tool = self._tools.get(id)
         if tool is None:
             raise Failed(f"the tool `{id}` is not there any more")
-        return self._permitted(tool)
+        return self._check_permission(tool)
 
-    def _permitted(self, tool: Tool) -> Tool:
+    def _check_permission(self, tool: Tool) -> Tool:
         self._ctx.skill = tool.id
         permit(self._ctx, tool, tool.title)
         return tool

@@ -104,20 +104,19 @@ class SessionRuns:
                 ctx.log.error("a session has no folder: %s", error)
                 raise Failed("the program cannot be started: its folder cannot be made") from error
         if self._create_session is not None and ctx.resume is None:
-            other = self._create_session(session)
-            other = await other if inspect.isawaitable(other) else other
-            session = other or session
+            replacement = self._create_session(session)
+            replacement = await replacement if inspect.isawaitable(replacement) else replacement
+            session = replacement or session
         self._sessions[ctx.task_id] = session
 
     def _release(self, ctx: Context, slots: asyncio.Semaphore | None) -> None:
         is_started = ctx.task_id in self._started
         self._started.discard(ctx.task_id)
-        if (
-            ctx.resume is not None and not is_started
-        ):  # canceled before the answer reached the program: nothing else would stop it
-            ending = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
-            self._cancellations.add(ending)
-            ending.add_done_callback(self._cancellations.discard)
+        if ctx.resume is not None and not is_started:
+            # Canceled before the answer reached the program: nothing else would stop it.
+            cancellation = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
+            self._cancellations.add(cancellation)
+            cancellation.add_done_callback(self._cancellations.discard)
         session = self._sessions.pop(ctx.task_id, None)
         interactive = interactive_manager(self.manager)
         is_open = session is not None and interactive is not None and interactive.pid(session.id) is not None

@@ -64,15 +64,15 @@ class ProgramTurn:
             Rejected: the program cannot take the message.
         """
         await self._stop_waiting_program()
-        leave = self._manager.subscribe(self._session.id, self._on_event)
+        unsubscribe = self._manager.subscribe(self._session.id, self._on_event)
         try:
             await self._begin(prompt, facts, remembered)
             while not self._finished:
                 for output in await self._take(await self._next()):
                     yield output
         finally:
-            if leave is not None:
-                leave()
+            if unsubscribe is not None:
+                unsubscribe()
             unread = self._backlog.take()
             interactive = interactive_manager(self._manager)
             if not self._finished:
@@ -85,14 +85,14 @@ class ProgramTurn:
 
         Done before subscribing, because its end is not part of this task.
         """
-        interactive, here = interactive_manager(self._manager), self._session.id
+        interactive, session_id = interactive_manager(self._manager), self._session.id
         if (
             interactive is not None
             and self._ctx.resume is None
-            and interactive.pid(here) is not None
-            and not interactive.goes_on(here)
+            and interactive.pid(session_id) is not None
+            and not interactive.goes_on(session_id)
         ):
-            await stop(self._manager, here, "another message came")
+            await stop(self._manager, session_id, "another message came")
 
     async def _begin(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> None:
         interactive = interactive_manager(self._manager)
@@ -208,39 +208,39 @@ class ProgramTurn:
         return Ask(question, ref={"session": self._session.id, "pid": pid})
 
     async def _artifact(self, content: Any) -> None:
-        about: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
-        name: Any = about.get("name")
-        file: Any = about.get("file")
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+        name: Any = fields.get("name")
+        file: Any = fields.get("file")
         folder = self._session.folder
         is_attached = isinstance(file, str) and file in self._attached
         if folder is not None and is_attached and folders.file_stamps(folder, [file]) == {file: self._attached[file]}:
             return
         try:
-            value = await self._value(about)
+            value = await self._value(fields)
         except (OSError, ValueError) as error:
             self._ctx.log.warning("an artifact of the program cannot be read: %s", error)
-            if about.get("found"):  # found by the scan, not sent by the program, which may have removed it
+            if fields.get("found"):  # found by the scan, not sent by the program, which may have removed it
                 return
             raise Failed(
-                f"the program gave an artifact that cannot be read: {name or about.get('file') or '?'}"
+                f"the program gave an artifact that cannot be read: {name or fields.get('file') or '?'}"
             ) from error
         await self._ctx.artifact(value, name=folders.as_text(name) if isinstance(name, str) else None)
 
-    async def _value(self, about: Mapping[str, Any]) -> Any:
-        media = about.get("media_type")
+    async def _value(self, fields: Mapping[str, Any]) -> Any:
+        media = fields.get("media_type")
         media = media if isinstance(media, str) else None
-        name = about.get("name")
-        if isinstance(about.get("text"), str):
-            return Part(text=about["text"], media_type=media)
-        if "data" in about:
-            return Part(data=about["data"], media_type=media)
-        if isinstance(about.get("base64"), str):
-            raw = base64.b64decode(about["base64"], validate=True)
+        name = fields.get("name")
+        if isinstance(fields.get("text"), str):
+            return Part(text=fields["text"], media_type=media)
+        if "data" in fields:
+            return Part(data=fields["data"], media_type=media)
+        if isinstance(fields.get("base64"), str):
+            raw = base64.b64decode(fields["base64"], validate=True)
             return File(raw, name=name if isinstance(name, str) else None, media_type=media)
-        if isinstance(about.get("file"), str):
+        if isinstance(fields.get("file"), str):
             if self._session.folder is None:
                 raise ValueError("its session has no folder")
             return await asyncio.to_thread(
-                folders.file_part, self._session.folder, about["file"], media, self._max_bytes
+                folders.file_part, self._session.folder, fields["file"], media, self._max_bytes
             )
         raise ValueError("it has neither text nor data, base64 or file")

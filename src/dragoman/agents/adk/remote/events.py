@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dragoman.agents.adk.remote.call import TaskLost
     from dragoman.client.client import EventStream
-    from dragoman.client.event import Event as Told
+    from dragoman.client.event import Event as ClientEvent
 
 _MAX_NAME = 200
 # A "user:" prefix would store the file for the user instead of the session.
@@ -107,7 +107,7 @@ class RemoteEvents:
 
     # -- while the task runs -------------------------------------------------------------------------------------------
 
-    async def take(self, client_event: Told) -> list[Event]:
+    async def take(self, client_event: ClientEvent) -> list[Event]:
         """Return the ADK events for the next event of a stream."""
         raw = client_event.raw
         if isinstance(raw, ArtifactUpdate):
@@ -120,7 +120,7 @@ class RemoteEvents:
             return []
         return [self._event(_content([types.Part(text=note, thought=True)]), partial=True)]
 
-    async def _artifact_chunk(self, client_event: Told, update: ArtifactUpdate) -> list[Event]:
+    async def _artifact_chunk(self, client_event: ClientEvent, update: ArtifactUpdate) -> list[Event]:
         key = update.artifact.artifact_id
         chunk = self._chunk(client_event, update)
         self._started.add(key)
@@ -144,7 +144,7 @@ class RemoteEvents:
             self._foldings[key] = _new_folding((Artifact(key, sent),) if sent and key in self._sent_ids else ())
         self._foldings[key].apply(update)
 
-    def _key_of(self, client_event: Told) -> tuple[str, str]:
+    def _key_of(self, client_event: ClientEvent) -> tuple[str, str]:
         """Return the context and task id. Some events lack the context id, so it is looked up once."""
         if self._task_key is None:
             task = client_event.task
@@ -152,7 +152,7 @@ class RemoteEvents:
             self._task_key = task.context_id, task.id
         return self._task_key
 
-    def _chunk(self, client_event: Told, update: ArtifactUpdate) -> list[types.Part]:
+    def _chunk(self, client_event: ClientEvent, update: ArtifactUpdate) -> list[types.Part]:
         artifact = update.artifact
         is_started = artifact.artifact_id in self._started
         if update.append or not is_started:
@@ -165,7 +165,7 @@ class RemoteEvents:
         # A replaced text has no chunk; an addition at its end has.
         return [types.Part(text=client_event.text)] if client_event.text and not client_event.replaces else []
 
-    def _note(self, client_event: Told) -> str:
+    def _note(self, client_event: ClientEvent) -> str:
         raw = client_event.raw
         if client_event.state.final or client_event.state.waiting:
             return ""
