@@ -176,7 +176,7 @@ def resolve_target(argument: str) -> Target:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
-    if not colon or not name or not name.isascii() or any(mark in name for mark in ' \t\r\n"(),/;<=>?@[]{}'):
+    if not colon or not name or not name.isascii() or any(char in name for char in ' \t\r\n"(),/;<=>?@[]{}'):
         raise ConfigError("-H takes a header as in -H 'X-Team: blue'")
     if any(char in value for char in "\r\n\0"):
         raise ConfigError(f"-H {name}: a header is one line")
