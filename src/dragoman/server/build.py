@@ -27,7 +27,7 @@ from dragoman.server.http.authentication import Authentication, AuthSettings, Sc
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
-from dragoman.server.plugins import Site, plugins
+from dragoman.server.plugins import PluginContext, plugins
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.delivery import DeliveryService
@@ -114,7 +114,7 @@ def build(
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits)))
-    site = Site(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
+    site = PluginContext(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
         store,

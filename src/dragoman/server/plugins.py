@@ -34,7 +34,7 @@ PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_ser
 # -- paths and answers -------------------------------------------------------------------------------------------------
 
 
-class Site(NamedTuple):
+class PluginContext(NamedTuple):
     """The parts of a server that the routes of a plug-in may use."""
 
     agents: Sequence[HostedAgent]
@@ -179,7 +179,7 @@ class Plugin:
         """Return a function that adds extra rows to the engine settings of an agent. The store is not open yet."""
         return lambda _, settings: settings
 
-    def routes(self, site: Site) -> Routes | None:
+    def routes(self, site: PluginContext) -> Routes | None:
         """Return the routes it adds to a server."""
         return None
 

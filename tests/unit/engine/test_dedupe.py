@@ -1,4 +1,4 @@
-"""Knowing a message again."""
+"""Deduplication of messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW = 600
 
 
 class CountingStore(MemoryStore):
-    """A memory store that counts how often it was asked for a mark."""
+    """A memory store that counts how often it was asked for a dedupe key."""
 
     asked = 0
 
@@ -42,130 +42,134 @@ def store() -> CountingStore:
 
 
 @pytest.fixture
-def repeats(store: CountingStore, clock: Clock) -> Deduplicator:
+def deduplicator(store: CountingStore, clock: Clock) -> Deduplicator:
     return Deduplicator(store, clock, WINDOW)
 
 
-def said(text: str = "hello", *, message_id: str | None = None, task_id: str | None = None) -> Message:
+def new_message(text: str = "hello", *, message_id: str | None = None, task_id: str | None = None) -> Message:
     return Message(message_id or str(uuid4()), Role.USER, (Part(text=text),), task_id=task_id)
 
 
-def marked(repeats: Deduplicator, message: Message | None = None, scope: Scope = SCOPE) -> DedupeKey:
-    repeat = repeats.key_of(scope, message or said())
+def key_of(deduplicator: Deduplicator, message: Message | None = None, scope: Scope = SCOPE) -> DedupeKey:
+    repeat = deduplicator.key_of(scope, message or new_message())
     assert repeat is not None
     return repeat
 
 
 def keep(store: MemoryStore, clock: Clock, repeat: DedupeKey, task_id: str) -> None:
-    """Write a task with its mark, as the engine does when it accepts a message."""
+    """Write a task with its dedupe key, as the engine does when it accepts a message."""
     now = clock.now()
     row = TaskRow(store.next_number(), task_id, SCOPE, "context", "1.0", State.SUBMITTED, now, 1, now)
     store.write(Write(row, lambda error: None, create=True, records=(Record(1, b"{}"),), dedupe_key=repeat))
 
 
-# What leaves a mark.
+# What has a dedupe key.
 
 
 @pytest.mark.parametrize(
     "message_id",
     ["m1", "", "1", "x" * 36, "6f1c9ad04a1b4ff39d1be5d3c1b0a7e2", "{6f1c9ad0-4a1b-4ff3-9d1b-e5d3c1b0a7e2}"],
 )
-def test_an_id_typed_by_hand_leaves_no_mark(repeats: Deduplicator, message_id: str) -> None:
-    assert repeats.key_of(SCOPE, structs.replace(said(), message_id=message_id)) is None
+def test_an_id_typed_by_hand_leaves_no_mark(deduplicator: Deduplicator, message_id: str) -> None:
+    assert deduplicator.key_of(SCOPE, structs.replace(new_message(), message_id=message_id)) is None
 
 
 def test_a_window_of_zero_turns_marks_off(store: CountingStore, clock: Clock) -> None:
-    assert Deduplicator(store, clock, 0).key_of(SCOPE, said()) is None
+    assert Deduplicator(store, clock, 0).key_of(SCOPE, new_message()) is None
 
 
-def test_a_mark_is_good_for_the_window(repeats: Deduplicator, clock: Clock) -> None:
-    assert marked(repeats).expires_ms == clock.now() + WINDOW * 1000
+def test_a_mark_is_good_for_the_window(deduplicator: Deduplicator, clock: Clock) -> None:
+    assert key_of(deduplicator).expires_ms == clock.now() + WINDOW * 1000
 
 
-def test_the_same_message_leaves_the_same_mark_whatever_the_case_of_its_id(repeats: Deduplicator, clock: Clock) -> None:
-    message = said()
-    first = marked(repeats, message)
+def test_the_same_message_leaves_the_same_mark_whatever_the_case_of_its_id(
+    deduplicator: Deduplicator, clock: Clock
+) -> None:
+    message = new_message()
+    first = key_of(deduplicator, message)
     clock.move(1)
-    again = marked(repeats, structs.replace(message, message_id=message.message_id.upper()))
+    again = key_of(deduplicator, structs.replace(message, message_id=message.message_id.upper()))
     assert again.digest == first.digest
     assert again.expires_ms > first.expires_ms
 
 
-def test_any_difference_that_counts_leaves_another_mark(repeats: Deduplicator) -> None:
-    message = said()
+def test_any_difference_that_counts_leaves_another_mark(deduplicator: Deduplicator) -> None:
+    message = new_message()
     keys = {
-        marked(repeats, message).digest,
-        marked(repeats, structs.replace(message, parts=(Part(text="other"),))).digest,
-        marked(repeats, structs.replace(message, message_id=str(uuid4()))).digest,
-        marked(repeats, structs.replace(message, task_id="task")).digest,
-        marked(repeats, message, Scope("other", "tenant", "owner")).digest,
-        marked(repeats, message, Scope("agent", "other", "owner")).digest,
-        marked(repeats, message, Scope("agent", "tenant", "other")).digest,
+        key_of(deduplicator, message).digest,
+        key_of(deduplicator, structs.replace(message, parts=(Part(text="other"),))).digest,
+        key_of(deduplicator, structs.replace(message, message_id=str(uuid4()))).digest,
+        key_of(deduplicator, structs.replace(message, task_id="task")).digest,
+        key_of(deduplicator, message, Scope("other", "tenant", "owner")).digest,
+        key_of(deduplicator, message, Scope("agent", "other", "owner")).digest,
+        key_of(deduplicator, message, Scope("agent", "tenant", "other")).digest,
     }
     assert len(keys) == 7
 
 
-def test_metadata_and_context_make_no_difference(repeats: Deduplicator) -> None:
-    message = said()
+def test_metadata_and_context_make_no_difference(deduplicator: Deduplicator) -> None:
+    message = new_message()
     other = structs.replace(message, context_id="context", metadata={"try": 2})
-    assert marked(repeats, other).digest == marked(repeats, message).digest
+    assert key_of(deduplicator, other).digest == key_of(deduplicator, message).digest
 
 
 # Finding it again.
 
 
-async def test_a_message_is_known_again_within_the_window_and_not_after(repeats: Deduplicator, clock: Clock) -> None:
-    repeat = marked(repeats)
-    assert await repeats.find(repeat) is None
-    repeats.add(repeat, "task")
+async def test_a_message_is_known_again_within_the_window_and_not_after(
+    deduplicator: Deduplicator, clock: Clock
+) -> None:
+    repeat = key_of(deduplicator)
+    assert await deduplicator.find(repeat) is None
+    deduplicator.add(repeat, "task")
     clock.move(WINDOW - 0.001)
-    assert await repeats.find(repeat) == "task"
+    assert await deduplicator.find(repeat) == "task"
     clock.move(0.001)
-    assert await repeats.find(repeat) is None
+    assert await deduplicator.find(repeat) is None
 
 
 async def test_a_message_that_comes_again_after_the_window_is_known_by_its_new_task(
-    repeats: Deduplicator, clock: Clock
+    deduplicator: Deduplicator, clock: Clock
 ) -> None:
-    message = said()
-    repeats.add(marked(repeats, message), "old")
+    message = new_message()
+    deduplicator.add(key_of(deduplicator, message), "old")
     clock.move(WINDOW)
-    repeats.add(marked(repeats, message), "new")
+    deduplicator.add(key_of(deduplicator, message), "new")
     clock.move(WINDOW - 1)
-    assert await repeats.find(marked(repeats, message)) == "new"
+    assert await deduplicator.find(key_of(deduplicator, message)) == "new"
 
 
-async def test_what_is_at_hand_is_found_without_the_store(repeats: Deduplicator, store: CountingStore) -> None:
-    repeat = marked(repeats)
-    repeats.add(repeat, "task")
-    assert await repeats.find(repeat) == "task"
+async def test_what_is_at_hand_is_found_without_the_store(deduplicator: Deduplicator, store: CountingStore) -> None:
+    repeat = key_of(deduplicator)
+    deduplicator.add(repeat, "task")
+    assert await deduplicator.find(repeat) == "task"
     assert store.asked == 0
 
 
 async def test_after_a_restart_the_store_knows_the_message(store: CountingStore, clock: Clock) -> None:
-    message = said()
-    keep(store, clock, marked(Deduplicator(store, clock, WINDOW), message), "task")
+    message = new_message()
+    keep(store, clock, key_of(Deduplicator(store, clock, WINDOW), message), "task")
     clock.move(60)
     restarted = Deduplicator(store, clock, WINDOW)
     await restarted.load()
-    assert await restarted.find(marked(restarted, message)) == "task"
+    assert await restarted.find(key_of(restarted, message)) == "task"
     clock.move(WINDOW - 60)
-    assert await restarted.find(marked(restarted, message)) is None
+    assert await restarted.find(key_of(restarted, message)) is None
 
 
-async def test_a_new_message_costs_no_read(repeats: Deduplicator, store: CountingStore, clock: Clock) -> None:
-    keep(store, clock, marked(repeats), "task")
-    await repeats.load()
-    assert await repeats.find(marked(repeats)) is None
+async def test_a_new_message_costs_no_read(deduplicator: Deduplicator, store: CountingStore, clock: Clock) -> None:
+    keep(store, clock, key_of(deduplicator), "task")
+    await deduplicator.load()
+    assert await deduplicator.find(key_of(deduplicator)) is None
     assert store.asked == 0
 
 
-# More marks than memory holds.
+# More keys than memory holds.
 
 
 @pytest.fixture
 async def crowd(
-    monkeypatch: pytest.MonkeyPatch, repeats: Deduplicator, store: CountingStore, clock: Clock
+    monkeypatch: pytest.MonkeyPatch, deduplicator: Deduplicator, store: CountingStore, clock: Clock
 ) -> list[tuple[Message, str]]:
     """Five messages a second apart, two more than are remembered, long after the start."""
     monkeypatch.setattr(module, "MAX_RECENT_KEYS", 3)
@@ -173,39 +177,39 @@ async def crowd(
     messages: list[tuple[Message, str]] = []
     for place in range(5):
         clock.move(1)
-        message = said(str(place))
-        repeat = marked(repeats, message)
+        message = new_message(str(place))
+        repeat = key_of(deduplicator, message)
         keep(store, clock, repeat, f"task{place}")
-        repeats.add(repeat, f"task{place}")
+        deduplicator.add(repeat, f"task{place}")
         messages.append((message, f"task{place}"))
     return messages
 
 
 async def test_what_memory_had_to_forget_is_found_in_the_store(
-    repeats: Deduplicator, store: CountingStore, crowd: list[tuple[Message, str]]
+    deduplicator: Deduplicator, store: CountingStore, crowd: list[tuple[Message, str]]
 ) -> None:
     for message, task_id in crowd:
-        assert await repeats.find(marked(repeats, message)) == task_id
+        assert await deduplicator.find(key_of(deduplicator, message)) == task_id
     assert store.asked == 2
 
 
 async def test_what_was_forgotten_sends_nobody_else_to_the_store(
-    repeats: Deduplicator, store: CountingStore, clock: Clock, crowd: list[tuple[Message, str]]
+    deduplicator: Deduplicator, store: CountingStore, clock: Clock, crowd: list[tuple[Message, str]]
 ) -> None:
-    assert await repeats.find(marked(repeats)) is None
+    assert await deduplicator.find(key_of(deduplicator)) is None
     assert store.asked == 0
     for _ in range(3):
         clock.move(WINDOW)
-        repeats.add(marked(repeats), "later")
-    assert await repeats.find(marked(repeats, crowd[0][0])) is None
+        deduplicator.add(key_of(deduplicator), "later")
+    assert await deduplicator.find(key_of(deduplicator, crowd[0][0])) is None
     assert store.asked == 0
 
 
 async def test_expired_marks_make_room_without_sending_anybody_to_the_store(
-    repeats: Deduplicator, store: CountingStore, clock: Clock, crowd: list[tuple[Message, str]]
+    deduplicator: Deduplicator, store: CountingStore, clock: Clock, crowd: list[tuple[Message, str]]
 ) -> None:
     clock.move(WINDOW)
-    repeats.add(marked(repeats), "fresh")
-    assert await repeats.find(marked(repeats)) is None
-    assert await repeats.find(marked(repeats, crowd[-1][0])) is None
+    deduplicator.add(key_of(deduplicator), "fresh")
+    assert await deduplicator.find(key_of(deduplicator)) is None
+    assert await deduplicator.find(key_of(deduplicator, crowd[-1][0])) is None
     assert store.asked == 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dragoman.engine.accept.quota import caller_of
-from dragoman.engine.execute.containment import Work, begin_work
+from dragoman.engine.execute.containment import RunOwner, set_run_owner
 from dragoman.engine.execute.threads import WARN_SECONDS, FairThreadPool, LoopThreads, in_thread
 from dragoman.model.user import User
 
@@ -26,7 +26,7 @@ SECONDS = 10
 def _of(caller: str, fn: Callable[..., Any], *args: Any, agent: str = "agent") -> Any:
     """Call something as code of a run for that caller does."""
     context = copy_context()
-    context.run(begin_work, Work(agent, caller_of(User(caller)) if caller else ""))
+    context.run(set_run_owner, RunOwner(agent, caller_of(User(caller)) if caller else ""))
     return context.run(fn, *args)
 
 

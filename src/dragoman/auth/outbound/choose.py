@@ -73,9 +73,9 @@ class StringCredential(BaseCredential):
         fitting = [scheme for scheme in (*single, *beside) if can_carry(scheme, self._value)]
         if fitting:
             return min(fitting, key=_unlikeliness)
-        ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
+        options = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
         raise AuthError(
-            f"one token is not what the agent demands, which is {ways}: pass the fitting object of dragoman.auth,"
+            f"one token is not what the agent demands, which is {options}: pass the fitting object of dragoman.auth,"
             " a list of them where several are demanded together, or a function f(card, scheme)"
         )
 
@@ -164,16 +164,16 @@ class CombinedCredentials:
 def _combine(items: Sequence[object], *, is_pair: bool) -> Credential:
     if is_pair and len(items) == 2 and isinstance(items[0], str) and isinstance(items[1], str):
         return Basic(items[0], items[1])
-    parts = [part for part in map(credential_of, items) if part is not None]
-    if not parts:
+    credentials = [part for part in map(credential_of, items) if part is not None]
+    if not credentials:
         raise ConfigError(f"auth= is empty. {_EXPECTED}")
-    if sum(isinstance(part, (StringCredential, CallableCredential)) for part in parts) > 1:
+    if sum(isinstance(part, (StringCredential, CallableCredential)) for part in credentials) > 1:
         raise ConfigError("auth= lists several strings or functions: say what each is, as in [Bearer(…), ApiKey(…)]")
-    if sum(isinstance(part, _AUTHORIZATION_CREDENTIALS) for part in parts) > 1:
+    if sum(isinstance(part, _AUTHORIZATION_CREDENTIALS) for part in credentials) > 1:
         raise ConfigError("auth= lists several credentials for the one Authorization header")
-    if sum(isinstance(part, ApiKey) and not part.is_named for part in parts) > 1:
+    if sum(isinstance(part, ApiKey) and not part.is_named for part in credentials) > 1:
         raise ConfigError("auth= lists several keys: pass name= to each ApiKey")
-    return parts[0] if len(parts) == 1 else CombinedCredentials(parts)
+    return credentials[0] if len(credentials) == 1 else CombinedCredentials(credentials)
 
 
 def _schemes_to_answer(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
@@ -187,8 +187,8 @@ def _schemes_to_answer(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
             return rest
     if any(not _without_tls(schemes) for schemes in required):
         raise AuthError("the agent demands a client certificate, which no function can give: pass MutualTLS(…)")
-    ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
-    raise AuthError(f"the agent demands {ways}, for which no token or key will do")
+    options = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
+    raise AuthError(f"the agent demands {options}, for which no token or key will do")
 
 
 def _without_tls(schemes: tuple[SchemeRequirement, ...]) -> tuple[SchemeRequirement, ...]:

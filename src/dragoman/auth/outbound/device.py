@@ -57,7 +57,7 @@ class DeviceCode(TokenCredential):
     def reject(self) -> bool:
         """Drop the tokens. Returns True only with a refresh token; else the next call asks the user again."""
         # Every cache must be cleared, so no short-circuit.
-        answers = [keeper.drop() for keeper in self._caches.values()]
+        answers = [cache.drop() for cache in self._caches.values()]
         return any(answers)
 
     def __repr__(self) -> str:

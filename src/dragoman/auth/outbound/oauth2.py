@@ -102,8 +102,8 @@ class OAuth2(TokenCredential):
         self._in_body = False
 
     def reject(self) -> bool:
-        for keeper in self._caches.values():
-            keeper.forget()
+        for cache in self._caches.values():
+            cache.forget()
         return True
 
     def __repr__(self) -> str:

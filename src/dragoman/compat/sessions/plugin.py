@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dragoman.server.agent.agent import Agent
-    from dragoman.server.plugins import Routes, Site
+    from dragoman.server.plugins import PluginContext, Routes
 
 
 class SessionsPlugin(Plugin):
     """Tasks in plain JSON, agents under `/api/agents/`, and additions to their cards."""
 
-    def routes(self, site: Site) -> Routes:
+    def routes(self, site: PluginContext) -> Routes:
         """Return the session routes, with the limits of the environment."""
         return SessionRoutes(site, InvocationGuard.from_env(site.clock, site.environ))
 

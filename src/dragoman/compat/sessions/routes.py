@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.model.user import User
     from dragoman.server.http.app import HostedAgent
-    from dragoman.server.plugins import Site
+    from dragoman.server.plugins import PluginContext
     from dragoman.transports.http import Header, Request, Send
 
 # Where agents stand under their ids.
@@ -67,7 +67,7 @@ class SessionRoutes:
         RoutePath(("agent-card",), mount=API, page=True),
     )
 
-    def __init__(self, site: Site, guard: InvocationGuard | None = None) -> None:
+    def __init__(self, site: PluginContext, guard: InvocationGuard | None = None) -> None:
         self._site = site
         self._guard = guard
         self._cards = {each.agent.name: AgentCards(each.agent, each.cards) for each in site.agents}

@@ -306,6 +306,6 @@ class RateLimiter:
         if not now < self._sweep_at <= now + pause:
             # At most once per refill time, so that the cost of a full scan is spread over many requests.
             self._sweep_at = now + pause
-            self._full_at = {caller: rested for caller, rested in self._full_at.items() if now < rested <= now + pause}
+            self._full_at = {caller: time for caller, time in self._full_at.items() if now < time <= now + pause}
         if len(self._full_at) >= MAX_CALLERS:
             del self._full_at[next(iter(self._full_at))]

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     TaskFactory = Callable[..., asyncio.Future[Any]]
 
 
-class Work(NamedTuple):
+class RunOwner(NamedTuple):
     """The agent of a run and the caller it runs for: a quota key, empty for this process itself."""
 
     agent: str
     caller: str
 
 
-_work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("dragoman-work", default=None)
+_run_owner: contextvars.ContextVar[RunOwner | None] = contextvars.ContextVar("dragoman-work", default=None)
 
 
 # The run that the current code belongs to; None outside of runs.
-current_work: Callable[[], Work | None] = _work.get
-begin_work: Callable[[Work], object] = _work.set
+current_run_owner: Callable[[], RunOwner | None] = _run_owner.get
+set_run_owner: Callable[[RunOwner], object] = _run_owner.set
 
 
 _EXITS = (KeyboardInterrupt, SystemExit)
@@ -55,7 +55,7 @@ def _factory(existing: TaskFactory | None) -> Any:
     task: Any = asyncio.Task
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-        if current_work() is not None:
+        if current_run_owner() is not None:
             coro = _ContainedCoroutine(coro)
         return task(coro, loop=loop, **options) if make is None else make(loop, coro, **options)
 

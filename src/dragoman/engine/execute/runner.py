@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.accept.quota import caller_of
-from dragoman.engine.execute.containment import Work, begin_work
+from dragoman.engine.execute.containment import RunOwner, set_run_owner
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
 from dragoman.model.user import User
@@ -127,7 +127,7 @@ class Runner:
         if caller is None:
             caller = caller_of(User(scope.owner)) if scope.owner else ""
         context = copy_context()
-        context.run(begin_work, Work(scope.agent, caller))
+        context.run(set_run_owner, RunOwner(scope.agent, caller))
         worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers.add(worker)

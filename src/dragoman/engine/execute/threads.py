@@ -14,7 +14,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.execute.containment import Work, current_work
+from dragoman.engine.execute.containment import RunOwner, current_run_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,12 @@ WARN_SECONDS = 60.0
 class _Job:
     """A queued call. `run` raises nothing and reports its own result."""
 
-    __slots__ = ("dropped", "name", "run", "work")
+    __slots__ = ("dropped", "name", "owner", "run")
 
-    def __init__(self, run: Callable[[], None], name: str, work: Work | None) -> None:
+    def __init__(self, run: Callable[[], None], name: str, owner: RunOwner | None) -> None:
         self.run = run
         self.name = name
-        self.work = work
+        self.owner = owner
         self.dropped = False
 
     def drop(self) -> None:
@@ -97,11 +97,13 @@ class FairThreadPool(Executor):
 
     def start(self, run: Callable[[], None], name: str) -> _Job:
         """Call `run`, which raises nothing, in a thread: now, or when it is the current caller's turn."""
-        work = current_work()
-        call = _Job(run, name, work)
+        owner = current_run_owner()
+        call = _Job(run, name, owner)
         with self._lock:
-            if work is not None and not self._is_free_for(work):
-                self._waiting.setdefault(work.agent, OrderedDict()).setdefault(work.caller, OrderedDict())[call] = None
+            if owner is not None and not self._is_free_for(owner):
+                self._waiting.setdefault(owner.agent, OrderedDict()).setdefault(owner.caller, OrderedDict())[call] = (
+                    None
+                )
                 self._queued += 1
                 warning = self._warning()
                 grows = None
@@ -117,15 +119,15 @@ class FairThreadPool(Executor):
     def drop(self, call: _Job) -> None:
         """Remove a call from the queue, unless it has started."""
         call.drop()
-        work = call.work
+        owner = call.owner
         with self._lock:
-            callers = None if work is None else self._waiting.get(work.agent)
-            calls = None if callers is None or work is None else callers.get(work.caller)
-            if callers is not None and calls is not None and work is not None and call in calls:
+            callers = None if owner is None else self._waiting.get(owner.agent)
+            calls = None if callers is None or owner is None else callers.get(owner.caller)
+            if callers is not None and calls is not None and owner is not None and call in calls:
                 del calls[call]
                 self._queued -= 1
                 if not calls:
-                    self._forget(work, callers)
+                    self._forget(owner, callers)
 
     @property
     def waiting(self) -> int:
@@ -166,20 +168,20 @@ class FairThreadPool(Executor):
 
     # -- scheduling; all of it under the lock ------------------------------------------------------------------------
 
-    def _is_free_for(self, work: Work) -> bool:
+    def _is_free_for(self, owner: RunOwner) -> bool:
         free = self.max_threads - len(self._running)
-        if free <= 0 or (self.shared and self._by_agent.get(work.agent, 0) >= free * AGENT_SHARE):
+        if free <= 0 or (self.shared and self._by_agent.get(owner.agent, 0) >= free * AGENT_SHARE):
             return False
         # This process itself has no limit: its calls may be what its other calls wait for.
-        return not work.caller or self._by_caller.get(work.caller, 0) < free
+        return not owner.caller or self._by_caller.get(owner.caller, 0) < free
 
     def _count(self, call: _Job) -> bool:
         """Count a call that gets a thread; True when a new thread must be started for it."""
-        work = call.work
-        if work is not None:
+        owner = call.owner
+        if owner is not None:
             self._running.add(call)
-            self._by_caller[work.caller] = self._by_caller.get(work.caller, 0) + 1
-            self._by_agent[work.agent] = self._by_agent.get(work.agent, 0) + 1
+            self._by_caller[owner.caller] = self._by_caller.get(owner.caller, 0) + 1
+            self._by_agent[owner.agent] = self._by_agent.get(owner.agent, 0) + 1
         if self._idle:
             self._idle -= 1
             return False
@@ -187,11 +189,11 @@ class FairThreadPool(Executor):
         return True
 
     def _discount(self, call: _Job) -> None:
-        work = call.work
-        if work is None:
+        owner = call.owner
+        if owner is None:
             return
         self._running.discard(call)
-        for counts, key in ((self._by_caller, work.caller), (self._by_agent, work.agent)):
+        for counts, key in ((self._by_caller, owner.caller), (self._by_agent, owner.agent)):
             if counts[key] > 1:
                 counts[key] -= 1
             else:
@@ -207,29 +209,29 @@ class FairThreadPool(Executor):
     def _next(self) -> _Job | None:
         for agent, callers in self._waiting.items():
             for caller, calls in callers.items():
-                work = Work(agent, caller)
-                if self._is_free_for(work):
+                owner = RunOwner(agent, caller)
+                if self._is_free_for(owner):
                     call, _ = calls.popitem(last=False)
                     self._queued -= 1
                     # Round-robin: both go behind the others.
                     callers.move_to_end(caller)
                     self._waiting.move_to_end(agent)
                     if not calls:
-                        self._forget(work, callers)
+                        self._forget(owner, callers)
                     return call
         return None
 
-    def _forget(self, work: Work, callers: OrderedDict[str, Any]) -> None:
-        del callers[work.caller]
+    def _forget(self, owner: RunOwner, callers: OrderedDict[str, Any]) -> None:
+        del callers[owner.caller]
         if not callers:
-            del self._waiting[work.agent]
+            del self._waiting[owner.agent]
 
     def _warning(self) -> tuple[Any, ...] | None:
         now = self._now()
         if now < self._warn_at or not self._running:
             return None
         self._warn_at = now + WARN_SECONDS
-        by_skill = Counter((call.name, call.work.agent if call.work else "") for call in self._running)
+        by_skill = Counter((call.name, call.owner.agent if call.owner else "") for call in self._running)
         ((name, agent), threads), *_ = by_skill.most_common(1)
         return (
             "calls wait for a thread: `%s` of agent %s holds %d of %d: let it be `async def`, give it a timeout, or "

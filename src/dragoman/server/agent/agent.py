@@ -330,17 +330,17 @@ class Agent(BareAgent):
     @classmethod
     def _from_bridge(
         cls,
-        make: partial[Bridge],
+        create_bridge: partial[Bridge],
         name: str | None,
         description: str | None,
         version: str,
         card: Mapping[str, Any] | None,
     ) -> Agent:
         try:
-            bridge = make()
+            bridge = create_bridge()
             name, own_description, offers = name or clean_name(bridge.name), bridge.description, tuple(bridge.offers())
         except (AttributeError, TypeError) as error:
-            thing: Any = make.args[0]
+            thing: Any = create_bridge.args[0]
             what = (
                 f"the class {thing.__name__}"
                 if isinstance(thing, type)

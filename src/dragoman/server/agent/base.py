@@ -28,7 +28,7 @@ _UNFIT = ("Cc", "Cs")
 class Backend(NamedTuple):
     """What runs the tasks of an agent beside its functions: a `run`, tools, a program or another framework's agent.
 
-    `offers` are its skills for the card; `marks` is metadata written on all its output. `prepare` is awaited before a
+    `offers` are its skills for the card; `output_metadata` is written on all its output. `prepare` is awaited before a
     run starts, `canceled` when a task that waits for input is canceled.
     """
 

@@ -82,7 +82,7 @@ class ServiceConnection:
         after: int | None,
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Stream batches of records. `received` is not called, because no bytes are transferred."""
+        """Stream batches of events. `budget` is not used, because no bytes are transferred."""
         stream = (await self._endpoint.perform(operation, self._call, request, after)).result
         assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:

@@ -68,8 +68,8 @@ class App:
         self._addresses = addresses
         # With MCP tools, authentication is decided after startup: tools and their permissions come from their servers.
         self._decide_auth = auth
-        self._opens_first = any(one.agent.tools is not None for one in hosted)
-        self._auth = None if self._opens_first else auth()
+        self._opens_before_auth = any(one.agent.tools is not None for one in hosted)
+        self._auth = None if self._opens_before_auth else auth()
         self._cross_site = cross_site or CrossSiteCheck(None, (), (), open_list=False)
         self._janitor = janitor
         self._delivery_factory = delivery_factory
@@ -104,7 +104,7 @@ class App:
             self._auth,
             self._keys,
             self._extra,
-            self._opens_first,
+            self._opens_before_auth,
             self._starting_app,
         ).router()
 
@@ -148,7 +148,7 @@ class App:
         )
         for error in filter(None, results):  # after all have finished, so that none is half open
             raise error
-        if self._opens_first and self._auth is None:
+        if self._opens_before_auth and self._auth is None:
             self._auth = self._decide_auth()
             self._renew()
         for hosted in self._hosted:

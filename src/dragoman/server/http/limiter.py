@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Refuse = Callable[["Request", "Send", A2AError], Awaitable[None]]
 
 
-class ErrorFormat(Protocol):
+class ErrorResponder(Protocol):
     """Sends an error in the format of a binding; `challenged` when a header says how to authenticate."""
 
     def __call__(self, request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
@@ -71,14 +71,14 @@ class Limiter:
         return error
 
 
-def build_refuse(error_format: ErrorFormat, limiter: Limiter, auth: Authentication | None) -> Refuse:
+def build_refuse(send_error: ErrorResponder, limiter: Limiter, auth: Authentication | None) -> Refuse:
     """Build the function that refuses requests: it counts and logs the refusal, and adds the challenges."""
 
     async def refuse(request: Request, send: Send, error: A2AError) -> None:
         error = limiter.count_refusal(request, error)
         limiter.denials.log(request.caller, error)
         challenge = [] if auth is None else auth.challenge(error)
-        await error_format(
+        await send_error(
             request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge)
         )
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.lazy import LazyKeys
-    from dragoman.server.http.limiter import ErrorFormat, Limiter, Refuse
+    from dragoman.server.http.limiter import ErrorResponder, Limiter, Refuse
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
@@ -58,7 +58,7 @@ class Routing(NamedTuple):
     auth: Authentication | None
     keys: LazyKeys | None
     extra: Sequence[Routes]
-    opens_first: bool
+    opens_before_auth: bool
     starting: Callable[[Refuse], AsgiApp]
 
     def router(self) -> Router:
@@ -141,10 +141,10 @@ class Routing(NamedTuple):
         cold = None if refuse is None else self._with_host_check(self.starting(refuse))
         return Route(self._with_host_check(app), cold)
 
-    def _operation(self, app: AsgiApp, error_format: ErrorFormat) -> Route:
-        """Build a route with authentication, if it is on, and rate limits. `error_format` sends refusals."""
+    def _operation(self, app: AsgiApp, send_error: ErrorResponder) -> Route:
+        """Build a route with authentication, if it is on, and rate limits. `send_error` sends refusals."""
         cross_site, auth, base = self.cross_site, self.auth, self.addresses.base
-        refuse = build_refuse(error_format, self.limiter, auth)
+        refuse = build_refuse(send_error, self.limiter, auth)
         app, cold = admit(app, self.limiter, cross_site, refuse), self.starting(refuse)
         app = (
             check_page(app, cross_site, base, refuse)
@@ -174,7 +174,7 @@ class Routing(NamedTuple):
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
         # Users and keys are beside the store, and tools are known once their servers are connected.
-        starts = self.auth is not None or self.opens_first or hosted.cards.signing is not None
+        starts = self.auth is not None or self.opens_before_auth or hosted.cards.signing is not None
         return self._read_only(self._public(show, _cannot_show if starts else None))
 
     def _own_paths(self) -> dict[str, PathRoutes]:
