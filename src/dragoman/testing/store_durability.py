@@ -215,7 +215,7 @@ async def _follow(store: Store, row: TaskRow, length: int) -> None:
 
 @durable.check_opening
 async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
-    """Tasks, journals, notes, snapshots, states, marks and lists."""
+    """Tasks, journals, notes, snapshots, states, dedupe keys and lists."""
     async with open_store() as store:
         parts = {"notes": (Note(1, "request", b"r"),), "context_state": b"s", "dedupe_key": DedupeKey(b"k", NOW + 1000)}
         row = await create(store, row_of(store, "a", origin=V0_3), **parts)
