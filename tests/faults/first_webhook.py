@@ -23,10 +23,8 @@ async def main(port: str, folder: str) -> None:
     """Serve on a file, wait until the server has warmed up, and send a message with a webhook at that port."""
     app: Any = agent.app(push_allow=["127.0.0.1"], store=f"sqlite:///{Path(folder, 'tasks.db')}")
     await app.start()
-    courier = app._courier
-    warming = getattr(courier, "_warming", None)
-    if warming is not None:
-        await warming
+    delivery = app._delivery
+    await delivery._warming
     before = set(sys.modules)
     over = asyncio.Event()
     body = {
@@ -60,7 +58,7 @@ async def main(port: str, folder: str) -> None:
     }
     await app(scope, receive, send)
     over.set()
-    while courier.open_count:  # noqa: ASYNC110 - until all of it has arrived: nobody tells a process about itself
+    while delivery.open_count:  # noqa: ASYNC110 - until all of it has arrived: nobody tells a process about itself
         await asyncio.sleep(0)
     print(json.dumps(sorted(set(sys.modules) - before)))
     await app.stop()
