@@ -95,7 +95,7 @@ def verify_card(
         try:
             header = read_header(entry.get("protected"), entry.get("header"))
             if accept is not None and not accept(header):
-                raise BadSignature("nobody here trusts where its key comes from", reason="UNKNOWN_KEY")
+                raise BadSignature("the URL of its key is not trusted", reason="UNKNOWN_KEY")
             form = _find_form(entry, header, payloads, jwks)
         except BadSignature as error:
             problems.append(error)

@@ -74,7 +74,7 @@ class KeyRing:
             _create_file(path)
             text = _read_file(path)
         if text is None:
-            raise ConfigError(f"{path} vanished as soon as it was made")
+            raise ConfigError(f"{path} was removed as soon as it was created")
         return cls((line.strip() for line in text.splitlines() if line.strip()), f"the key file {path}")
 
     @classmethod

@@ -92,7 +92,7 @@ class FetchedKeys:
             return self._check_age(jwks, now)
         await self._fetch(now)
         if self._jwks is None:
-            raise ServerError("the keys of the issuer of tokens cannot be had now: the log says why")
+            raise ServerError("the keys of the issuer of tokens are not available now: the log says why")
         return self._check_age(self._jwks, now)
 
     async def refresh(self) -> Json | None:

@@ -77,7 +77,7 @@ class Authentication:
         except (A2AError, Disconnected):
             raise
         except Exception:
-            logger.exception("the function that says who is calling broke")
+            logger.exception("the function given as auth raised an exception")
             raise InternalError from None
 
     async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
