@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from dragoman.stores.sqlite.schema import prepare
+from dragoman.stores.sqlite.schema import migrate
 
 pytestmark = pytest.mark.soak
 
@@ -27,7 +27,7 @@ INDEXES = ("tasks_newest", "tasks_by_state", "tasks_by_context", "tasks_ended", 
 def build(path: Path, tasks: int, keys: int) -> None:
     """A store of ended tasks, each with four events, a note and a snapshot, and dedupe keys of the first of them."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        prepare(db, path)
+        migrate(db, path)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -300000"):
             db.execute(f"PRAGMA {pragma}")
         db.execute("BEGIN")
