@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from functools import cache
@@ -23,6 +24,7 @@ BOUNDS = {
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 spec = importlib.util.spec_from_file_location("walk", Path(__file__).with_name("walk.py"))
@@ -66,3 +68,28 @@ def test_a_request_goes_the_way_the_architecture_page_shows(name: str) -> None:
             return
     taken = [step for step in steps if step in documented]
     pytest.fail(f"the page names what is not called: {missing}; the real order is:\n" + "\n".join(taken))
+
+
+def test_what_the_page_says_is_decided_somewhere_is_there() -> None:
+    rows = re.findall(
+        r"^\| .+? \| (`\S+\.py`(?:, `\S+\.py`)*) \| `(\S+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) >= 15
+    for files, name in rows:
+        paths = [Path(walk.PACKAGE) / file for file in re.findall(r"`(\S+)`", files)]
+        assert any(name in _names(path) for path in paths), f"{name} is not in {files}"
+
+
+def _names(path: Path) -> set[str]:
+    """Everything a module defines at its top level, and the methods of its classes."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ClassDef():
+                names.add(node.name)
+                names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, _FUNCTIONS)}
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return names

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from dragoman import Agent, Server, Task, User
-from dragoman.testing import ManualClock, faults, served
+from dragoman.testing import Clock, faults, served
 from dragoman.transports.http import Request
 
 agent = Agent("served")
@@ -43,7 +43,7 @@ async def tests_get_a_port_a_clock_and_faults() -> None:
         assert_type(url, str)
     with served(faults(Server(agent), cut_after=3, delay=0.5, garbage=True)) as url:
         assert_type(url, str)
-    clock = ManualClock()
+    clock = Clock()
     clock.call_later(5, list[int]).cancel()
     clock.move(1)
     await clock.advance(2.5)

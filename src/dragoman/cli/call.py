@@ -1,4 +1,4 @@
-"""`dragoman call`: one skill, its arguments by name, its value."""
+"""`dragoman call`: calls a skill with named arguments and prints its value."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
 
 
 def _parse_argument(text: str) -> tuple[str, Any, bool]:
-    """Name and value of an argument, and whether the value is text."""
+    """Parse `name=text` or `name:=JSON`. Returns name, value, and whether the value is text. Raises ConfigError."""
     from dragoman.cli.send import parse_json
 
     match = _ARGUMENT.fullmatch(text)

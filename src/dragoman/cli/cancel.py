@@ -1,4 +1,4 @@
-"""`dragoman cancel`: stop a task."""
+"""`dragoman cancel`: cancels a task."""
 
 from __future__ import annotations
 

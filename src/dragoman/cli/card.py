@@ -1,4 +1,4 @@
-"""`dragoman card`: what an agent says about itself, and whether it says it right."""
+"""`dragoman card`: prints an agent's card, or validates it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
-    """The lines, each as the pieces that `out` takes."""
+    """Yield the lines of the summary, each as the pieces that `out` takes."""
     from dragoman.cli.printing import colored, field
 
     yield colored(card.name, bold=True), f" {card.version}"
@@ -116,7 +116,7 @@ def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
 
 
 def _preferred_interface(card: AgentCard, options: Options) -> AgentInterface | None:
-    """The interface that would be tried first; None when nothing fits."""
+    """Return the interface that the client would try first; None when none fits."""
     from dragoman.client.discovery import interfaces_of
     from dragoman.model.error import DragomanError
 

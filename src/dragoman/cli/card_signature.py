@@ -1,4 +1,4 @@
-"""Whether a card is signed, by whom, and whether that holds: what `dragoman card --validate` says of signatures."""
+"""Checks the signatures of a card for `dragoman card --validate`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _TIMEOUT = 20.0
 
 
 class SignatureReport(NamedTuple):
-    """What was found out about a card's signature. `form` is empty when it was not verified."""
+    """The signature of a card: key id, algorithm and signed form. `form` is empty when it was not verified."""
 
     kid: str
     alg: str
     form: str
     keys: str
-    """Where the keys are."""
+    """Where the keys were fetched from."""
 
     def __str__(self) -> str:
         key = f"by key {self.kid} ({self.alg})"
@@ -42,7 +42,7 @@ class SignatureReport(NamedTuple):
 async def check_signature(
     body: bytes, url: str, options: Options, jwks: str | None
 ) -> tuple[SignatureReport | None, list[CardProblem]]:
-    """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
+    """Verify the signatures of a card from `url`. Keys are fetched from that origin only, or from `jwks`.
 
     Raises:
         ConfigError: `jwks` is no address, no file or no key set.
@@ -51,7 +51,7 @@ async def check_signature(
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, []  # which is said elsewhere
+        return None, []  # `card_problems` reports it
     if not isinstance(decoded, dict):
         return None, []
     card = cast("dict[str, Any]", decoded)
@@ -78,5 +78,5 @@ async def check_signature(
 
 
 def _has_no_key_url(headers: list[Header], error: Exception) -> bool:
-    """True when no signature says where its key is, and it is not where it was looked for either."""
+    """True when no signature names a key URL, and the key is not at the default place either."""
     return all(header.jku is None for header in headers) and getattr(error, "reason", "") != "BAD_SIGNATURE"

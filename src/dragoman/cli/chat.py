@@ -50,13 +50,13 @@ class _ChatLoop:
         self._printer: StreamPrinter = StreamPrinter(session, quiet=session.options.as_json)
         self._last: Task | Message | None = None
         self.interactive = sys.stdin.isatty()
-        # With it, input() has a history and can be edited.
+        # With readline, input() has a history and can be edited.
         self._edits = self.interactive and sys.stdout.isatty()
         if self._edits:
             import readline as _  # noqa: F401 - absent on Windows, where the console does it
 
     def run(self) -> Task | Message | None:
-        """Take lines until there are no more; gives the last answer."""
+        """Send each line as a message until the input ends. Returns the last answer."""
         while (line := self._read_line()) is not None and line.strip() != QUIT:
             if line.strip():
                 self._send(line)

@@ -1,4 +1,4 @@
-"""A message and what comes of it, for those who look and for those who pipe."""
+"""Prints the stream of a task, live on a terminal and whole in a pipe, and asks the user what the agent asks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class StreamPrinter:
-    """Reads streams. On a terminal text is printed as it arrives, in a pipe the answer once it is whole.
+    """Reads event streams and prints them: on a terminal as text arrives, in a pipe once the answer is complete.
 
-    `quiet` prints nothing on the way.
+    With `quiet`, nothing is printed before the end.
     """
 
     def __init__(self, session: CommandSession, *, quiet: bool = False) -> None:
         self._session = session
         self._is_live = on_terminal() and not quiet
-        # The wire's lines and a line that is written over do not go together.
+        # Not with --wire: its lines would mix with a progress line that is overwritten.
         self._prints_progress = on_terminal(err=True) and not session.options.wire
         self._printed_text: list[str] = []
         self._is_mid_line = False
@@ -40,12 +40,12 @@ class StreamPrinter:
         self.state: State | None = None
 
     def reset(self) -> None:
-        """Forget what was read: what comes now belongs to another task."""
+        """Reset before the stream of another task."""
         self._printed_text.clear()
         self.task_id = self.state = None
 
     async def read(self, stream: EventStream) -> Task | Message:
-        """Read a stream until the task ends or asks. Raises what the client raises."""
+        """Read a stream until the task ends or asks for input. Raises what the client raises."""
         try:
             async with aclosing(aiter(stream)) as events:
                 async for event in events:
@@ -57,7 +57,7 @@ class StreamPrinter:
         return stream.result
 
     def end_line(self) -> None:
-        """Leave the cursor at the beginning of a line that is empty."""
+        """End the current line, so that the cursor is at the start of an empty line."""
         self._clear()
         if self._is_mid_line:
             out()
@@ -108,7 +108,7 @@ class StreamPrinter:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def print(self, result: Task | Message) -> None:
-        """Print what of an answer has not been printed yet."""
+        """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_rest(result.parts)
         else:
@@ -117,7 +117,7 @@ class StreamPrinter:
 
 @contextmanager
 def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
-    """Say how to come back to a task that goes on without us."""
+    """Print how to resume the task when the block is interrupted while the task goes on."""
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
@@ -131,7 +131,7 @@ def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[No
 
 
 def resume_command(session: CommandSession, task_id: str, state: State) -> str:
-    """What to type to come back to a task."""
+    """Return the command that resumes a task."""
     if state is State.INPUT_REQUIRED:
         return "answer with: " + session.command_line("send", "--task", task_id) + ' "…"'
     return "the task goes on: " + session.command_line("watch", task_id)
@@ -140,10 +140,10 @@ def resume_command(session: CommandSession, task_id: str, state: State) -> str:
 def converse(
     session: CommandSession, printer: StreamPrinter, reading: Coroutine[Any, Any, Task | Message]
 ) -> Task | Message:
-    """Read a task, ask on the terminal what the agent asks, and go on, until it ends or nobody answers.
+    """Read a task until it ends, and ask the user on the terminal whenever the agent asks.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C. The task goes on, and how to come back to it has been told.
+        KeyboardInterrupt: Ctrl-C. The task goes on; how to resume it has been printed.
         DragomanError: what the client raises.
     """
     with resume_hint(session, printer):
@@ -158,7 +158,7 @@ def converse(
 
 
 def ask(question: str) -> str | None:
-    """Ask on stderr and read the answer from stdin; None when there is none to come."""
+    """Print a question to stderr and read the answer from stdin; None at the end of the input."""
     say(colored(question, "magenta", err=True))
     while True:
         out("> ", nl=False, err=True)
@@ -171,11 +171,11 @@ def ask(question: str) -> str | None:
 
 
 def finish(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
-    """Print the answer; turn any other end into its error.
+    """Print the answer, or raise the error of any other end.
 
     Raises:
-        InputRequired: it asks, and nobody is there.
-        TaskEnded: it failed, was rejected or canceled.
+        InputRequired: the task asks for input, and stdin has no answer.
+        TaskEnded: the task failed, was rejected or canceled.
     """
     if session.options.as_json:
         print_result(Operation.SEND, result)
@@ -187,7 +187,7 @@ def finish(session: CommandSession, printer: StreamPrinter, result: Task | Messa
 
 
 def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
-    """The error for a question that nobody is there to answer, with what was said before it."""
+    """Build the error for a question that nobody answers; text from before the question is printed first."""
     so_far = task.text if task.artifacts else ""
     if so_far and not session.options.as_json and not on_terminal():
         say(so_far)

@@ -1,4 +1,4 @@
-"""`dragoman doctor`: what is wrong here, or with an agent elsewhere, and what to do about it."""
+"""`dragoman doctor`: checks this machine and its store, or an agent elsewhere, and says what to do about problems."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(
 
 
 def _url_only_options(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The shared options that mean nothing without a URL."""
+    """Return the shared options that need a URL, by flag."""
     options = {f"--{name.replace('_', '-')}": value for name, value in shared.items() if name != "as_json"}
     options["-H"] = options.pop("--headers")
     return options
@@ -122,7 +122,7 @@ def _print(findings: list[HealthFinding], *, as_json: bool) -> None:
 
 
 def setting_sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> dict[str, str]:
-    """Where each setting that is not left at its default has been set. Expects settings that can be loaded."""
+    """Return where each setting that is not the default was set. The settings must be loadable."""
     sources: dict[str, str] = {}
     for name, info in SETTINGS.items():
         names = (name, *(old for old, new in RENAMED.items() if new == name))
@@ -177,9 +177,9 @@ def _check_versions() -> HealthFinding:
 
 
 def check_sqlite_library(version: tuple[int, int, int]) -> HealthFinding:
-    """What is known about a version of SQLite."""
+    """Check a version of SQLite for known bugs."""
     name = f"SQLite {'.'.join(str(number) for number in version)}"
-    branch = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))  # it was fixed in old ones too
+    branch = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))  # where the fix was backported
     if version >= branch:
         return HealthFinding("ok", "sqlite", name)
     says = f"{name} has the WAL-reset bug, harmless here because one process writes and checkpoints"
@@ -200,7 +200,7 @@ def _check_machine() -> Iterator[HealthFinding]:
 
 
 def check_open_files(limit: int) -> HealthFinding:
-    """Whether this many files and connections at once are enough; -1 is no limit."""
+    """Check the limit of open files and connections; -1 is no limit."""
     if 0 <= limit < FEW_FILES:
         says = f"only {limit} files and connections may be open at once"
         return HealthFinding("warn", "open files", says, "raise it, as with `ulimit -n 65536`")

@@ -1,6 +1,6 @@
-"""One interface of an agent: every operation that starts no work, and requests that are wrong on purpose.
+"""Probes one interface of an agent: every operation that starts no work, and requests that are invalid on purpose.
 
-Each answer is compared with what the specification wants; what it breaks is told with the rule.
+Each response is compared with the specification; a finding names the rule that is broken.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _Fault = tuple[Literal["warn", "FAIL"], str, str]
 
 
 class Expectation(NamedTuple):
-    """Which answers are right by a rule: one of these errors, or a result where `result` is True."""
+    """The responses that a rule allows: one of these errors, or a result where `result` is True."""
 
     rule: str
     errors: _Errors
@@ -79,7 +79,7 @@ class Expectation(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What is asked, and how it is to be answered."""
+    """A request to send, and the response that is expected."""
 
     label: str
     request: HttpRequest
@@ -88,7 +88,7 @@ class Probe(NamedTuple):
 
     @property
     def level(self) -> Literal["warn", "FAIL"]:
-        """How bad another error is."""
+        """The level of a finding when the response is another one."""
         return "FAIL" if self.expected.strict else "warn"
 
     @property
@@ -101,7 +101,7 @@ class Probe(NamedTuple):
 
 
 class InterfaceChecker:
-    """Asks one interface everything. `card` says what it offers."""
+    """Sends all probes to one interface. `card` says what it offers."""
 
     def __init__(self, client: ProbeClient, interface: Interface, card: AgentCard) -> None:
         self._client = client
@@ -115,7 +115,7 @@ class InterfaceChecker:
         self._modern = self._binding.dialect.row.errors.typed
 
     async def findings(self) -> AsyncIterator[HealthFinding]:
-        """What is found, in the order it is looked at. An interface that answers nothing is left after one question."""
+        """Yield the findings in order. An interface that does not answer with JSON gets one probe only."""
         yield HealthFinding("ok", self.check, f"at {self._binding.url}")
         try:
             for number, probe in enumerate([*self._harmless_probes(), *self._invalid_probes()]):
@@ -172,7 +172,7 @@ class InterfaceChecker:
     # -- what starts no work -----------------------------------------------------------------------------------------
 
     def _harmless_probes(self) -> Iterator[Probe]:
-        """One question for every operation that this version has and that starts no work."""
+        """Yield a probe for every operation of this version that starts no work."""
         task, capabilities = f"dragoman-doctor-{new_id()}", self._card.capabilities
         # Before 1.0 an agent without the capability need not know the operation, nor tell one card from the other.
         old = (e.UnsupportedOperation, e.MethodNotFound, e.TaskNotFound, e.ExtendedAgentCardNotConfigured)
@@ -188,7 +188,7 @@ class InterfaceChecker:
             push = Expectation(_NO_PUSH, refused, strict=self._modern)
         elif not self._modern:
             push = push._replace(errors=(e.TaskNotFound, e.MethodNotFound))
-        # To remove what is not there may be right as well: it can be done any number of times.
+        # Deleting a missing webhook may succeed as well: the operation is idempotent.
         removed = push._replace(result=bool(capabilities.push_notifications))
         webhook, of_unknown = GetPushConfigRequest(task, "none"), " of an unknown task"
         operations: list[tuple[Operation, Request, str, Expectation]] = [
@@ -232,7 +232,7 @@ class InterfaceChecker:
             )
 
     async def _check_media_type(self) -> HealthFinding:
-        """A body that does not say it is JSON."""
+        """Check how a body without a JSON content type is handled."""
         request = self._build_request(Operation.CANCEL, CancelTaskRequest(f"dragoman-doctor-{new_id()}"))
         request.headers["Content-Type"] = "text/plain"
         response = await self._send(request)
@@ -244,7 +244,7 @@ class InterfaceChecker:
         return HealthFinding("warn", self.check, "a body that is text/plain is read all the same", _MEDIA)
 
     async def _check_unknown_path(self) -> HealthFinding:
-        """A path that does not exist. What its body looks like is nobody's rule."""
+        """Check the status of a path that does not exist. No rule says what its body looks like."""
         base = self._build_request(Operation.GET, GetTaskRequest("x")).url.rpartition("/tasks/")[0]
         response = await self._send(HttpRequest("GET", f"{base}/tasks/a/b/c/d"))
         if response.status in (404, 405):
@@ -256,7 +256,7 @@ class InterfaceChecker:
 
 
 def find_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    """All that is wrong with an answer."""
+    """Yield everything that is wrong with a response."""
     rpc = binding.name == "JSONRPC"
     if response.is_json:
         yield from _rpc_faults(binding, probe, response) if rpc else _rest_faults(binding, probe, response)
@@ -266,7 +266,7 @@ def find_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iter
 
 
 def describe_response(response: ProbeResponse) -> str:
-    """What was answered, in a few words, for an answer that is right."""
+    """Describe a correct response in a few words."""
     if not response.is_json:
         return response.summary
     if response.status >= 300:
@@ -332,7 +332,7 @@ def _status_faults(probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
         return
     if status.get("code") != response.status or not isinstance(status.get("message"), str):
         yield "FAIL", "`error.code` or `error.message` is missing or wrong", _REST_ERROR
-    # Only A2A's own errors have a reason that is prescribed.
+    # The specification prescribes a reason for A2A's own errors only.
     own = [each.reason for each in probe.expected.errors if -32099 <= each.code <= -32001]
     reason = _reason(status.get("details"))
     if own and reason not in own:

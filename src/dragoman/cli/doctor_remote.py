@@ -1,4 +1,4 @@
-"""`dragoman doctor URL`: is this agent A2A, and where is it not?"""
+"""`dragoman doctor URL`: checks how well an agent conforms to A2A."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FIRST = "A2A 1.0, 3.1.2: a stream begins with a Task or a Message"
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?\d", re.IGNORECASE)
 _ENCRYPTED = "A2A 1.0, 7.1: in production all is encrypted, with a modern TLS"
 _IDENTITY = "A2A 1.0, 7.2: callers check the certificate of the server"
-# What starts no work is answered at once.
+# Seconds. A request that starts no work is answered at once.
 _REPLY_TIMEOUT = 20.0
 _TLS_TIMEOUT = 10.0
 _MAX_BYTES = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ _DAY = 86_400
 
 
 async def check_agent(session: CommandSession, text: str | None) -> list[HealthFinding]:
-    """Everything that is found out about an agent. Only `text` starts work: it is sent once and streamed once.
+    """Check an agent. Only `text` starts work: it is sent once and streamed once.
 
     Raises:
         ConfigError: the options do not go together.
@@ -77,7 +77,7 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
 
 
 class ProbeResponse(NamedTuple):
-    """An answer. Of a stream, `body` is the first event."""
+    """The response to a probe. Of a stream, `body` is the first event."""
 
     status: int
     headers: Mapping[str, str]
@@ -91,7 +91,7 @@ class ProbeResponse(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What came, in a few words."""
+        """Status and media type in a few words."""
         return f"HTTP {self.status}, {self.media_type or 'no content type'}"
 
     def json(self) -> Any:
@@ -109,7 +109,7 @@ class ProbeResponse(NamedTuple):
 
 
 class ProbeClient:
-    """Asks. `card` is what credentials are chosen by, once it is known."""
+    """Sends probes. Credentials are chosen by `card` once it is set."""
 
     def __init__(self, options: Options) -> None:
         self.card: AgentCard | None = None
@@ -123,12 +123,12 @@ class ProbeClient:
         )
 
     async def send(self, request: HttpRequest) -> ProbeResponse:
-        """Send a request and read the answer.
+        """Send a request and read the response.
 
         Raises:
-            CannotConnect: nobody answers.
-            BadResponse: it redirects elsewhere, or does not end.
-            AuthError: the credentials cannot be had, or are not meant for that address.
+            CannotConnect: the connection fails.
+            BadResponse: the response redirects elsewhere, or does not end.
+            AuthError: the credentials cannot be obtained, or are not meant for that URL.
         """
         request.read_timeout = _REPLY_TIMEOUT
         start = time.perf_counter()
@@ -158,9 +158,9 @@ async def _first_event(response: HttpResponse) -> bytes:
 
 
 async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
-    """Whether what is said to a server stays between the two, and for how long its certificate is valid.
+    """Check TLS of a server: whether it is used, and how long the certificate is valid.
 
-    With `insecure`, a certificate nobody vouches for is a warning.
+    With `insecure`, an untrusted certificate is a warning.
     """
     parts = urlsplit(url)
     if parts.scheme != "https":
@@ -175,7 +175,7 @@ async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> He
         says = f"the certificate is not trusted: {error.verify_message}"
         return HealthFinding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
     except (OSError, TimeoutError) as error:
-        # There may be a proxy on the way that we are not to go round.
+        # A direct connection may be impossible where a proxy is required.
         return HealthFinding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
     try:
         return _check_certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
@@ -199,7 +199,7 @@ def _check_certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
 
 
 async def _check_discovery(client: ProbeClient, target: str) -> AsyncIterator[HealthFinding]:
-    """Look for the card at both places; the first that can be read is the probe's from then on."""
+    """Fetch the card from both well-known paths; the first valid one is set on the client."""
     base = target.partition("?")[0].partition("#")[0].rstrip("/")
     urls = [target] if is_card_url(target) else [base + path for path in WELL_KNOWN]
     responses: dict[str, ProbeResponse] = {}
@@ -238,7 +238,7 @@ def _card_request(url: str, etag: str = "") -> HttpRequest:
 
 
 def _location_finding(url: str, response: ProbeResponse, responses: dict[str, ProbeResponse]) -> HealthFinding:
-    """Whether there is a card at this place, and whether there has to be."""
+    """Return whether there is a card at this URL, and whether there has to be one."""
     where = redact_url(url)
     if response.status == 200:
         return HealthFinding("ok", "discovery", f"{where}: found in {1000 * response.seconds:.0f} ms")
@@ -254,7 +254,7 @@ def _location_finding(url: str, response: ProbeResponse, responses: dict[str, Pr
 
 
 async def _check_caching(client: ProbeClient, url: str, response: ProbeResponse) -> AsyncIterator[HealthFinding]:
-    """How the card is served: its type, and whether it can be kept."""
+    """Check the content type and the cache headers of the card."""
     if not response.media_type.endswith("json"):
         yield HealthFinding(
             "warn", "discovery", f"the card is {response.media_type or 'without a content type'}", _MEDIA
@@ -288,7 +288,7 @@ async def _check_interfaces(client: ProbeClient, card: AgentCard, options: Optio
         chosen: list[Interface] = []
         for offered in card.supported_interfaces:
             try:
-                # As if the card offered nothing else: then the first is what it says.
+                # Each interface alone, so that none is skipped in favor of another.
                 chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)))[0])
             except (BadCard, ConfigError):
                 says = f"at {offered.url}: not checked, as it is not spoken here"

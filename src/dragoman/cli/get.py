@@ -1,4 +1,4 @@
-"""`dragoman get`: a task as it is now."""
+"""`dragoman get`: prints the current state of a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(session: CommandSession, task: str) -> None:
 
 
 def describe(task: Task) -> None:
-    """What there is to know about a task beside its answer, on stderr."""
+    """Print ids, state and status message of a task to stderr."""
     from dragoman.cli.printing import field, say, styled_state
 
     ids = [("task", task.id), ("context", task.context_id), ("since", task.status.timestamp or "")]

@@ -1,4 +1,4 @@
-"""`dragoman listen`: a receiver for trying webhooks out."""
+"""`dragoman listen`: a webhook receiver for development."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDTH = 60
 
 
 class Verdict(NamedTuple):
-    """What came of checking a webhook: True, False, or None where nobody could tell. `why` is for people."""
+    """The result of verifying a webhook: True, False, or None when it could not be verified. `reason` is for people."""
 
     holds: bool | None
     reason: str
@@ -60,7 +60,7 @@ class _Verifier:
         self._jwks = jwks
 
     def verify(self, headers: dict[str, str], body: bytes) -> Verdict:
-        """Say whether a webhook is what it claims to be."""
+        """Verify the token and the signature of a webhook."""
         from dragoman.client.webhook import signature_of
         from dragoman.push import BadSignature, verify
 
@@ -82,7 +82,7 @@ class _Verifier:
         return Verdict(True, "signature and token hold" if self._token is not None else "signature holds")
 
     def _jwks_url(self, headers: dict[str, str]) -> str:
-        """Where the sender's keys are. Who names itself is asked only where anybody may be asked."""
+        """Return the URL of the sender's keys. An issuer's own URL is used only if it is public or local."""
         if self._jwks is not None:
             return self._jwks
         from dragoman.client.webhook import issuer_of
@@ -98,7 +98,7 @@ class _Verifier:
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    allow_reuse_address = os.name == "posix"  # elsewhere it would let two programs share the port
+    allow_reuse_address = os.name == "posix"  # on other systems two programs could share the port
 
     def __init__(self, address: tuple[str, int], verifier: _Verifier, *, prints_json: bool, count: int | None) -> None:
         self.verifier = verifier
@@ -123,7 +123,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(length))
-        if len(body) < int(length):  # whoever sent it has left in the middle
+        if len(body) < int(length):  # the sender disconnected in the middle
             self.close_connection = True
             return
         listener = cast("_Listener", self.server)
@@ -146,7 +146,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
             listener.shutdown()
 
     def do_GET(self) -> None:
-        """Some look whether anybody is here, and some want their token back."""
+        """Answer health checks and validation requests."""
         self._answer(204)
 
     def _answer(self, status: int) -> None:
@@ -155,7 +155,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: each webhook has its line already."""
+        """Print nothing: each webhook has its own line already."""
 
 
 def _format_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
@@ -179,7 +179,7 @@ def _format_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
         content: Any = json.loads(body)
     except ValueError:
         content = body.decode(errors="replace")
-    # What is a secret between the two stays one.
+    # Only these headers are printed: others may hold secrets.
     printed_headers = {name: headers[name] for name in _PRINTED_HEADERS if name in headers}
     return json.dumps({"verified": verdict.holds, "why": verdict.reason, "headers": printed_headers, "body": content})
 

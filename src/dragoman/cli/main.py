@@ -1,4 +1,4 @@
-"""`dragoman`: the verbs, imported only when they are used, and the exit codes."""
+"""The command `dragoman`: its subcommands, imported when they are used, and the exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dragoman.model.error import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Each verb is the `command` of the module of that name in this folder.
+# Each subcommand is `command` in the module of that name in this folder.
 VERBS = {
     "serve": "Serve agents over A2A.",
     "mcp": "Bring A2A agents to an MCP host.",
@@ -46,7 +46,7 @@ VERBS = {
     "doctor": "Check an agent, or the store, the settings and this machine.",
 }
 
-# The first that fits counts.
+# The first matching class counts.
 EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (
     (ConfigError, 2),
     (CannotConnect, 3),
@@ -62,28 +62,28 @@ EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (
 
 
 class LazyGroup(click.Group):
-    """Knows the names of its verbs without importing them, so that `--help` is quick."""
+    """A group that lists its subcommands without importing them, so that `--help` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of the table."""
+        """Return the subcommands in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a verb."""
+        """Import a subcommand."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs from the table."""
+        """Write the list of subcommands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb. Raises UsageError with the nearest one."""
+        """Find the subcommand. Raises UsageError with the nearest match."""
         if not args[0].startswith("-") and args[0] not in VERBS:
             near = get_close_matches(args[0], VERBS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(VERBS)}."
@@ -118,18 +118,18 @@ def group() -> None:
 
 
 def exit_code(error: DragomanError) -> int:
-    """What a command that ends with this error exits with."""
+    """Return the exit code for an error."""
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and exit. Errors made by Dragoman are one sentence on stderr, never a traceback."""
+    """Run a command and exit. A DragomanError is one sentence on stderr, never a traceback."""
     try:
         code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
     except click.ClickException as error:
         from dragoman.telemetry.printable import replace_controls
 
-        # It repeats what was typed, and that may have been pasted.
+        # The message repeats what was typed, which may have been pasted with control characters.
         vars(error)["message"] = replace_controls(error.message)
         error.show()
         sys.exit(error.exit_code)
@@ -138,11 +138,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except DragomanError as error:
         from dragoman.cli.printing import say
 
-        # Some of it may be an agent's words.
+        # Parts of the text may come from an agent.
         say(f"dragoman: {error}")
         sys.exit(exit_code(error))
     except BrokenPipeError:
-        # Who read our output has left. What is still to be written goes nowhere, so that Python says nothing either.
+        # The reader of our output is gone. The rest goes to /dev/null, so that Python prints no error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,4 +1,4 @@
-"""`dragoman mcp`: A2A agents for an MCP host."""
+"""`dragoman mcp`: serves A2A agents as tools for an MCP host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SharedOptions(NamedTuple):
-    """What both commands are told."""
+    """The options that `mcp` and `mcp install` share."""
 
     urls: tuple[str, ...]
     config: Path | None
@@ -59,30 +59,30 @@ _shared_options = with_options(
 
 
 class _McpGroup(click.Group):
-    """Serves when it is given no command: what it is given then are URLs, and options before and behind them."""
+    """A group that serves when no subcommand is given: then its arguments are URLs, with options around them."""
 
     allow_interspersed_args = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave everything behind the name of a command to that command."""
+        """Leave everything after the name of a subcommand to that subcommand."""
         if not (args and args[0] in self.commands):
-            # Past the group's own: it would take what is left for the name of a command.
+            # Not Group.parse_args, which would take the first URL for the name of a subcommand.
             return click.Command.parse_args(self, ctx, args)
         click.Command.parse_args(self, ctx, [])
         ctx.args = list(args)
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry out the command, or serve."""
+        """Run the subcommand, or serve."""
         if not ctx.args:
             return click.Command.invoke(self, ctx)
         name, *rest = ctx.args
-        # Not below this one, whose URLs would stand in the usage of the command.
+        # With the parent's context: the URLs of this group do not belong into the usage of the subcommand.
         with self.commands[name].make_context(f"{ctx.info_name} {name}", rest, parent=ctx.parent) as below:
             return below.command.invoke(below)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """The options and the URLs."""
+        """Return the options and the URLs."""
         return click.Command.collect_usage_pieces(self, ctx)
 
 
@@ -153,7 +153,7 @@ def _serve_stdio(shared: SharedOptions) -> None:
         say(
             "waiting for an MCP host on standard input. `dragoman mcp install --host …` has a host start this by itself"
         )
-    # First of all: whatever is printed while things are imported must not reach the host.
+    # First of all: whatever imports print must not reach the host.
     with host_streams() as streams:
         with _starting():
             import asyncio
@@ -181,7 +181,7 @@ def _serve_http(shared: SharedOptions, host: str, port: int) -> None:
 
 @contextmanager
 def _starting() -> Generator[None]:
-    """Import quickly, and let a signal end this without a word: raised in the midst it becomes all sorts of errors."""
+    """Import without garbage collection; a signal exits at once, as raised within an import it may become any error."""
     import gc
 
     def end(number: int, _: object) -> NoReturn:
@@ -191,7 +191,7 @@ def _starting() -> Generator[None]:
         yield
         return
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    # A host waits, and what is imported is no garbage.
+    # Quicker: a host is waiting, and imported modules are no garbage.
     gc.disable()
     try:
         yield
@@ -202,14 +202,14 @@ def _starting() -> Generator[None]:
 
 
 def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
-    """Everything that may be wrong, before anything is served. Raises ConfigError."""
+    """Load and check all settings before anything is served. Raises ConfigError."""
     from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
 
     flags = {"limits_remote_bytes": shared.limits_remote_bytes}
     settings = load_settings({}, environ=os.environ, config=shared.config, cwd=Path.cwd(), flags=flags, warn=warn)
     configure(settings.log, settings.log_level)
-    # The SDK tells every step of its start and stop at INFO.
+    # The SDK logs every step of its start and stop at INFO.
     logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
     remotes = _remotes(shared)
     path = _store_path(shared.store)
@@ -250,12 +250,12 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 def _remotes(options: SharedOptions) -> dict[str, Remote]:
-    """The agents under [remotes], and those that were typed. Raises ConfigError for what is no agent's address."""
+    """Return the agents under [remotes] and those on the command line. Raises ConfigError for an invalid URL."""
     from dragoman.server.config.remotes import Remote, load_remotes
 
     environ = os.environ if options.config is None else {**os.environ, "DRAGOMAN_CONFIG": str(options.config)}
     remotes = load_remotes(environ=environ, cwd=Path.cwd())
-    # One that is configured has its credentials there.
+    # A configured agent keeps its credentials.
     configured_urls = {each.url.rstrip("/") for each in remotes.values()}
     for typed in options.urls:
         if typed in remotes or typed.rstrip("/") in configured_urls:
@@ -286,7 +286,7 @@ def _check_url(url: str) -> None:
 
 
 def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
-    """The tokens of those that need one, from the environment; what is missing is told."""
+    """Read the tokens of the remotes from the environment; warn about missing ones."""
     tokens: dict[str, str] = {}
     for remote in remotes.values():
         if remote.token_env is None:
@@ -312,10 +312,10 @@ def _store_path(store: str | None) -> Path | None:
 
 
 def _launch_arguments(options: SharedOptions) -> list[str]:
-    """The arguments that mean the same in whatever folder the host starts this. Raises ConfigError."""
+    """Return the arguments with absolute paths: the host may start this in any folder. Raises ConfigError."""
     from dragoman.server.config.settings import find_config
 
-    # Without one it reads nothing: a folder that somebody else has filled must not say who gets our tokens.
+    # Without a settings file none is read: a file in a foreign folder must not decide who gets our tokens.
     file = find_config(options.config, environ=os.environ, cwd=Path.cwd())
     arguments = [*options.urls, "--config", os.devnull if file is None else str(file.path.absolute())]
     for host in options.allow:

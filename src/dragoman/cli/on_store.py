@@ -1,4 +1,4 @@
-"""`--store` and `--config` for the verbs that work on a store's file, also beside the server that has it open."""
+"""`--store` and `--config` for commands that use a store's file, also while a server has it open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_MEMORY = (
 
 
 def on_store(in_memory: str) -> Callable[[Command], Command]:
-    """Give a function the file and the settings that the options name, before its other arguments.
+    """Decorator that adds the options and passes the store's path and the settings before the other arguments.
 
     `in_memory` is the text of the ConfigError for a store that is no file.
     """

@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# A group that is used by itself, without the one above it, asks for help in the same words.
+# Groups may be run without the main group, so they need its help options.
 HELP = {"help_option_names": ["-h", "--help"]}
 
 

@@ -1,6 +1,6 @@
-"""How answers are printed: text and data on stdout, everything else on stderr.
+"""Output of commands: text and data on stdout, everything else on stderr.
 
-Every command writes through `out`, which takes out of foreign text what would command a terminal.
+Every command writes through `out`, which removes terminal control sequences from foreign text.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _COLORS = {
 
 
 class StyledText(str):
-    """What this program itself has to say to a terminal, such as a colour; foreign text in it has been cleaned.
+    """Text with escape sequences of this program, such as colors; foreign text in it has been cleaned.
 
-    Joined with other text it is no longer one, and is cleaned: pass it to `out` as a piece of its own.
+    Joined with other text it becomes a plain string and is cleaned: pass it to `out` as a separate piece.
     """
 
 
-# The line that progress is written over, emptied.
+# Clears the current line, for progress that is overwritten.
 CLEAR = StyledText("\r\x1b[K")
 
 
 def on_terminal(*, err: bool = False) -> bool:
-    """True when somebody looks at stdout, or at stderr."""
+    """True when stdout, or stderr, is a terminal."""
     return (sys.stderr if err else sys.stdout).isatty()
 
 
 def colored(
     text: str, color: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False
 ) -> StyledText:
-    """A text in a colour, where there is a terminal that wants one."""
+    """Return a text in a color, if the output is a terminal that wants colors."""
     text = visible(text, err=err)
     if not on_terminal(err=err) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return StyledText(text)
@@ -60,39 +60,39 @@ def colored(
 
 
 def visible(text: str, *, err: bool = False) -> str:
-    """A text without what would command a terminal. What goes through a pipe to stdout is the agent's, as it is."""
+    """Return a text without terminal control sequences. Text for a pipe on stdout stays as the agent sent it."""
     return replace_controls(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
 
 
 def field(text: str, *, err: bool = False) -> str:
-    """A text that stands in a line, such as an id: where it would be cleaned, its controls are spelled out."""
+    """Return a text for use within a line, such as an id: on a terminal its control characters are spelled out."""
     return one_line(text) if err or on_terminal() else text
 
 
 def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
-    """Write a line. All that is no `Styled` is taken for foreign: see `visible`."""
+    """Write a line. Every piece that is no `StyledText` is treated as foreign and passed through `visible`."""
     text = "".join(piece if isinstance(piece, StyledText) else visible(piece, err=err) for piece in pieces)
-    # click would take colours out of what goes into a pipe, and the answer is the agent's.
+    # Without `color`, click would remove escape sequences from an agent's answer in a pipe.
     click.echo(text, nl=nl, err=err, color=True)
 
 
 def say(*pieces: str) -> None:
-    """A line for people, on stderr."""
+    """Write a line for people to stderr."""
     out(*pieces, err=True)
 
 
 def warn(text: str) -> None:
-    """A warning, on stderr."""
+    """Write a warning to stderr."""
     say(f"warning: {text}")
 
 
 def state_name(state: State) -> str:
-    """A state as people write it: `input-required`."""
+    """Format a state: `input-required`."""
     return state.name.lower().replace("_", "-")
 
 
 def styled_state(state: State, *, err: bool = False) -> StyledText:
-    """A state in its colour."""
+    """Format a state in its color."""
     return colored(state_name(state), _COLORS.get(state, "cyan"), err=err)
 
 
@@ -100,20 +100,20 @@ def styled_state(state: State, *, err: bool = False) -> StyledText:
 
 
 def print_json(value: Any, *, compact: bool = False) -> None:
-    """A document on stdout; text that is JSON already is taken as such. Controls in it are escaped, as JSON does."""
+    """Print a value, or JSON bytes, as JSON on stdout. Control characters are escaped."""
     decoded: Any = json.loads(value) if isinstance(value, bytes) else value
     out(json_escaped(json.dumps(decoded, ensure_ascii=False, indent=None if compact else 2)))
 
 
 def print_result(operation: Operation, result: Result, *, compact: bool = False) -> None:
-    """What an operation gave, on stdout, as A2A 1.0 spells it."""
+    """Print the result of an operation on stdout as A2A 1.0 JSON."""
     from dragoman.dialects.v1.dialect import V1_0
 
     print_json(V1_0.write_result(operation, result), compact=compact)
 
 
 def print_parts(parts: Sequence[Part]) -> None:
-    """An answer on stdout, its parts in their order: texts joined, data as JSON. Files are named on stderr."""
+    """Print the parts of an answer on stdout in order: texts joined, data as JSON. Files are named on stderr."""
     text = ""
     for part in parts:
         if part.text is not None:
@@ -127,7 +127,7 @@ def print_parts(parts: Sequence[Part]) -> None:
 
 
 def print_rest(parts: Sequence[Part]) -> None:
-    """What an answer has beside its text, which has been printed already."""
+    """Print the data and files of an answer whose text has been printed already."""
     for part in parts:
         if part.kind == "data":
             print_json(part.data)
@@ -135,38 +135,38 @@ def print_rest(parts: Sequence[Part]) -> None:
 
 
 def print_text(text: str) -> None:
-    """A text on stdout, ended with a line break if it has none."""
+    """Print a text on stdout, with a line break at its end."""
     if text:
         out(text, nl=not text.endswith("\n"))
 
 
 def print_files(parts: Sequence[Part]) -> None:
-    """The files of an answer, by name, type and size, on stderr."""
+    """List the files of an answer on stderr, with name, type and size."""
     for part in parts:
         if part.kind in ("raw", "url"):
             say(f"file: {one_line(format_file(part))}")
 
 
 def format_file(part: Part) -> str:
-    """A file in one line."""
+    """Describe a file in one line."""
     facts = [part.filename or "without a name", part.media_type or "of no type"]
     facts.append(f"{len(part.raw)} bytes" if part.raw is not None else f"at {part.url}")
     return ", ".join(facts)
 
 
 def first_words(text: str, width: int) -> str:
-    """The beginning of a text, in one line."""
+    """Return the beginning of a text as one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 def utc(at: int) -> str:
-    """A time, given in milliseconds since 1970."""
+    """Format a time in milliseconds since 1970."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def print_table(rows: Iterable[tuple[str, ...]], colors: Iterable[str | None] = ()) -> None:
-    """Rows in columns, on stdout; the last column is as wide as it is. `colours` are for the second column."""
+    """Print rows in columns on stdout; the last column is not padded. `colors` are for the second column."""
     table = [tuple(map(one_line, row)) for row in rows]
     widths = (
         [max((len(row[column]) for row in table), default=0) for column in range(len(table[0]) - 1)] if table else []
@@ -182,5 +182,5 @@ def print_table(rows: Iterable[tuple[str, ...]], colors: Iterable[str | None] = 
 
 
 def state_color(state: State) -> str:
-    """The colour of a state."""
+    """Return the color of a state."""
     return _COLORS.get(state, "cyan")

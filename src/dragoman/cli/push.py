@@ -1,4 +1,4 @@
-"""`dragoman push`: webhooks that do not arrive, also while the server runs."""
+"""`dragoman push`: lists and retries undelivered webhooks, also while the server runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and give the function the file they name, if it can be used."""
+    """Add `--store` and `--config`, and pass the path of the store if it can be used."""
 
     @on_store(IN_MEMORY.format("webhooks"))
     @wraps(function)

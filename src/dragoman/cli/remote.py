@@ -1,4 +1,4 @@
-"""What the verbs that call agents share: their options, who is meant by URL, and the way to it."""
+"""Shared by the commands that call agents: their options, the target agent, and the session with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
 
 
 class Target(NamedTuple):
-    """Who is meant by what was typed."""
+    """The agent to call: its argument on the command line, and what that means."""
 
     argument: str
     url: str
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The shared options of one command, checked."""
+    """The parsed shared options of one command."""
 
     target: Target
     as_json: bool
@@ -57,7 +57,7 @@ class Options(NamedTuple):
     limit: int | None
 
     def interceptors(self) -> list[Interceptor]:
-        """What shows the exchanges, with --wire. It is the last to see a request: what it shows is what is sent."""
+        """Return the logging interceptor of --wire. It is the last one, so that it logs what is really sent."""
         if not self.wire:
             return []
         from dragoman.cli.wire import WireLog
@@ -69,7 +69,7 @@ class Options(NamedTuple):
 
 
 def complete_alias(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names under [remotes] that begin with what was typed; a shell hears of no error."""
+    """Complete the names under [remotes] for a shell; errors complete nothing."""
     from click.shell_completion import CompletionItem
 
     from dragoman.server.config.remotes import load_remotes
@@ -83,7 +83,7 @@ def complete_alias(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 
 def url_argument(*, required: bool = True) -> Callable[[F], F]:
-    """The argument that says which agent."""
+    """The argument URL: an agent's URL or a name under [remotes]."""
     metavar = "URL" if required else "[URL]"
     return click.argument("url", metavar=metavar, required=required, shell_complete=complete_alias)
 
@@ -104,7 +104,7 @@ call_options = with_options(
 
 
 def in_session(function: Callable[..., None]) -> Callable[..., None]:
-    """Add these options, and give the function a session with the agent at `url` before its other arguments."""
+    """Add the shared options, and pass a session with the agent at `url` before the other arguments."""
 
     @call_options
     @wraps(function)
@@ -116,10 +116,10 @@ def in_session(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def parse_options(url: str, shared: dict[str, Any]) -> Options:
-    """What the shared options mean together. Takes them out of `shared`.
+    """Parse the shared options and remove them from `shared`.
 
     Raises:
-        ConfigError: the agent is not known, a header is none, or a token is missing.
+        ConfigError: the agent is unknown, a header is invalid, or a token is missing.
     """
     target = resolve_target(url)
     headers = dict(map(_parse_header, shared.pop("headers")))
@@ -138,7 +138,7 @@ def parse_options(url: str, shared: dict[str, Any]) -> Options:
 
 
 def read_token(variable: str, source: str) -> str:
-    """The token in an environment variable. Raises ConfigError when it is not set; `source` is what names it."""
+    """Read the token from an environment variable; `source` names the setting. Raises ConfigError when it is unset."""
     token = os.environ.get(variable)
     if not token:
         raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
@@ -146,10 +146,10 @@ def read_token(variable: str, source: str) -> str:
 
 
 def resolve_target(argument: str) -> Target:
-    """The agent meant by a URL or by a name under [remotes].
+    """Resolve a URL or a name under [remotes].
 
     Raises:
-        ConfigError: it is neither; names the nearest.
+        ConfigError: it is neither; the text suggests the nearest name.
     """
     if argument.startswith(("http://", "https://")):
         return Target(argument, argument)
@@ -176,7 +176,7 @@ def resolve_target(argument: str) -> Target:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
-    if not colon or not name or not name.isascii() or any(mark in name for mark in ' \t\r\n"(),/;<=>?@[]{}'):
+    if not colon or not name or not name.isascii() or any(char in name for char in ' \t\r\n"(),/;<=>?@[]{}'):
         raise ConfigError("-H takes a header as in -H 'X-Team: blue'")
     if any(char in value for char in "\r\n\0"):
         raise ConfigError(f"-H {name}: a header is one line")
@@ -206,7 +206,7 @@ def _find_token(variable: str | None, target: Target) -> str | None:
 
 
 class CommandSession:
-    """One agent for the time of one command. Between its runs Ctrl-C works as everywhere."""
+    """A client for one agent, for the duration of one command. Ctrl-C works between its runs."""
 
     def __init__(self, options: Options, *interceptors: Interceptor) -> None:
         from dragoman.client.client import Client
@@ -238,12 +238,12 @@ class CommandSession:
             self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out something with the client.
+        """Run a coroutine of the client, within the command's timeout.
 
         Raises:
-            CannotConnect: nobody answers, or the command's time is up.
+            CannotConnect: the connection fails, or the timeout of the command is over.
             DragomanError: what the client raises.
-            KeyboardInterrupt: Ctrl-C; what was begun has been cleaned up.
+            KeyboardInterrupt: Ctrl-C; the coroutine has been canceled.
         """
         start = time.monotonic()
         try:
@@ -251,7 +251,7 @@ class CommandSession:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except AuthError as error:
-            # The client speaks to those who write Python.
+            # The client's text is for Python code.
             text = str(error).replace(
                 "Give auth=…", f"Put a token into {TOKEN_ENV}, or name its variable with --token-env"
             )
@@ -276,7 +276,7 @@ class CommandSession:
             raise CannotConnect(text, reason="TIMED_OUT") from None
 
     def command_line(self, verb: str, *words: str) -> str:
-        """What to type to go on with something. The words are quoted: an id is whatever an agent made it."""
+        """Return a command line to type. The words are quoted: an id may contain anything."""
         import shlex
 
         return f"dragoman {verb} {shlex.join([self.options.target.argument, *words])}"

@@ -1,4 +1,4 @@
-"""`dragoman send`: a message to an agent, and its answer."""
+"""`dragoman send`: sends a message to an agent and prints the answer."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def _print_started(session: CommandSession, result: Any) -> None:
         print_result(Operation.SEND, result)
     elif isinstance(result, Task):
         out(field(result.id))
-    else:  # an agent that had nothing to begin
+    else:  # a message instead of a task
         print_parts(result.parts)
 
 
 def _parse_message(
     text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
 ) -> dict[str, Any]:
-    """What to send, checked before anybody is called."""
+    """Parse the arguments of `Client.send`, before the agent is called. Raises UsageError and ConfigError."""
     if text is None and options["tool"] is None and data is None and not files:
         raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
     if arguments is not None and options["tool"] is None:
@@ -79,7 +79,7 @@ def _parse_message(
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
     elif text is not None:
-        # What a shell passes on need not be UTF-8, and JSON has to be.
+        # An argument of a shell need not be valid UTF-8, and JSON must be.
         text = text.encode("utf-8", "replace").decode()
     skill_arguments: Any = None if arguments is None else parse_json(arguments, "--arguments")
     if skill_arguments is not None and not isinstance(skill_arguments, dict):
@@ -93,7 +93,7 @@ def _parse_message(
 
 
 def parse_json(text: str, source: str) -> Any:
-    """JSON that was typed. Raises ConfigError with where it goes wrong."""
+    """Parse JSON from the command line. Raises ConfigError that says where it is wrong."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`dragoman serve`: agents on a port."""
+"""`dragoman serve`: serves agents over HTTP."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
         return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=setting_flags, warn=tell)
 
-    # A wrong setting is told before anything is imported, and what is imported may log already.
+    # Before the imports: a wrong setting fails early, and imported modules may log already.
     settings = settings_of({})
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
@@ -117,7 +117,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
-    """Take the flags that agents of MCP servers and of programs both have out of all flags."""
+    """Pop the flags that --mcp and --command share. Raises ConfigError when they do not fit."""
     options = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
     if options and not mcp and not program:
         raise ConfigError(f"--{next(iter(options))} is for the agent of --mcp or of --command: give one of them")
@@ -130,7 +130,7 @@ def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> d
 
 
 def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable]:
-    """What the file says to serve."""
+    """Build the agents of the settings file. Raises ConfigError."""
     if file is None or not file.agents:
         raise ConfigError(
             "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
@@ -162,11 +162,11 @@ def _agent_of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit
 
 
 def _check_sources(source: str, table: Mapping[str, Any], sources: Sequence[str]) -> None:
-    """Raise ConfigError unless a table says one thing to serve."""
+    """Raise ConfigError unless a table names exactly one thing to serve."""
     keys = ("target", "a2a", "mcp", "command", "profile", *FRAMEWORKS)
     unknown = next((key for key in table if key not in (*keys, *ABOUT)), None)
     if not sources and unknown is not None:
-        # A short word is like many others: `file` is not meant to be `profile`.
+        # A high cutoff, as short words resemble many: `file` is not meant to be `profile`.
         near = get_close_matches(unknown, keys, 1, cutoff=0.75)
         hint = (
             f"did you mean `{near[0]}`?"
@@ -185,7 +185,7 @@ def _check_sources(source: str, table: Mapping[str, Any], sources: Sequence[str]
 
 
 def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
-    """Tell an agent what its table says of it."""
+    """Apply the agent options of a table. Raises ConfigError when the target is no agent."""
     from dragoman.server.agent.agent import Agent
     from dragoman.server.plugins import set_options
 
@@ -200,7 +200,7 @@ def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, An
 
 
 def _front_agent(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
-    """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
+    """Build an agent in front of the one at a URL or of a named remote. A task may receive `limit` bytes."""
     from dragoman.cli.remote import read_token, resolve_target
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
@@ -211,7 +211,7 @@ def _front_agent(place: str, name: str | None, file: ConfigFile | None, limit: i
     try:
         return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:
-        # The client speaks to those who write Python.
+        # The client's text is for Python code.
         text = str(error).replace(
             "Give auth=…", "Name it under [remotes] with its url and token_env, and use that name"
         )

@@ -1,4 +1,4 @@
-"""How `serve` is told which agents to make: by flags, or by a table `[agents.NAME]` of the settings file."""
+"""The agents of `serve`, defined by flags or by a table `[agents.NAME]` of the settings file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Flag(NamedTuple):
-    """A flag, what the agent's maker calls it, and its help. Without a metavar it is a switch."""
+    """A flag, the keyword argument it sets, and its help. Without a metavar it is a switch."""
 
     flag: str
     option: str
@@ -32,13 +32,13 @@ class _Flag(NamedTuple):
     kind: type = str
 
     def decorator(self) -> Any:
-        """What adds the flag to a command."""
+        """Return the decorator that adds the flag to a command."""
         if self.metavar is None:
             return click.option(self.flag, is_flag=True, help=self.help)
         return click.option(self.flag, metavar=self.metavar, multiple=self.repeat, type=self.kind, help=self.help)
 
     def pop_from(self, flags: dict[str, Any]) -> Any:
-        """Take the value of the flag out of all flags; None when it is not given."""
+        """Pop the value of the flag; None when it is not set."""
         value = flags.pop(self.flag.removeprefix("--").replace("-", "_"))
         return None if value == () or value is False else value
 
@@ -61,7 +61,7 @@ _TOOLS = (
     ),
 )
 _PROGRAM = (
-    # It is one, but who gives several is to be told.
+    # Only one is allowed; repeatable, so that several can be rejected with an explanation.
     _Flag("--command", "command", "Serve the program that COMMAND starts: each task runs it.", "COMMAND", True),
     _Flag("--profile", "profile", "Well-known program, which needs no --command.", "NAME"),
     _Flag("--input", "input", "Where it reads: stdin, to its end, or interactive.  [default: stdin]", "MODE"),
@@ -88,7 +88,7 @@ agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM,
 
 
 def _pop_flags(flags: dict[str, Any], group: Sequence[_Flag], needed: Sequence[str], subject: str) -> dict[str, Any]:
-    """Take the flags of one kind of agent out of all flags. Raises ConfigError when they are about no agent."""
+    """Pop the flags of one kind of agent. Raises ConfigError when the flag that names the agent is missing."""
     values = {each.option: each.pop_from(flags) for each in group}
     present = [each for each in group if values[each.option] is not None]
     if present and not any(each.option in needed for each in present):
@@ -97,7 +97,7 @@ def _pop_flags(flags: dict[str, Any], group: Sequence[_Flag], needed: Sequence[s
 
 
 def pop_tool_options(flags: dict[str, Any]) -> dict[str, Any]:
-    """Take the flags of MCP servers out of all flags: what Agent.from_mcp is given, and the servers as `mcp`.
+    """Pop the flags of MCP servers: the arguments of Agent.from_mcp, with the servers as `mcp`.
 
     Raises:
         ConfigError: there is no server for them, or a value is wrong.
@@ -110,7 +110,7 @@ def pop_tool_options(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def pop_command_options(flags: dict[str, Any]) -> dict[str, Any]:
-    """Take the flags of programs out of all flags: what Agent.from_command is given, nothing if there is no program.
+    """Pop the flags of programs: the arguments of Agent.from_command, empty if there is no program.
 
     Raises:
         ConfigError: there is no program for them, or more than one, or a value is wrong.
@@ -130,13 +130,13 @@ def pop_command_options(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def pop_framework_options(flags: dict[str, Any]) -> dict[str, Any]:
-    """Take the flags of other frameworks out of all flags. Raises ConfigError when one is about nothing."""
+    """Pop the flags of other frameworks. Raises ConfigError when an ADK flag is set without --adk."""
     adk = _pop_flags(flags, (_FRAMEWORKS[0], *_ADK_FLAGS), ("adk",), "agents of Google's ADK: name one with --adk")
     return adk | {each.option: each.pop_from(flags) for each in _FRAMEWORKS[1:]}
 
 
 def agents_of_frameworks(options: Mapping[str, Any], cwd: Path) -> list[Agent]:
-    """The agents that these flags name. Raises ConfigError."""
+    """Load the agents that these flags name. Raises ConfigError."""
     adk_options = {each.option: True for each in _ADK_FLAGS if each.option in options}
     return [
         _load_agent(f"{each.flag} {place}", each.option, place, cwd, adk_options if each.option == "adk" else {})
@@ -156,7 +156,7 @@ def _parse_pairs(flag: str, pairs: Sequence[str], form: str) -> dict[str, str]:
 
 
 def _parse_choices(options: dict[str, Any], source: str) -> None:
-    """Read the options that are one of some words, in place. Raises ConfigError."""
+    """Parse the options with a fixed set of values, in place. Raises ConfigError."""
     for option, read in _CHOICES.items():
         if option in options:
             try:
@@ -169,17 +169,17 @@ def _parse_choices(options: dict[str, Any], source: str) -> None:
 
 
 class ValueType(NamedTuple):
-    """What a value of a table has to be: how that is said, its types, and whether a list is one of texts."""
+    """The type of a table's value: its description, the Python types, and whether a list must hold texts."""
 
     description: str
     types: tuple[type, ...]
     texts: bool = False
 
     def fits(self, value: object) -> bool:
-        """True when a value is of this kind."""
+        """True when a value is of this type."""
         if isinstance(value, list) and self.texts:
             return all(isinstance(each, str) for each in cast("list[object]", value))
-        # To Python a bool is a number.
+        # In Python a bool is an int.
         return isinstance(value, self.types) and isinstance(value, bool) == (bool in self.types)
 
 
@@ -189,7 +189,7 @@ _TABLE = ValueType("a table", (dict,))
 _VARIABLES = ValueType("a list of names or a table", (list, dict), texts=True)
 _SWITCH = ValueType("true or false", (bool,))
 
-# What any table may say of its agent.
+# The keys that any table of an agent may have.
 ABOUT: dict[str, ValueType] = {name: ValueType(*option) for name, option in AGENT_OPTIONS.items()}
 _TOOL_KEYS: dict[str, ValueType] = {
     **dict.fromkeys(("include", "exclude"), ValueType("a list", (list,))),
@@ -211,10 +211,10 @@ _PROGRAM_KEYS: dict[str, ValueType] = {
 
 
 def check_table(source: str, table: Mapping[str, Any], keys: Mapping[str, ValueType], *, beside: str) -> None:
-    """See that a table `[agents.NAME]` holds, beside the key that says what to serve, these and nothing else.
+    """Check that a table `[agents.NAME]` has only these keys, beside the one that says what to serve.
 
     Raises:
-        ConfigError: it has another key, or a value of another kind.
+        ConfigError: it has another key, or a value of another type.
     """
     unknown = next((key for key in table if key not in keys and key != beside), None)
     if unknown is not None:
@@ -228,7 +228,7 @@ def check_table(source: str, table: Mapping[str, Any], keys: Mapping[str, ValueT
 
 @contextmanager
 def errors_of(source: str) -> Generator[None]:
-    """Say in each ConfigError where the setting stands that is wrong."""
+    """Prefix each ConfigError with the place of the wrong setting."""
     try:
         yield
     except ConfigError as error:
@@ -305,6 +305,6 @@ def _load_agent(source: str, framework: str, place: str, folder: Path, options: 
 
     framework_info = BY_NAME[framework]
     with errors_of(source):
-        # Before the target is imported: that would fail as well, and could not say how to get it.
+        # Before the target is imported: the import would fail too, but without saying what to install.
         require(framework_info.module, framework_info.extra)
         return agent_of(load_target(place, cwd=folder), framework_info, **options)

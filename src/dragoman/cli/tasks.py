@@ -1,4 +1,4 @@
-"""`dragoman tasks`: the tasks of the caller."""
+"""`dragoman tasks`: lists the caller's tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(session: CommandSession, state: str | None, context: str | None, sin
 
 
 async def _list_tasks(client: Client, limit: int, **filters: Any) -> list[Task]:
-    """One more than asked for, if there are so many."""
+    """List up to `limit + 1` tasks, to see whether there are more."""
     tasks: list[Task] = []
     async for task in client.list_tasks(**filters, page_size=min(limit + 1, _PAGE)):
         tasks.append(task)
@@ -72,7 +72,7 @@ def _row(task: Task) -> tuple[str, ...]:
 
 
 def _message_text(message: Message) -> str:
-    """What a message says; one that calls a skill says its name."""
+    """Return the text of a message, or the name of the skill it calls."""
     data = message.data
     tool = cast("dict[str, Any]", data).get("tool") if isinstance(data, dict) else None
     return message.text or (str(tool) if tool else "")

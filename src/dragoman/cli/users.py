@@ -1,4 +1,4 @@
-"""`dragoman users`: who may call, also while the server runs."""
+"""`dragoman users`: manages the users of a store, also while the server runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _parse_duration(ctx: click.Context, parameter: click.Parameter, value: str |
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and give the function the users of the store that they name."""
+    """Add `--store` and `--config`, and pass the users of that store."""
 
     @on_store(IN_MEMORY.format("users"))
     @wraps(function)
@@ -180,7 +180,7 @@ def cookie(path: Path, settings: Settings, name: str) -> None:
 
     with _users(path) as users:
         account = _require_user(users, name)
-    # Where the settings have no secret, it is in the key file.
+    # Without `secret` in the settings, the key is in the key file.
     key_file = path.with_name(path.name + ".key")
     ring = KeyRing.from_text(settings.secret) if settings.secret else KeyRing.from_file(key_file)
     sealed = seal_cookie(ring, account, SystemClock())

@@ -1,4 +1,4 @@
-"""`dragoman watch`: a task, followed to its end."""
+"""`dragoman watch`: follows a task to its end."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ async def _follow(client: Client, printer: StreamPrinter, task_id: str) -> Task 
     try:
         return await printer.read(client.subscribe(task_id))
     except (MethodNotFound, UnsupportedOperation):
-        # It has ended in the meantime, or is not told to anybody as it happens.
+        # The task has ended meanwhile, or the agent does not stream.
         return await client.wait(task_id)

@@ -1,4 +1,4 @@
-"""`--wire`: every exchange as it passes, on stderr, without its secrets."""
+"""`--wire`: logs every HTTP exchange on stderr, with secrets masked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 
 MASK = "***"
-# What a name must hold for its value to be nobody's business. `pageToken` and the like only say where a list goes on.
+# Names whose values are secret. `pageToken` and the like are page cursors, not secrets.
 _SECRET = re.compile(
     r"auth(?!or(?!iz))|cookie|passw|secret|credential|session|signature|api-?_?key|(^|[-_.])(key|sig|code|pw)($|[-_.])|(?<!page)token",
     re.IGNORECASE,
@@ -30,12 +30,12 @@ _MEMBER = re.compile(
 )
 _USER = re.compile(r"(?<=://)[^/?#@]+(?=@)")
 _TEXT = ("text/", "application/json", "+json", "xml", "javascript", "urlencoded")
-# Shorter ones would turn up in words that are nobody's secret.
+# Shorter secrets would match ordinary words.
 _MIN_SECRET_LENGTH = 6
 
 
 class WireLog:
-    """An interceptor that shows requests and answers. `secrets` are masked wherever they turn up."""
+    """An interceptor that logs requests and responses. `secrets` are masked wherever they occur."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._values = {each for secret in secrets for each in (secret, quote(secret, safe=""))}
@@ -43,7 +43,7 @@ class WireLog:
         self._secrets = sorted(spellings, key=len, reverse=True)
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        """Show one exchange. What is raised on the way is shown and passed on."""
+        """Log one exchange. An error is logged and raised again."""
         self._show(">", f"{request.method} {self.masked_url(request.url)}")
         self._show_headers(">", request.headers)
         if request.body:
@@ -61,7 +61,7 @@ class WireLog:
     # -- what is shown -----------------------------------------------------------------------------------------------
 
     def masked_url(self, url: str) -> str:
-        """A URL without user, and with the values of secret parameters masked."""
+        """Return a URL without user info, and with the values of secret parameters masked."""
         address, separator, query = _USER.sub(MASK, url).partition("?")
         pairs = [each.partition("=") for each in query.split("&")]
         masked = "&".join(
@@ -70,7 +70,7 @@ class WireLog:
         return self.masked_text(f"{address}{separator}{masked}")
 
     def masked_header(self, name: str, value: str) -> str:
-        """A header's value; of a secret one only the scheme."""
+        """Return a header's value; of a secret one only the scheme."""
         if value in self._values:
             return MASK
         if name.lower() in _HARMLESS or not _SECRET.search(name):
@@ -79,13 +79,13 @@ class WireLog:
         return f"{scheme[1]} {MASK}" if scheme else MASK
 
     def masked_text(self, text: str) -> str:
-        """A text without the secrets that are known, and without members that are named like secrets."""
+        """Return a text with the given secrets and the values of secret JSON members masked."""
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return _MEMBER.sub(rf'\1"{MASK}"', text)
 
     def show_line(self, text: str) -> None:
-        """Show one line of an answer."""
+        """Log one line of a response."""
         self._show("<", self.masked_text(text))
 
     def _show_headers(self, prefix: str, headers: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class WireLog:
             self._show(prefix, each)
 
     def show_body(self, body: bytes, media_type: str) -> None:
-        """Show the body of an answer that came in one piece."""
+        """Log the body of a response that was read at once."""
         if body:
             self._show_body("<", body, media_type)
         say()
@@ -112,7 +112,7 @@ class WireLog:
 
 
 class _LoggedResponse:
-    """An answer that is shown as it is read; see `HttpResponse`."""
+    """An `HttpResponse` that is logged as it is read."""
 
     def __init__(self, response: HttpResponse, log: WireLog) -> None:
         self._response = response
@@ -121,13 +121,13 @@ class _LoggedResponse:
         self.headers = response.headers
 
     async def read(self, limit: int = MAX_RESPONSE) -> bytes:
-        """See `HttpResponse.read`."""
+        """Read the body and log it."""
         body = await self._response.read(limit)
         self._log.show_body(body, _media_type(self.headers))
         return body
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`. A line is shown when it is whole, so that no secret is cut in two."""
+        """Yield the chunks. A line is logged when it is complete, so that no secret is split."""
         decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
         say("<")
         try:
@@ -142,12 +142,12 @@ class _LoggedResponse:
             say()
 
     async def close(self) -> None:
-        """See `HttpResponse.close`."""
+        """Close the response."""
         await self._response.close()
 
 
 def is_text(media_type: str) -> bool:
-    """True when a media type is worth showing; what is not named most likely is."""
+    """True when a media type is text, or is missing, which is most likely text."""
     return not media_type or any(each in media_type for each in _TEXT)
 
 

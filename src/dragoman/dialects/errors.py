@@ -1,14 +1,14 @@
 """Encodes and decodes A2A errors: codes, HTTP statuses and details, per version and binding.
 
 The 1.0 code of an error is `code` of its class (`model/error.py`), its HTTP and gRPC status is in `STATUSES`. Versions
-before 1.0 know fewer codes: `_rpc_code` chooses theirs, by the `ErrorFormat` of the version in `table.py`.
+before 1.0 know fewer codes: `_rpc_code` chooses theirs, by the `ErrorEncoding` of the version in `table.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from dragoman.dialects.table import ErrorFormat, row_of
+from dragoman.dialects.table import ErrorEncoding, row_of
 from dragoman.model import error as e
 from dragoman.model.error import A2AError, InvalidParams
 from dragoman.model.json import as_object, as_objects
@@ -71,11 +71,11 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     From 1.0 on `data` is a list of typed details; before, it is the details of the error, else an object with the
     reason. A code that the version does not define becomes an internal error with the same message (`_rpc_code`).
     """
-    error_format = row_of(version).errors
-    if error_format.typed:
+    encoding = row_of(version).errors
+    if encoding.typed:
         return {"code": error.code, "message": error.message, "data": error_details(error)}
     data: Any = _plain_data(error) if error.details is None else error.details
-    return {"code": _rpc_code(error, error_format), "message": error.message, "data": data}
+    return {"code": _rpc_code(error, encoding), "message": error.message, "data": data}
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
@@ -93,9 +93,9 @@ def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
             "details": error_details(error),
         }
     }
-    error_format = row_of(version).errors
-    if not error_format.typed:
-        body |= {"code": _rpc_code(error, error_format), "type": _sdk_name(error), "message": error.message}
+    encoding = row_of(version).errors
+    if not encoding.typed:
+        body |= {"code": _rpc_code(error, encoding), "type": _sdk_name(error), "message": error.message}
     return status.http, body
 
 
@@ -161,17 +161,17 @@ def error_from_http(status: int, body: object) -> A2AError:
     return error
 
 
-def _rpc_code(error: A2AError, error_format: ErrorFormat) -> int:
+def _rpc_code(error: A2AError, encoding: ErrorEncoding) -> int:
     """Choose the JSON-RPC code of an error in a version before 1.0.
 
     A2A codes after the last one of the version become an internal error.
     """
     if error.metadata.get("capability") == "extendedAgentCard":
         # 1.0 distinguishes an agent without the capability from one without the card; 0.3 has one error for both.
-        return e.ExtendedAgentCardNotConfigured.code if error_format.one_card_error else error.code
+        return e.ExtendedAgentCardNotConfigured.code if encoding.one_card_error else error.code
     code = error.code
     # VersionNotSupported keeps its code: its caller requested a newer version and knows it.
-    newer = -32099 <= code < error_format.last_code and not isinstance(error, e.VersionNotSupported)
+    newer = -32099 <= code < encoding.last_code and not isinstance(error, e.VersionNotSupported)
     return _INTERNAL_CODE if newer else code
 
 

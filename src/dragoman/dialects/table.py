@@ -31,7 +31,7 @@ VERSION_HEADER_RECEIVED = VERSION_HEADER.lower()
 EXTENSIONS_HEADERS = ("a2a-extensions", "x-a2a-extensions")
 
 
-class ErrorFormat(Struct, frozen=True):
+class ErrorEncoding(Struct, frozen=True):
     """The error format of a version.
 
     `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors;
@@ -103,7 +103,7 @@ class Row(Struct, frozen=True):
     tenants: bool = True
     headers: dict[str, str] = {}
     extensions_header: str = ""
-    errors: ErrorFormat = ErrorFormat()
+    errors: ErrorEncoding = ErrorEncoding()
     webhook: WebhookFormat = WebhookFormat()
     card_path: str = ""
     asks: bool = True
@@ -150,7 +150,7 @@ _RPC_1_0 = Row(
     paths=_PATHS_1,
     headers={VERSION_HEADER: V1_0},
     extensions_header=EXTENSIONS_HEADERS[0],
-    errors=ErrorFormat(typed=True),
+    errors=ErrorEncoding(typed=True),
     webhook=WebhookFormat("application/a2a+json", events=True),
     card_path="/a2a",
 )
@@ -173,12 +173,12 @@ _RPC_0_3 = Row(
     prefix=("v1",),
     tenants=False,
     extensions_header=EXTENSIONS_HEADERS[1],
-    errors=ErrorFormat(one_card_error=True),
+    errors=ErrorEncoding(one_card_error=True),
     card_path="/a2a",
     subscribes_again=False,
     alternative=V0_1,
 )
-_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorFormat(last_code=-32006))
+_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorEncoding(last_code=-32006))
 _RPC_0_1 = Row(
     V0_1,
     JSONRPC,
@@ -190,7 +190,7 @@ _RPC_0_1 = Row(
         Operation.GET_PUSH: "tasks/pushNotification/get",
     },
     paths={},
-    errors=ErrorFormat(last_code=-32004),
+    errors=ErrorEncoding(last_code=-32004),
     webhook=WebhookFormat(single=True),
     asks=False,
     returns_at_once=False,

@@ -87,7 +87,7 @@ class AioClient:
 
     async def _open(self, key: _Key) -> aiohttp.ClientSession:
         for old in [each for each in self._sessions if each[0].is_closed()]:
-            # A closed loop has closed its sockets.
+            # The sockets of a closed loop cannot be used any more.
             await self._sessions.pop(old).close()
         if key not in self._sessions:
             self._sessions[key] = aiohttp.ClientSession(

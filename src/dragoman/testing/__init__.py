@@ -1,9 +1,9 @@
-"""For tests of agents, of callers and of stores: a real port, a clock moved by hand, faults, and the store contract."""
+"""Test tools for agents, clients and stores: a real port, a manual clock, fault injection, and the store contract."""
 
 from __future__ import annotations
 
-# Not lazy: `served`, `faults` and `store_contract` are also the names of their modules, and whoever imported such a
-# module first would find it here instead of what it holds. What is heavy (uvicorn) is imported when it is used.
+# Not lazy: `served`, `faults` and `store_contract` are also the names of their modules, which would be found here
+# instead once imported. What is heavy (uvicorn) is imported when it is used.
 from dragoman.testing.clock import ManualClock as Clock
 from dragoman.testing.faults import faults
 from dragoman.testing.served import served

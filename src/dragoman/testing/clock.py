@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it."""
+"""A manual clock: time stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Timer
 
-# asyncio cannot be asked whether anything is left to do. What a timer starts is a chain of callbacks and tasks that
-# wake each other, one per turn of the loop, so a fixed number of turns longer than any such chain stands for "idle".
+# asyncio cannot tell whether the loop is idle. What a timer starts is a chain of callbacks and tasks that wake each
+# other, one per turn of the loop, so a fixed number of turns, longer than any such chain, stands for "idle".
 _TURNS = 20
 
 
@@ -28,7 +28,10 @@ class _Timer:
 
 
 class ManualClock:
-    """A clock moved by hand, which can be given wherever the engine takes a clock. Nothing really waits."""
+    """A clock that a test moves by hand, usable wherever Dragoman takes a clock. Nothing really waits.
+
+    Exported as `dragoman.testing.Clock`.
+    """
 
     def __init__(self, start_ms: int = 1_800_000_000_000) -> None:
         # Whole microseconds: moving ten times by 0.1 must reach a timer at 1.
@@ -41,21 +44,21 @@ class ManualClock:
         return self._now // 1000
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Call back once the clock has been moved that far."""
+        """Schedule a callback for when the clock has been moved that far."""
         timer = _Timer(callback)
         heapq.heappush(self._timers, (self._now + _microseconds(max(seconds, 0)), next(self._order), timer))
         return timer
 
     @property
     def pending(self) -> int:
-        """How many timers wait."""
+        """How many timers are pending."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def move(self, seconds: float) -> None:
-        """Let time pass: every timer that comes due is called at its own time, in order.
+        """Move the clock forward: every timer that comes due is called at its own time, in order.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative.
         """
         until = self._target_time(seconds)
         while (callback := self._pop_due(until)) is not None:
@@ -63,10 +66,10 @@ class ManualClock:
         self._now = until
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass like `move`, and let tasks run before, between and after the timers.
+        """Move the clock like `move`, and let tasks run before, between and after the timers.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative.
         """
         until = self._target_time(seconds)
         await _run_loop_turns()

@@ -1,4 +1,4 @@
-"""An agent that misbehaves, to test callers."""
+"""Fault injection: an ASGI app that misbehaves, to test clients."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def faults(
     garbage: bool = False,
     **settings: Any,
 ) -> ASGIApp:
-    """An ASGI app around the agent's own, for `served` or a client, with one or more of these faults.
+    """Wrap the app of an agent into one with these faults, for `served` or a client.
 
     Args:
         target: the agent or server.
         cut_after: the connection of every event stream breaks off after that many events.
-        delay: every answer comes that many seconds late; the work itself is done at once.
+        delay: every response comes that many seconds late; the work itself is done at once.
         garbage: every POST is answered with bytes that are not JSON, and does nothing.
         settings: the settings of `agent.app()`; without `store`, tasks are kept in memory.
     """
@@ -62,7 +62,7 @@ def _delayed_send(send: Send, seconds: float) -> Send:
 
 
 async def _answer_garbage(receive: Receive, send: Send) -> None:
-    # A caller that is still sending might never come to read the answer.
+    # The request is read first: a caller that is still sending might never read the response.
     while (await receive()).get("more_body"):
         pass
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(GARBAGE)).encode())]
@@ -88,7 +88,7 @@ async def _cut_stream(app: ASGIApp, scope: Message, receive: Receive, send: Send
             raise _cut_error()
 
     await app(scope, receive, cutting)
-    # An app may have swallowed the error; the server must still see one, or it would end the response properly.
+    # The app may have caught the error; the server must still see one, or it would end the response properly.
     if counter is not None and not counter.remaining:
         raise _cut_error()
 
@@ -103,14 +103,14 @@ def _is_event_stream(start: Message) -> bool:
 
 
 class _EventCounter:
-    """Counts the events of a stream however they are cut into chunks; comments, such as heartbeats, are none."""
+    """Counts the events of a stream across chunks; comments, such as heartbeats, do not count."""
 
     def __init__(self, events: int) -> None:
         self.remaining = events
         self._open = b""
 
     def take(self, body: bytes) -> bytes:
-        """The part of the chunk up to the last event that is let through."""
+        """Return the part of the chunk up to the last allowed event."""
         text = self._open + body
         start = 0
         for end in _EVENT_END.finditer(text):

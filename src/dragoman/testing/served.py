@@ -1,4 +1,4 @@
-"""A real port for a test."""
+"""Serves an app on a real port for a test."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _DEFAULTS = {"store": "memory:", "drain": 1}
 
 
 class AppSource(Protocol):
-    """What has an ASGI app to give: an Agent, a Server."""
+    """Anything with an `app()` method that returns an ASGI app: an Agent, a Server."""
 
     def app(self, **settings: Any) -> ASGIApp:
-        """The app with these settings."""
+        """Return the ASGI app with these settings."""
         ...
 
 
 def app_of(source: AppSource | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
-    """The app of an agent or server, by default without a file and quick to stop; an ASGI app as it is.
+    """Return the app of an agent or server, by default in memory and quick to stop; an ASGI app is returned as it is.
 
     Raises:
-        TypeError: an ASGI app was given settings, which it cannot take.
+        TypeError: settings were given for an ASGI app, which takes none.
     """
-    # Callable first: an ASGI middleware often has an `app` too, the one inside it.
+    # Callable first: an ASGI middleware often has an attribute `app` too.
     if callable(source):
         if settings:
             raise TypeError(f"an ASGI app takes no settings: {', '.join(settings)}")
@@ -69,7 +69,7 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
             ready.set()
 
         async def main_loop(self) -> None:
-            # uvicorn looks ten times a second whether it is to stop. A test that is over need not wait for that.
+            # uvicorn polls `should_exit` ten times a second. The event stops it at once.
             self.loop, self.enough = asyncio.get_running_loop(), asyncio.Event()
             counter = 0
             while not self.should_exit and not await self.on_tick(counter):
@@ -80,10 +80,10 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
 
         def stop(self) -> None:
             self.should_exit = True
-            with suppress(AttributeError, RuntimeError):  # it has not begun, or is over
+            with suppress(AttributeError, RuntimeError):  # it has not started, or has stopped
                 self.loop.call_soon_threadsafe(self.enough.set)
 
-    # Without log_config uvicorn leaves the logging of the process that tests alone.
+    # Without log_config uvicorn does not touch the logging of the test process.
     server = ThreadedServer(
         uvicorn.Config(
             watcher,
@@ -91,7 +91,7 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
             port=0,
             lifespan="auto",
             ws="none",
-            proxy_headers=False,  # whose X-Forwarded-* count is the app's to say
+            proxy_headers=False,  # the app decides whose X-Forwarded-* it trusts
             log_config=None,
             log_level="warning",
             timeout_graceful_shutdown=1,
@@ -129,7 +129,7 @@ def _raise_failure(watcher: _LifespanWatcher) -> None:
 
 
 class _LifespanWatcher:
-    """An app whose refusal to start is kept: uvicorn would only log it and leave."""
+    """Wraps an app and records why its lifespan failed, which uvicorn would only log."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -148,7 +148,7 @@ class _LifespanWatcher:
         try:
             await self._app(scope, receive, watch)
         except Exception as error:
-            # An exception without such a message only says that the app knows no lifespan.
+            # Without such a message, the exception means that the app does not support lifespan.
             if self.failure is not None:
                 self.failure = error
             raise

@@ -1,4 +1,4 @@
-"""What every store must do, as checks that a test runs one by one.
+"""The store contract: checks that every store must pass, run one by one by a test.
 
     @asynccontextmanager
     async def open_store():
@@ -73,7 +73,7 @@ async def what_is_unknown_is_none_or_empty(store: Store) -> None:
     assert await store.records(number, 0, ALL) == [], "there are records of a task that is not there"
     assert await store.notes(number) == [], "there are notes of a task that is not there"
     assert await store.context_state(SCOPE, "context") is None, "there is a state that nobody wrote"
-    assert await store.duplicate_of(b"key", NOW) is None, "there is a repeat that nobody marked"
+    assert await store.duplicate_of(b"key", NOW) is None, "there is a dedupe key that nobody wrote"
 
 
 @contract.check
@@ -110,12 +110,12 @@ async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> No
     assert await store.task("a") is None, "the task is still found"
     assert await store.records(a.number, 0, ALL) == [], "its journal is still there"
     assert await store.notes(a.number) == [], "its notes are still there"
-    assert await store.duplicate_of(b"a", NOW) is None, "its mark is still there"
+    assert await store.duplicate_of(b"a", NOW) is None, "its dedupe key is still there"
     page = await store.page(TaskQuery(SCOPE))
     unfinished = await store.unfinished("agent")
     assert [stored.row for stored in page.tasks] == [stored.row for stored in unfinished] == [b], "it is still listed"
     assert page.total == 1, "it is still counted"
-    assert await store.duplicate_of(b"b", NOW) == "b", "the mark of another task is gone"
+    assert await store.duplicate_of(b"b", NOW) == "b", "the dedupe key of another task is gone"
     assert await store.notes(b.number) == list(request), "the notes of another task are gone"
     late = structs.replace(a, generation=3)
     assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
@@ -299,17 +299,17 @@ async def the_state_of_a_conversation_is_kept_per_scope(store: Store) -> None:
 
 @contract.check
 async def a_dedupe_key_is_found_until_it_expires(store: Store) -> None:
-    """A mark left again leads to the newer task."""
+    """A key that is written again leads to the newer task."""
     key = bytes(range(32))
     a = await create(store, row_of(store, "a"), dedupe_key=DedupeKey(key, NOW + 1000))
-    assert await store.duplicate_of(key, NOW) == "a", "a fresh mark is not found"
-    assert await store.duplicate_of(key, NOW + 999) == "a", "a mark is gone before its time"
-    assert await store.duplicate_of(key, NOW + 1000) is None, "a mark outlived its time"
+    assert await store.duplicate_of(key, NOW) == "a", "a fresh dedupe key is not found"
+    assert await store.duplicate_of(key, NOW + 999) == "a", "a dedupe key is gone before its time"
+    assert await store.duplicate_of(key, NOW + 1000) is None, "a dedupe key outlived its time"
     assert await store.duplicate_of(key[:-1], NOW) is None, "a part of a key was taken for the key"
     await write(store, a, notes=(Note(1, "message", b"m"),), dedupe_key=DedupeKey(b"told", NOW + 1000))
-    assert await store.duplicate_of(b"told", NOW) == "a", "the mark of a note is not found"
+    assert await store.duplicate_of(b"told", NOW) == "a", "the dedupe key of a note is not found"
     await create(store, row_of(store, "b"), dedupe_key=DedupeKey(key, NOW + 3000))
-    assert await store.duplicate_of(key, NOW + 2000) == "b", "a mark left again does not lead to the newer task"
+    assert await store.duplicate_of(key, NOW + 2000) == "b", "a key written again does not lead to the newer task"
 
 
 @contract.check

@@ -1,4 +1,4 @@
-"""What every store must do with drafts: tasks that nobody is shown, because a bare message may answer instead."""
+"""The store contract for drafts: tasks that are not visible yet, as a bare message may be the answer instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _write_draft(store: Store, row: TaskRow) -> None:
 
 @contract.check
 async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
-    """It is no task: it is neither found nor listed nor counted, and its mark leads to its id."""
+    """It is no task: it is neither found nor listed nor counted, and its dedupe key leads to its id."""
     row = row_of(store, "a")
     await _write_draft(store, row)
     assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
@@ -32,7 +32,7 @@ async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
     assert await store.unfinished("agent") == [], "the draft counts as a task at work"
     page = await store.page(TaskQuery(SCOPE))
     assert (list(page.tasks), page.total) == ([], 0), "the draft is listed or counted"
-    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its mark is not found"
+    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its dedupe key is not found"
     assert await store.reply(KEY.digest, NOW) is None, "it is answered before it was"
 
 
@@ -49,12 +49,12 @@ async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
     kinds = [note.kind for note in await store.notes(row.number)]
     assert kinds == ["request", "begun"], f"its notes are {kinds}"
     assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
-    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its mark is gone"
+    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its dedupe key is gone"
 
 
 @contract.check
 async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) -> None:
-    """The reply is kept for as long as the mark is; the draft is gone with its notes, and its number is used up."""
+    """The reply is kept for as long as the dedupe key; the draft is gone with its notes, and its number is used up."""
     row = row_of(store, "a")
     await _write_draft(store, row)
     await write(store, row, draft=True, delete=True, dedupe_key=KEY, reply=b"hello")
@@ -63,7 +63,7 @@ async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) ->
     assert await store.notes(row.number) == [], "its notes are still there"
     assert await store.records(row.number, 0, ALL) == [], "it has a journal"
     assert await store.reply(KEY.digest, NOW) == b"hello", "the reply is not kept"
-    assert await store.reply(KEY.digest, NOW + 1000) is None, "the reply outlived its mark"
+    assert await store.reply(KEY.digest, NOW + 1000) is None, "the reply outlived its dedupe key"
     assert store.next_number() > row.number, "its number is given again"
 
 

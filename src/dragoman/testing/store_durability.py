@@ -1,4 +1,4 @@
-"""The part of the store contract about what is kept for sure: reports, conflicts, concurrency, reopening."""
+"""The store contract for durability: reports, conflicts, concurrency, reopening."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
     assert bodies == [b"{}", body("mine")], "the refused write changed the journal"
     assert await store.notes(row.number) == [Note(2, "message", b"mine")], "the refused write left a note"
     assert await store.context_state(SCOPE, "context") is None, "the refused write left a state"
-    assert await store.duplicate_of(b"theirs", NOW) is None, "the refused write left a mark"
+    assert await store.duplicate_of(b"theirs", NOW) is None, "the refused write left a dedupe key"
     await append(store, row)
 
 
@@ -215,7 +215,7 @@ async def _follow(store: Store, row: TaskRow, length: int) -> None:
 
 @durable.check_opening
 async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
-    """Tasks, journals, notes, snapshots, states, marks and lists."""
+    """Tasks, journals, notes, snapshots, states, dedupe keys and lists."""
     async with open_store() as store:
         parts = {"notes": (Note(1, "request", b"r"),), "context_state": b"s", "dedupe_key": DedupeKey(b"k", NOW + 1000)}
         row = await create(store, row_of(store, "a", origin=V0_3), **parts)
@@ -228,7 +228,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
         assert bodies == [b"{}", body("two")], f"the journal is now {bodies}"
         assert await store.notes(row.number) == [Note(1, "request", b"r"), Note(2, "ask", b"q")], "a note is lost"
         assert await store.context_state(SCOPE, "context") == b"s", "the state of the conversation is lost"
-        assert await store.duplicate_of(b"k", NOW) == "a", "the mark is lost"
+        assert await store.duplicate_of(b"k", NOW) == "a", "the dedupe key is lost"
         assert await store.unfinished("agent") == [stored], "the unfinished task is lost"
         page = await store.page(TaskQuery(SCOPE, after=Cursor(other.status_ms, other.number)))
         assert (page.tasks, page.total) == ([stored], 2), f"the list is now {page}"

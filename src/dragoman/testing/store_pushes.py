@@ -1,4 +1,4 @@
-"""The store contract, webhooks: what is owed is told, and never to those who have left."""
+"""The store contract for webhooks: undelivered ones are found, deleted ones are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must forget, and must not."""
+"""The store contract for retention: what a sweep deletes and what it must keep."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def a_sweep_is_bounded(store: Store) -> None:
 
 @contract.check
 async def nothing_of_a_forgotten_task_is_left(store: Store) -> None:
-    """Neither its conversation's state nor the mark by which its message was known."""
+    """Neither its conversation's state nor the dedupe key of its message."""
     await _create_ended(store, "old", NOW - 1)
     young = await _create_ended(store, "kept", NOW)
     old = await read_task(store, "old")

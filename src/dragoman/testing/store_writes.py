@@ -1,4 +1,4 @@
-"""How the store contract writes: rows, and writes that are waited for."""
+"""Helpers of the store contract: rows, and writes that wait for their outcome."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def row_of(
 
 
 def body(text: str) -> bytes:
-    """Bytes in which a store could lose something: numbers, spaces, letters beyond ASCII."""
+    """Return bytes that a careless store would change: numbers, spaces, non-ASCII letters."""
     return f'{{"text":"{text} é 🐪 \\u0000","one": 1.0,"big":12345678901234567890}}'.encode()
 
 
 async def outcome(store: Store, row: TaskRow, **parts: Any) -> BaseException | None:
-    """Write, and wait for what is reported."""
+    """Write, and return the reported outcome."""
     reported: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
     size = sum(len(record.body) for record in parts.get("records", ()))
     store.write(Write(row, reported.set_result, size=size, **parts))
@@ -74,7 +74,7 @@ async def outcome(store: Store, row: TaskRow, **parts: Any) -> BaseException | N
 
 
 async def write(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
-    """Write what must be accepted."""
+    """Write a change that must be accepted."""
     error = await outcome(store, row, **parts)
     assert error is None, f"a write of {row.id} at generation {row.generation} was refused: {error!r}"
     return row
@@ -86,13 +86,13 @@ async def create(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
 
 
 async def append(store: Store, row: TaskRow, content: bytes = b"{}", **parts: Any) -> TaskRow:
-    """Write the next record of a task, and give its row after that."""
+    """Write the next record of a task, and return its row after that."""
     row = structs.replace(row, generation=row.generation + 1)
     return await write(store, row, records=(Record(row.generation, content),), **parts)
 
 
 async def read_task(store: Store, task_id: str) -> StoredTask:
-    """Read a task that must be there."""
+    """Read a task that must exist."""
     stored = await store.task(task_id)
     assert stored is not None, f"the task {task_id} is not there"
     return stored

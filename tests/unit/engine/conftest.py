@@ -31,7 +31,7 @@ from dragoman.testing import Clock
 
 if TYPE_CHECKING:
     from dragoman.engine.journal.follow import Stream
-    from dragoman.engine.operations import Answer
+    from dragoman.engine.operations import OperationResult
     from dragoman.engine.ports.store import Write
     from dragoman.model.record import Record
 
@@ -85,7 +85,7 @@ class Engine:
         configured = SendMessageConfiguration(return_immediately=not wait, **configuration)
         return SendMessageRequest(message, configured, metadata, tenant, new_task_id)
 
-    async def answer(self, *args: Any, call: CallContext = ME, **options: Any) -> Answer:
+    async def answer(self, *args: Any, call: CallContext = ME, **options: Any) -> OperationResult:
         async with asyncio.timeout(SECONDS):
             return await self.service.send(call, self.request(*args, **options))
 

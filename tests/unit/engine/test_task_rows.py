@@ -58,8 +58,8 @@ async def cancel(engine: Any, task: Any, *, dialect: Any = TOOL_TASKS) -> Any:
     return (await answers.perform(endpoint, MethodMatch(Operation.CANCEL, dialect), OLD, request)).result
 
 
-async def as_in_row(engine: Any, task: Any) -> Any:
-    return await ToolAnswers(engine.store, engine.clock).as_in_row(task)
+async def with_row_state(engine: Any, task: Any) -> Any:
+    return await ToolAnswers(engine.store, engine.clock).with_row_state(task)
 
 
 async def echo(ctx: Context) -> AsyncIterator[Any]:
@@ -258,11 +258,11 @@ async def test_progress_changes_no_row(begin: Any, turns: Any) -> None:
     assert (row.state, row.updated_at) == ("working", NOW + 1)
     assert milliseconds(task.status.timestamp) > row.updated_at
     # What is shown with the row is the row's.
-    shown = await as_in_row(engine, task)
+    shown = await with_row_state(engine, task)
     assert (shown.state, shown.status.timestamp) == (State.WORKING, timestamp(row.updated_at))
     await engine.cancel(task, call=OWNER)
     # It has come further meanwhile: what was read then is not called canceled now.
-    assert await as_in_row(engine, task) == task
+    assert await with_row_state(engine, task) == task
 
 
 @pytest.mark.requirement("S0-3")
@@ -308,7 +308,7 @@ async def test_only_callers_who_are_answered_in_the_task_s_own_words_cancel_it_a
     canceled = await cancel(engine, task)
     assert (canceled.state, canceled.artifacts) == (State.CANCELED, task.artifacts)
     assert (await engine.get(task, call=OWNER)).state is State.COMPLETED
-    assert await as_in_row(engine, task) == canceled
+    assert await with_row_state(engine, task) == canceled
     with pytest.raises(TaskNotCancelable):
         await cancel(engine, await engine.send("hi", call=OWNER))
 

@@ -102,6 +102,5 @@ async def test_two_hundred_tasks_leave_two_hundred_tasks_and_nothing_else() -> N
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-@pytest.mark.soak
 async def test_a_thousand_tasks_leave_a_thousand_tasks_and_nothing_else() -> None:
     assert await through(1000) < 60_000

@@ -100,9 +100,9 @@ class BaseCredential:
     __slots__ = ()
 
     def reject(self) -> bool:
-        """See `Credential.reject`."""
+        """Return False: there is no cached token to drop."""
         return False
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """See `Credential.ssl_context`."""
+        """Return None: TLS carries no credential."""
         return None

@@ -1,6 +1,6 @@
 """An A2A 0.3 server in the source document's own nouns: executor, task store, event queue, request handler.
 
-They are faces: the engine, the stores, the 0.3 dialect and the executor bridge behind them are Dragoman's.
+They are adapters over Dragoman's engine, stores, 0.3 dialect and executor bridge.
 """
 
 from __future__ import annotations

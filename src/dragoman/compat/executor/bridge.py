@@ -1,4 +1,4 @@
-"""The author's side, an `AgentExecutor`, and the adapter that makes one the `run` of an agent."""
+"""The base class `AgentExecutor`, and the adapter that makes one the `run` of an agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What an executor knows about a request. `task` is there when the message goes on with an earlier task."""
+    """The request that an executor works on. `task` is set when the message continues an earlier task."""
 
     task_id: str
     context_id: str
@@ -39,7 +39,7 @@ class RequestContext:
 
 
 class AgentExecutor(ABC):
-    """Does the work of an agent, and says what happens by `await context.queue.enqueue(event)`.
+    """Does the work of an agent, and reports it with `await context.queue.enqueue(event)`.
 
     Returning ends the task as completed, unless an event said otherwise. Raising ends it as failed.
     """
@@ -50,17 +50,17 @@ class AgentExecutor(ABC):
 
     @abstractmethod
     async def cancel(self, context: RequestContext, task_id: str) -> Failure | None:
-        """Stop working on a task that has been canceled; afterwards `execute` is itself cancelled."""
+        """Stop working on a task that has been canceled; afterwards `execute` itself is canceled."""
 
 
 ExecutorSpec: TypeAlias = AgentExecutor | type[AgentExecutor] | tuple[type[AgentExecutor], Any]
 
 
 def executor_of(spec: ExecutorSpec) -> AgentExecutor:
-    """The executor a spec means: one, a class of one, or a class and the configuration to make one with.
+    """Build the executor of a spec: an instance, a class, or a class with its configuration.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the spec is none of these.
     """
     executor = cast("object", spec)
     if isinstance(executor, tuple):
@@ -78,12 +78,12 @@ def run_of(
 ) -> Callable[[Context], AsyncIterator[Any]]:
     """Make an executor the low-level `run` of an Agent.
 
-    With `task_store`, an executor that goes on with a task finds its artifacts in `context.task` too.
+    With `task_store`, an executor that continues a task finds its artifacts in `context.task` too.
 
     Raises:
-        ConfigError: this is no executor.
+        ConfigError: `executor` is not an executor.
     """
-    # A partial and not a closure: an Agent looks into functions for replies without a task, and here every message
+    # A partial instead of a closure: an Agent inspects functions for replies without a task, and here every message
     # has a task from the start.
     return partial(_run, executor_of(executor), queues if queues is not None else EventQueues(), task_store)
 
@@ -115,7 +115,7 @@ async def _request_context(ctx: Context, queue: EventQueue, task_store: TaskStor
 
 
 class _Adapter:
-    """One run of an executor, as `dragoman.agents.executor` has both: the executor, and the adapter to its nouns."""
+    """One run of an executor: both the executor and the adapter that `dragoman.agents.executor` needs."""
 
     one_shot = True
 
@@ -128,16 +128,16 @@ class _Adapter:
     # -- the adapter ---------------------------------------------------------------------------------------------------
 
     def context(self, request: ExecutorRequest) -> RequestContext:
-        """The same for `execute` and `cancel`."""
+        """Return the same context for `execute` and `cancel`."""
         return self._context
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> EventQueue:
-        """The queue of the task."""
+        """Return the queue of the task, connected to `take`."""
         self._context.queue.forward(partial(self._forward, take))
         return self._context.queue
 
     def public_text(self, error: BaseException) -> str | None:
-        """No exception is meant for callers."""
+        """Return None: no exception text is public."""
         return None
 
     async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
@@ -162,7 +162,7 @@ class _Adapter:
             reason = _reason(await self._executor.execute(context, context.task_id))
         finally:
             event_queue.close()
-        if self._invalid_event is not None:  # whoever enqueued it may have caught that
+        if self._invalid_event is not None:  # the executor may have caught the error
             raise self._invalid_event
         if reason is not None:
             raise Failed(f"execution failed: {reason}")
@@ -179,6 +179,6 @@ class _Adapter:
 
 
 def _reason(outcome: object) -> str | None:
-    """Why an executor says it failed. Whatever else it returns, `"ok"` for instance, is no failure."""
+    """Return the reason of a failure. Whatever else an executor returns, such as `"ok"`, is no failure."""
     pair = cast("tuple[Any, ...]", outcome) if isinstance(outcome, tuple) else ()
     return str(pair[1]) if len(pair) == 2 and pair[0] == "error" else None

@@ -1,4 +1,4 @@
-"""What an executor says, on its way to whoever listens: one queue per task, in this process."""
+"""Event queues between an executor and its subscribers: one queue per task, in this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Subscription:
         return self._events.popleft()
 
     async def put(self, event: Event) -> None:
-        """Take an event, as soon as there is room for it."""
+        """Add an event; waits while the subscription is full."""
         while len(self._events) >= self._limit and not self._has_ended:
             self._room.clear()
             await self._room.wait()
@@ -50,13 +50,13 @@ class Subscription:
             self._arrived.set()
 
     def end(self) -> None:
-        """Take no more events; those taken can still be read."""
+        """Accept no more events; queued ones can still be read."""
         self._has_ended = True
         self._arrived.set()
         self._room.set()
 
     def leave(self, _: object = None) -> None:
-        """Listen no more; what has not been read is forgotten."""
+        """Unsubscribe and drop the unread events."""
         self._events.clear()
         self.end()
         self._leave()
@@ -80,19 +80,19 @@ class EventQueue:
 
     @property
     def subscribers(self) -> int:
-        """How many listen now, the task itself included."""
+        """How many subscribers there are, the task itself included."""
         return len(self._subscriptions) + (self._forward is not None)
 
     @property
     def closed(self) -> bool:
-        """True when nothing can be said any more."""
+        """True when the queue accepts no more events."""
         return self._closed.is_set()
 
     async def enqueue(self, event: Event) -> Ok[Event] | Failure:
-        """Give an event to every subscriber and to the task; for a closed queue it is `not_found` and goes nowhere.
+        """Send an event to every subscriber and to the task. On a closed queue the result is `not_found`.
 
         Raises:
-            InvalidAgentResponse: a task is at work, and this is no event.
+            InvalidAgentResponse: a task is running, and this is not an event.
         """
         async with self._order:
             for subscription in list(self._subscriptions.values()):
@@ -108,7 +108,7 @@ class EventQueue:
         self._forward = take
 
     def subscribe(self, subscriber: Hashable | None = None) -> Subscription:
-        """Listen from now on. The same subscriber, by default the running asyncio task, always gets the same.
+        """Subscribe from now on. A subscriber, by default the running asyncio task, has one subscription.
 
         On a closed queue the subscription has already ended.
         """
@@ -144,7 +144,7 @@ class EventQueue:
     def _remove(self, subscriber: Hashable) -> None:
         subscription = self._subscriptions.pop(subscriber, None)
         if subscription is not None and isinstance(subscriber, asyncio.Task):
-            # A task that lives long and listens to many must not remember them all.
+            # A long-lived asyncio task must not accumulate callbacks of old subscriptions.
             cast("asyncio.Task[Any]", subscriber).remove_done_callback(subscription.leave)
 
 
@@ -160,7 +160,7 @@ class EventQueues:
         return len(self._queues)
 
     def get_or_create(self, task_id: str) -> EventQueue:
-        """The task's queue; a new one when none is open."""
+        """Return the task's queue; a new one when none is open."""
         queue = self._queues.get(task_id)
         if queue is None:
             queue = EventQueue(task_id, limit=self._limit, on_close=lambda: self._queues.pop(task_id, None))
@@ -168,17 +168,17 @@ class EventQueues:
         return queue
 
     def lookup(self, task_id: str) -> Ok[EventQueue] | Failure:
-        """The task's queue, or `not_found` when none is open."""
+        """Return the task's queue, or `not_found` when none is open."""
         queue = self._queues.get(task_id)
         return NOT_FOUND if queue is None else ("ok", queue)
 
     async def enqueue(self, task_id: str, event: Event) -> Ok[Event] | Failure:
-        """Say something about a task; `not_found` when it has no open queue."""
+        """Enqueue an event of a task; `not_found` when it has no open queue."""
         queue = self._queues.get(task_id)
         return NOT_FOUND if queue is None else await queue.enqueue(event)
 
     def subscribe(self, task_id: str, subscriber: Hashable | None = None) -> Ok[Subscription] | Failure:
-        """Listen to a task; `not_found` when it has no open queue."""
+        """Subscribe to a task; `not_found` when it has no open queue."""
         queue = self._queues.get(task_id)
         return NOT_FOUND if queue is None else ("ok", queue.subscribe(subscriber))
 

@@ -57,14 +57,14 @@ _NO_CARD = b'{"error":"agent card not configured"}'
 
 
 class FixedCard(Cards):
-    """Serves one card at every address, or says that there is none."""
+    """Serves one fixed card at every address, or 404 when there is none."""
 
     def __init__(self, agent: Agent, card: AgentCard | None, started_ms: int) -> None:
         super().__init__(agent, V0_3, started_ms)
         self._body = None if card is None else msgspec.json.encode(card.to_map())
 
     def serve(self, request: HttpRequest, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
-        """Status, body and headers for the card."""
+        """Return status, body and headers."""
         if self._body is None:
             return 404, _NO_CARD, []
         headers = [(b"cache-control", b"public, max-age=%d" % MAX_AGE), (b"access-control-allow-origin", b"*")]
@@ -78,7 +78,7 @@ class RequestHandler:
     answers here. With a `push_sender` there are webhooks: `push_configs` are those of its tasks.
 
     Raises:
-        ConfigError: this is no executor.
+        ConfigError: `executor` is not an executor.
     """
 
     def __init__(
@@ -128,17 +128,17 @@ class RequestHandler:
         await self._app.start()
 
     async def close(self) -> None:
-        """Let executors finish for a while, then stop them and let go of the store."""
+        """Wait for running executors up to the drain time, then stop them and close the store."""
         await self._app.stop()
 
     def app(self) -> App:
-        """The same executor and the same tasks by HTTP: a plain ASGI callable."""
+        """Return the ASGI app that serves the same executor and tasks over HTTP."""
         return self._app
 
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request. Every mistake is an error response; raises nothing."""
+        """Handle a request. Every error is an error response; raises nothing."""
         _, decoded = decode_request(request)
         if not isinstance(decoded, Error) and streaming(decoded.method):
             hint = f"{decoded.method} answers with a stream: use handle_stream"
@@ -147,7 +147,7 @@ class RequestHandler:
             return await anext(responses)
 
     async def handle_stream(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Answer a streaming request event by event, any other once. Every mistake is an error response."""
+        """Handle a streaming request event by event, any other with one response. Errors are error responses."""
         _, decoded = decode_request(request)
         if isinstance(decoded, Error):
             yield error_map(decoded.to_map(), request_id(request))

@@ -1,4 +1,4 @@
-"""Ids nobody else has."""
+"""Unique ids."""
 
 from __future__ import annotations
 

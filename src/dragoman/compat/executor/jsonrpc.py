@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 with A2A 0.3's methods and errors. It needs nothing else of Dragoman but the table of errors."""
+"""JSON-RPC 2.0 with the methods and errors of A2A 0.3. It needs only the error table of Dragoman."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RequestId: TypeAlias = str | int | float | None
 
 
 class ErrorType(StrEnum):
-    """What can go wrong, in fifteen words, each with the `code` that JSON-RPC has for it."""
+    """The fifteen error types, each with its JSON-RPC `code`."""
 
     code: int
 
@@ -89,7 +89,7 @@ def streaming(method: str) -> bool:
 
 
 def error_code(type: ErrorType | str) -> int:
-    """The code of an error type.
+    """Return the code of an error type.
 
     Raises:
         ValueError: there is no such type.
@@ -98,12 +98,12 @@ def error_code(type: ErrorType | str) -> int:
 
 
 def error_type(code: int) -> ErrorType:
-    """The error type of a code; one nobody knows is internal."""
+    """Return the error type of a code; INTERNAL for an unknown code."""
     return _TYPES.get(code, ErrorType.INTERNAL)
 
 
 def decode_request(body: bytes | str | Mapping[str, Any]) -> Ok[Request] | tuple[Literal["error"], Error]:
-    """Read a request from JSON text or from decoded JSON. Raises nothing."""
+    """Parse a request from JSON text or from decoded JSON. Raises nothing."""
     decoded: Any = body
     if isinstance(body, (bytes, str)):
         try:
@@ -120,18 +120,18 @@ def decode_request(body: bytes | str | Mapping[str, Any]) -> Ok[Request] | tuple
 
 
 def request_id(request: object) -> RequestId:
-    """The id a response must carry: the request's, or None when it has none that is allowed."""
+    """Return the id for the response: the request's, or None when it is missing or invalid."""
     id_ = cast("Mapping[str, Any]", request).get("id") if isinstance(request, Mapping) else None
     return id_ if _is_id(id_) else None
 
 
 def encode_response(result: Any, id: RequestId) -> bytes:
-    """Spell a result. Raises TypeError when it has no JSON form."""
+    """Encode a response with a result. Raises TypeError when it has no JSON form."""
     return msgspec.json.encode(response_map(result, id))
 
 
 def encode_error(error: Error, id: RequestId) -> bytes:
-    """Spell an error. Raises TypeError when its details have no JSON form."""
+    """Encode a response with an error. Raises TypeError when its details have no JSON form."""
     return msgspec.json.encode(error_map(error.to_map(), id))
 
 

@@ -1,4 +1,4 @@
-"""Tasks by their id: the engine's store, as an executor's author sees it."""
+"""A task store by id over the engine's store, for authors of executors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _SharedStore:
-    """The store itself, except that the first user opens it and the last one closes it."""
+    """A store that its first user opens and its last user closes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class _SharedStore:
 
 
 def shared(store: Store) -> Store:
-    """The store, opened by its first user and closed by its last."""
+    """Wrap a store so that its first user opens it and its last user closes it."""
     return cast("Store", _SharedStore(store))
 
 
@@ -92,16 +92,16 @@ class TaskStore:
         await self.engine_store.close()
 
     def attach(self, queues: EventQueues) -> None:
-        """Tell the store where to see which tasks are at work; the handler does."""
+        """Set the queues that show which tasks are running. Called by the handler."""
         self._queues = queues
 
     async def get(self, task_id: str) -> Ok[Task] | Failure:
-        """The task as it is kept, or `not_found`."""
+        """Return the stored task, or `not_found`."""
         stored = await self._find(task_id)
         return NOT_FOUND if stored is None else ("ok", await self._read(stored))
 
     async def save(self, task: Task) -> Ok[Task] | Failure:
-        """Keep the task as it is given: one record that replaces all before it.
+        """Store the task as it is: one record that replaces all before it.
 
         Refused with a reason: while an executor works on the task, once it has ended, in another context than its
         own, under an id of another agent's task, and (`conflict`) when the engine wrote at the same moment.
@@ -128,7 +128,7 @@ class TaskStore:
             return await self._failure(stored, task.id, error)
 
     async def delete(self, task_id: str) -> Literal["ok"] | Failure:
-        """Forget the task; one that is not there is no mistake. Refused while an executor works on it.
+        """Delete the task; a missing one is no error. Refused while an executor works on it.
 
         Raises:
             ServerError: the store cannot take writes now.

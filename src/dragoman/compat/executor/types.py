@@ -1,6 +1,6 @@
 """The objects of A2A 0.3 in the source document's nouns: parts, messages, tasks, artifacts and update events.
 
-Only their shapes are here. How 0.3 is spelled, and what it means in A2A 1.0, is the 0.3 dialect's business.
+Only their shapes are here. The 0.3 dialect does the encoding and the conversion to A2A 1.0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """An object of A2A 0.3."""
 
     def to_map(self) -> dict[str, Any]:
-        """The object as JSON values: camelCase keys, `kind` where 0.3 has one, nothing that is not there."""
+        """Return the object as JSON values: camelCase keys, `kind` where 0.3 has one, no null members."""
         return {key: value for key, value in _plain(self).items() if value is not None}
 
     @classmethod
@@ -59,12 +59,12 @@ class WireEvent(Wire, Generic[M], frozen=True):
     """An object of A2A 0.3 that an executor may enqueue and a stream may carry."""
 
     def to_model(self) -> M:
-        """The object in the words of A2A 1.0. Raises BadResponse when a file is not base64."""
+        """Convert the object to A2A 1.0. Raises BadResponse when a file is not base64."""
         return cast("M", V03_RPC.read_event(self.to_map()).payload)
 
     @classmethod
     def from_model(cls, model: M) -> Self:
-        """Spell an object of A2A 1.0."""
+        """Convert an object of A2A 1.0."""
         return read(cls, _plain(event_to_03(model, last=False)))
 
 
@@ -190,7 +190,7 @@ def _file(map: Mapping[str, Any]) -> FileBytes | FileURI:
 
 
 class Role(StrEnum):
-    """Who speaks. A word nobody knows is read as the user's."""
+    """The sender of a message. An unknown word is read as USER."""
 
     USER = "user"
     AGENT = "agent"
@@ -252,7 +252,7 @@ class TaskState(StrEnum):
 
 
 class TaskStatus(Wire, frozen=True):
-    """Where a task stands, since when, and what the agent says about it."""
+    """The state of a task, its time, and the agent's message about it."""
 
     state: TaskState
     message: Message | None = None

@@ -1,4 +1,4 @@
-"""The webhooks of tasks: who posts them, and where they are kept."""
+"""Webhooks in the document's nouns: a sender, and a store of push configs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PushSender:
         self._http = LazyHttp(self.client)
 
     def client(self) -> HttpClient:
-        """A client that calls what this sender may call."""
+        """Return an HTTP client with this sender's guard."""
         from dragoman.net.aio import AioClient
 
         return AioClient(guard=self.guard)
@@ -51,7 +51,7 @@ class PushSender:
     async def send(self, task: Task, config: PushConfig) -> Literal["ok"] | Failure:
         """Post a task once. Whatever goes wrong is the reason of a failure; raises nothing.
 
-        The answer must be 2xx: `push endpoint returned 500` is another. Who is done calls `close`.
+        A status that is not 2xx is a failure: `push endpoint returned 500`. Call `close` when done.
         """
         try:
             secrets = secrets_of(TaskPushConfig(task.id, config).to_model())
@@ -78,11 +78,11 @@ class PushConfigStore:
         self._scope = Scope(self.task_store.agent, "", "")
         self._tasks = Tasks(self.task_store.engine_store, self.task_store.bus, self.task_store.clock)
         self._sender = sender or PushSender()
-        # Until there is a handler, webhooks are kept and served by nobody.
+        # Until there is a handler, webhooks are stored and not delivered.
         self._use(WebhookRegistry(self.task_store.clock, self._sender.keys, self._sender.guard, None))
 
     def delivery(self) -> DeliveryService:
-        """What delivers every change of a handler's tasks, also to what is put here from now on."""
+        """Build the service that delivers the events of a handler's tasks, also to webhooks that are set later."""
         tasks, sender, http = self.task_store, self._sender, LazyHttp(self._sender.client)
         service = DeliveryService(
             tasks.engine_store, tasks.bus, tasks.clock, http, sender.keys, sender.guard, signer=sender.keys
@@ -95,7 +95,7 @@ class PushConfigStore:
         self._pushes = WebhookOperations(self._tasks, outbox)
 
     async def set(self, task_id: str, config: PushConfig) -> Ok[PushConfig] | Failure:
-        """Keep a webhook, in place of one with the same id; one without an id gets one."""
+        """Store a webhook, in place of one with the same id; one without an id gets one."""
         model = TaskPushConfig(task_id, config).to_model()
         try:
             stored = await self._pushes.create(self._scope, model, ORIGIN)
@@ -119,7 +119,7 @@ class PushConfigStore:
         return NOT_FOUND if pushes is None else ("ok", tuple(self._to_config(push, task_id) for push in pushes))
 
     async def delete(self, task_id: str, config_id: str) -> Literal["ok"]:
-        """Forget a webhook; one that is not there is no mistake."""
+        """Delete a webhook; a missing one is no error."""
         with suppress(TaskNotFound):
             await self._pushes.delete(self._scope, GetPushConfigRequest(task_id, config_id))
         return "ok"

@@ -1,4 +1,4 @@
-"""Other agents, in the source document's words: fetch a card, submit a task, poll for its result.
+"""Client for remote agents in the source document's words: fetch a card, submit a task, poll for its result.
 
     from dragoman.compat.remote import discover_agent, invoke_remote_agent
 
@@ -12,7 +12,7 @@ An agent that calls others for strangers, or is called by agents itself, sets li
     budget = SessionBudget.from_env(os.environ)
     await invoke_remote_agent(url, text, depth=depth + 1, source_agent="me", budget=budget, session="s1", guard=True)
 
-Cards are kept for five minutes, and nothing else: every call opens a connection and closes it. Certificates are
+Only cards are cached, for five minutes: every call opens a connection and closes it. Certificates are
 verified. `clock` is any clock of the engine; `dragoman.testing.Clock` is moved by hand.
 """
 

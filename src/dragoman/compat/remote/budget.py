@@ -1,4 +1,4 @@
-"""How much a session may ask of other agents."""
+"""Per-session limits for calls to remote agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_CALLS = 10
 MAX_AGENTS = 3
 COOLDOWN_MS = 5000
-# How many sessions are known at once. The one that was not heard of for longest is forgotten, and begins anew.
+# How many sessions are tracked at once. The least recently used one is dropped, and starts anew.
 MAX_SESSIONS = 10_000
 
 Origin = tuple[str, str, int]
@@ -64,11 +64,11 @@ class SessionBudget:
         return len(self._sessions)
 
     def take(self, session: str | None, base_url: str) -> None:
-        """Count a call that is about to be made. All calls without a session are of one. A refused call costs nothing.
+        """Count a call before it is made. Calls without a session share one. A refused call costs nothing.
 
         Raises:
-            BudgetExceededError: the session may not make it, or not yet.
-            CannotConnect: the base URL is none.
+            BudgetExceededError: the session may not make the call, or not yet.
+            CannotConnect: the base URL is invalid.
         """
         origin = _origin(base_url)
         key = session or ""
@@ -85,7 +85,7 @@ class SessionBudget:
             self._forget_idle_agents(usage, now)
 
     def forget(self, session: str | None) -> None:
-        """The session is over. One that was never heard of does not matter."""
+        """Drop a session that is over; an unknown one is ignored."""
         self._sessions.pop(session or "", None)
 
     def _check(self, usage: _SessionUsage, origin: Origin, now: int) -> None:
@@ -101,19 +101,19 @@ class SessionBudget:
             raise BudgetExceededError(text, limit="cooldown", retry_after_ms=remaining_ms)
 
     def _cooldown_left_ms(self, last_call_ms: int | None, now: int) -> int:
-        """The milliseconds of a pause that are left. A call that is to come was before the clock was set back."""
+        """Return the remaining cooldown in milliseconds. A call in the future is from before the clock was set back."""
         if last_call_ms is None or last_call_ms > now:
             return 0
         return max(0, last_call_ms + self._cooldown_ms - now)
 
     def _forget_idle_agents(self, usage: _SessionUsage, now: int) -> None:
-        # Nobody counts them, so they need not be known once they may be called again. The first was called first.
+        # Agents are not limited, so an entry is only needed for its cooldown. The first one was called first.
         while usage.agents and not self._cooldown_left_ms(next(iter(usage.agents.values())), now):
             usage.agents.popitem(last=False)
 
 
 class _SessionUsage:
-    """What a session has asked for: how many calls, and when each agent was called last."""
+    """How many calls a session has made, and when each agent was called last."""
 
     __slots__ = ("agents", "calls")
 
@@ -130,6 +130,6 @@ def _origin(base_url: str) -> Origin:
     except ValueError:
         name = host.lower()
     else:
-        # An address counts once, however it is written.
+        # An IP address is one origin, however it is written.
         name = parsed.name if parsed.address is None else str(parsed.address)
     return parts.scheme, name, parts.port or (443 if parts.scheme == "https" else 80)

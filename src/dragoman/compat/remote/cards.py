@@ -1,4 +1,4 @@
-"""The agent cards of remote agents, each kept for five minutes."""
+"""Fetches the cards of remote agents and caches them for five minutes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 CARD_PATH = "/.well-known/agent-card.json"
 TTL_MS = 5 * 60 * 1000
 FETCH_SECONDS = 10.0
-# Cards have a few kilobytes; what is larger is none.
+# Cards have a few kilobytes; anything larger is rejected.
 MAX_CARD = 4 * 1024 * 1024
 _REQUIRED = ("name", "version")
 
 
 class RemoteCardCache:
-    """Cards by their URL, and by the guard that let them through.
+    """A cache of cards by URL and guard.
 
-    What was fetched without a guard may come from inside the network, which is nothing for those who have one.
+    A card that was fetched without a guard may come from the internal network, so it is not shared with guarded calls.
     """
 
     def __init__(self) -> None:
-        # Bytes, so that a caller who changes the map it was given changes no one else's.
+        # Bytes, so that callers cannot change each other's maps.
         self._entries: dict[tuple[str, AddressGuard | None], tuple[int, bytes]] = {}
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class RemoteCardCache:
         self._entries.clear()
 
     async def fetch(self, base_url: str, clock: Clock, guard: AddressGuard | None = None) -> dict[str, Any]:
-        """See `fetch_agent_card`."""
+        """Return the card, cached or fetched. Raises what `fetch_agent_card` raises."""
         url = base_url
         try:
             if guard is not None:
@@ -68,7 +68,7 @@ class RemoteCardCache:
         return card
 
     def _prune(self, now: int) -> None:
-        # A card from the future was kept before the clock on the wall was set back.
+        # An entry from the future is from before the clock was set back.
         stale = [key for key, (since, _) in self._entries.items() if not 0 <= now - since <= TTL_MS]
         for key in stale:
             del self._entries[key]
@@ -80,13 +80,13 @@ _CARDS = RemoteCardCache()
 async def fetch_agent_card(
     base_url: str, *, clock: Clock | None = None, guard: AddressGuard | bool | None = None
 ) -> dict[str, Any]:
-    """The card at `/.well-known/agent-card.json` as a map; for five minutes the one that was fetched before.
+    """Fetch the card at `/.well-known/agent-card.json` as a map, cached for five minutes.
 
-    With `guard=True` nothing is fetched that is not in the public internet; a `Guard` allows what it was told to.
+    With `guard=True` only the public internet is reached; an `AddressGuard` allows what it was configured for.
 
     Raises:
-        ExternalServiceError: nobody answers within ten seconds, or with another status than success.
-        ValidationError: what came is no card: not a JSON object, or without name or version; or the URL is blocked.
+        ExternalServiceError: there is no response within ten seconds, or its status is not a success.
+        ValidationError: the response is no card: not a JSON object, or without name or version; or the URL is blocked.
     """
     return await _CARDS.fetch(base_url, clock or SystemClock(), guard_of(guard))
 
@@ -94,7 +94,7 @@ async def fetch_agent_card(
 async def discover_agent(
     base_url: str, *, clock: Clock | None = None, guard: AddressGuard | bool | None = None
 ) -> dict[str, Any] | None:
-    """Like `fetch_agent_card`, but None when there is no card to be had."""
+    """Like `fetch_agent_card`, but returns None on any error."""
     try:
         return await fetch_agent_card(base_url, clock=clock, guard=guard)
     except DragomanError:
@@ -102,7 +102,7 @@ async def discover_agent(
 
 
 def clear_agent_card_cache() -> None:
-    """Forget every card: the next fetch goes to the network."""
+    """Clear the cache: the next fetch goes to the network."""
     _CARDS.clear()
 
 

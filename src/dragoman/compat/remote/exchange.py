@@ -1,4 +1,4 @@
-"""What the requests to remote agents have in common: addresses, guards, and how responses are read."""
+"""Helpers for requests to remote agents: URLs, guards, and reading responses."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PUBLIC = AddressGuard(setting="the guard's allow")
 
 
 def guard_of(guard: AddressGuard | bool | None) -> AddressGuard | None:
-    """The guard that is meant: with True one that lets requests go to the public internet alone."""
+    """Return the guard for an option: True is one that allows the public internet only."""
     if isinstance(guard, AddressGuard):
         return guard
     return _PUBLIC if guard else None
 
 
 def join_url(base_url: str, path: str) -> str:
-    """The URL of a path under a base URL, whether that ends with a slash or not.
+    """Return the URL of a path under a base URL, with or without a trailing slash.
 
     Raises:
-        CannotConnect: the base URL is none.
+        CannotConnect: the base URL is invalid.
     """
     if not _is_base_url(base_url):
         text = f"{base_url!r} is not a base URL: write it like https://agent.example.com"
@@ -43,7 +43,7 @@ def _is_base_url(base_url: str) -> bool:
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:
-    """The JSON object that a body holds, or None when it holds anything else."""
+    """Parse a body as a JSON object; None when it is anything else."""
     try:
         value = decode_any(body)
     except (ValueError, RecursionError):
@@ -52,12 +52,12 @@ def json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def is_success(status: int) -> bool:
-    """True for the statuses of success."""
+    """True for a 2xx status."""
     return 200 <= status < 300
 
 
 def status_line(status: int) -> str:
-    """A status with its name: `HTTP 503 Service Unavailable`."""
+    """Format a status with its name: `HTTP 503 Service Unavailable`."""
     try:
         return f"HTTP {status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -65,7 +65,7 @@ def status_line(status: int) -> str:
 
 
 def describe_refusal(status: int, body: bytes) -> str:
-    """A status with the beginning of what came along: `HTTP 503 — try later`; with its name when nothing did."""
+    """Format a status with the beginning of the body: `HTTP 503 — try later`; with its name without a body."""
     text = " ".join(body[: 4 * _EXCERPT].decode(errors="replace").split())
     if not text:
         return status_line(status)

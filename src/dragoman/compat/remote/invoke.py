@@ -45,9 +45,9 @@ POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000
 SUBMIT_SECONDS = 30.0
 REQUEST_SECONDS = 10.0
-# What the other side's route takes; it refuses a request that asks for more or less.
+# The range of timeouts that the other side's route accepts.
 _THEIR_TIMEOUT_MS = (1000, 600_000)
-# The document has the first two. Whoever answers with another end has ended all the same.
+# The document has the first two; the others are final states too.
 _FINAL_STATES = ("completed", "failed", "canceled", "cancelled", "rejected")
 
 
@@ -98,7 +98,7 @@ async def invoke_remote_agent(
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         request = HttpRequest("POST", join_url(base_url, "/a2a/tasks/send"), headers, body, operation="send")
         if budget is not None:
-            # Last of all: what is not sent for another reason costs nothing.
+            # Last: a request that is not sent for another reason costs nothing.
             budget.take(session, base_url)
         task_id = _parse_task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
     except AddressForbidden as error:
@@ -122,7 +122,7 @@ def _failure(error: str) -> RemoteInvocationResult:
 
 
 def _parse_task_id(status: int, body: bytes) -> str:
-    """The id of the task a response brings. Raises BadResponse when it brings none."""
+    """Return the id of the task in a response. Raises BadResponse when there is none."""
     if not is_success(status):
         raise BadResponse(describe_refusal(status, body))
     task_id = (json_object(body) or {}).get("id")
@@ -135,7 +135,7 @@ def _parse_task_id(status: int, body: bytes) -> str:
 
 
 async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
-    """The task once it has ended, or None when the time is up before."""
+    """Poll the task until it has ended; None when the timeout is over before."""
     deadline = clock.now() + timeout_ms
     while (remaining := (deadline - clock.now()) / 1000) > 0:
         task = await _poll(url, min(REQUEST_SECONDS, remaining), clock, guard)
@@ -167,7 +167,7 @@ def _result(task_id: str, task: dict[str, Any]) -> RemoteInvocationResult:
 
 
 def _last_agent_text(task: dict[str, Any]) -> str | None:
-    """The text of the last message with role agent; None when there is none."""
+    """Return the text of the last message with role agent; None when there is none."""
     for message in reversed(_json_objects(task.get("messages"))):
         if message.get("role") == "agent":
             texts = [part.get("text") for part in _json_objects(message.get("parts"))]

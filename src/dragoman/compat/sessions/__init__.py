@@ -1,4 +1,4 @@
-"""Sessions, in the source document's words: a message becomes a task, a program works on it, its poller reads it.
+"""Session tasks in the source document's words: a message becomes a task, a program works on it, the caller polls it.
 
     from dragoman.compat.sessions import TaskDeps, handle_task_get, handle_task_send
 

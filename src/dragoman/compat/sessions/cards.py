@@ -35,7 +35,7 @@ _TAKES, _GIVES = ["application/json"], ["application/json", "text/plain"]
 
 
 class CardFacts(NamedTuple):
-    """What a card says of an agent beside its skills. The addresses are made from `url`."""
+    """What a card says about an agent beside its skills. Endpoints are derived from `url`."""
 
     name: str
     description: str
@@ -49,7 +49,7 @@ class CardFacts(NamedTuple):
 
 
 def agent_card(facts: CardFacts, skills: Iterable[Json], protocols: Iterable[Json]) -> Json:
-    """A card, in the order in which people read it."""
+    """Build a card, with its members in reading order."""
     return {
         "name": facts.name,
         "description": facts.description,
@@ -71,7 +71,7 @@ def agent_card(facts: CardFacts, skills: Iterable[Json], protocols: Iterable[Jso
 
 
 def tool_skill(tool: str, description: str = "") -> Json:
-    """A tool as a skill."""
+    """Build the skill of a tool."""
     return _skill(tool, humanized(tool), description, categories(tool), _TAKES, _GIVES)
 
 
@@ -89,12 +89,12 @@ def _skill(
 
 
 def protocol(name: str, description: str, endpoint: str | None = None) -> Json:
-    """A way to talk to an agent."""
+    """Build an entry of `supportedProtocols`."""
     return {"protocol": name, "description": description, **({} if endpoint is None else {"endpoint": endpoint})}
 
 
 def agent_protocols(url: str) -> list[Json]:
-    """The ways to talk to an agent that stands under its id."""
+    """Build the protocols of an agent that is served under its id."""
     return [
         protocol("A2A", "Agent2Agent: JSON-RPC here, and tasks that are sent and polled", f"{url}/a2a/tasks/send"),
         protocol("HTTP", "Plain JSON: a message in, a task out", f"{url}/invoke"),
@@ -102,7 +102,7 @@ def agent_protocols(url: str) -> list[Json]:
 
 
 def documentation() -> str | None:
-    """Where this package is explained, as far as it says so itself."""
+    """Return the documentation URL of this package's metadata, if it has one."""
     for line in metadata("dragoman").get_all("Project-URL") or ():
         name, _, url = str(line).partition(",")
         if name.strip().lower() in ("documentation", "homepage"):
@@ -119,7 +119,7 @@ class AgentCards:
         self._cache: dict[tuple[str, tuple[int, int], frozenset[str] | None], tuple[bytes, bytes]] = {}
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
-        """Status, body and headers; what a known caller sees is for nobody else to keep."""
+        """Return status, body and headers; the card of an authenticated caller must not be cached by others."""
         body, etag = self._card(base, user)
         cache_control = b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"
         headers: list[Header] = [
@@ -137,7 +137,7 @@ class AgentCards:
         key = (base, self._agent.revision, user.permissions if user else None)
         served = self._cache.get(key)
         if served is None:
-            if len(self._cache) >= CACHE_SIZE:  # the Host header is the caller's to choose
+            if len(self._cache) >= CACHE_SIZE:  # bounded, as callers choose the Host header
                 self._cache.clear()
             card = card_of_agent(self._agent, self._cards.extended_card(base, user), base)
             body = msgspec.json.format(msgspec.json.encode(card), indent=2)
@@ -146,7 +146,7 @@ class AgentCards:
 
 
 def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
-    """The card of an agent that stands at this address, from the one that A2A has of it."""
+    """Convert the A2A card of an agent to the card of this document."""
     facts = CardFacts(
         name=card.name,
         description=card.description,
@@ -162,7 +162,7 @@ def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
 
 
 def _skills(skills: Sequence[AgentSkill], permitted: Sequence[str] | None) -> list[Json]:
-    """The skills, or those of them that the agent may use, in the order in which it was permitted them."""
+    """Convert the skills, or only those that the agent may use, in the order of its permissions."""
     by_id: dict[str, Json] = {}
     for skill in skills:
         tags = skill.tags or categories(skill.id, skill.description)
@@ -171,12 +171,12 @@ def _skills(skills: Sequence[AgentSkill], permitted: Sequence[str] | None) -> li
     return list(by_id.values()) if permitted is None else [by_id[name] for name in permitted if name in by_id]
 
 
-# An archetype that says nothing.
+# An archetype that is not mentioned.
 _CUSTOM = "custom"
 
 
 def enrich_description(description: str, persona: Mapping[str, Any] | None, bundles: Sequence[str]) -> str:
-    """A description, with what kind of character the agent is and the bundles of skills it was given."""
+    """Append the archetype of the persona and the skill bundles to a description."""
     archetype: Any = None if persona is None else persona.get("archetype")
     if isinstance(archetype, str) and archetype and archetype != _CUSTOM:
         description += f" | Archetype: {archetype}"

@@ -1,4 +1,4 @@
-"""What tasks need from the outside: who runs programs, and which agents there are."""
+"""Dependencies of session tasks: the process manager and the list of agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOCK = SystemClock()
 
 
 class ProjectAgent(NamedTuple):
-    """The agent that gets a task."""
+    """An agent with a project, which can take a task."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class ProjectAgent(NamedTuple):
 
 
 class TaskDeps:
-    """The parts that `handle_task_send` works with.
+    """The dependencies of `handle_task_send`.
 
     `process_manager` has `subscribe` and `start_process`. `list_agents` gives the agents, the preferred ones first:
     objects or maps with `id`, `name` and `default_project_id`, in either spelling. `create_session` is told of each
@@ -51,7 +51,7 @@ class TaskDeps:
         self.clock: Clock = clock or _CLOCK
 
     async def agent_with_project(self) -> ProjectAgent:
-        """The first agent that has a project to work on.
+        """Return the first agent that has a project.
 
         Raises:
             NotFoundError: there is none.
@@ -67,7 +67,7 @@ class TaskDeps:
 
 
 def member(thing: object, name: str) -> Any:
-    """A member of an object or a map, under its name in either spelling; None when there is none."""
+    """Return a member of an object or a map, by its snake_case or camelCase name; None when there is none."""
     first, *rest = name.split("_")
     for spelled in (name, first + "".join(word.capitalize() for word in rest)):
         if isinstance(thing, Mapping):

@@ -1,4 +1,4 @@
-"""Tasks as session servers spell them: a plain text goes in, a flat task comes out, and is polled until it ends."""
+"""The JSON form of session servers: a plain text goes in, a flat task comes out and is polled until it ends."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Json = dict[str, Any]
 
 METHOD = "tasks/send"
 TIMEOUT_MS = 300_000
-# What a caller may ask for over the network.
+# The range that a caller may ask for over the network.
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1000, 600_000
 _WORDS = {
     State.UNSPECIFIED: "submitted",
     State.SUBMITTED: "submitted",
     State.WORKING: "working",
-    # Nobody can be asked in these words; what asks is about to end.
+    # This form has no questions; a task that asks is about to fail.
     State.INPUT_REQUIRED: "working",
     State.AUTH_REQUIRED: "working",
     State.COMPLETED: "completed",
@@ -38,14 +38,14 @@ _WORDS = {
 
 
 class InvalidBody(InvalidParams):
-    """A body that says something wrong; the text names the field and begins like every such text."""
+    """An invalid request body; the text names the field."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"Validation failed: {field}: {problem}", field=field)
 
 
 class SessionTaskRequest(Struct, frozen=True):
-    """What a caller asks for. `depth` counts the agents that have passed it on, `source` is the one who sends it."""
+    """A parsed request. `depth` counts the agents that have passed it on, `source` is the agent that sends it."""
 
     message: str
     skill: str | None = None
@@ -55,7 +55,7 @@ class SessionTaskRequest(Struct, frozen=True):
 
 
 def parse_body(body: bytes) -> object:
-    """The JSON of a request. Raises ParseError."""
+    """Parse the JSON of a request. Raises ParseError."""
     try:
         return decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -65,7 +65,7 @@ def parse_body(body: bytes) -> object:
 def parse_task_request(
     body: object, *, shortest_ms: int = MIN_TIMEOUT_MS, longest_ms: int | None = MAX_TIMEOUT_MS
 ) -> SessionTaskRequest:
-    """What a body asks for; its members stand in `params` or at the top. `method` may be left out.
+    """Parse a request body; its members are in `params` or at the top. `method` is optional.
 
     Raises:
         InvalidBody: a member is missing or wrong.
@@ -87,7 +87,7 @@ def parse_task_request(
 
 
 def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int = 0) -> Json:
-    """A task as its poller reads it, a new object each time. `changed_ms` is when something was added last."""
+    """Build the JSON of a task, a new object each time. `changed_ms` is the time of the last addition."""
     since = milliseconds(task.status.timestamp) if task.status.timestamp else created_ms
     return {
         "id": task.id,
@@ -103,7 +103,7 @@ def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int =
 
 
 def _find_member(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """A member and where it stands: in `params` first."""
+    """Return the path and value of a member: from `params` first."""
     params: Any = members.get("params")
     inner: Any = None if params is None else params.get(name)
     return (name, members.get(name)) if inner is None else (f"params.{name}", inner)
@@ -132,7 +132,7 @@ def _text(members: Mapping[str, Any], name: str) -> str | None:
 def _unicode(place: str, text: str) -> str:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a character, which only a caller in this process can have
+    except UnicodeEncodeError:  # half a surrogate pair, possible only from a caller in this process
         raise InvalidBody(place, "has characters that are not Unicode") from None
     return text
 
@@ -141,7 +141,7 @@ def _integer(members: Mapping[str, Any], name: str, least: int, most: int | None
     place, value = _find_member(members, name)
     if value is None:
         return None
-    # JSON has one kind of number: 5000.0 is a whole one.
+    # JSON has one number type: 5000.0 is an integer.
     is_integer = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not is_integer:
         raise InvalidBody(place, "must be a whole number")
@@ -171,6 +171,6 @@ def _text_message(role: str, text: str) -> Json:
 
 
 def _text_of(parts: Iterable[Part]) -> str:
-    """Parts as one text: data is written as JSON, and of a file there is nothing to read."""
+    """Join parts into one text: data as JSON, files are left out."""
     pieces = [encode(part.data).decode() if part.kind == "data" else part.text or "" for part in parts]
     return "".join(pieces)

@@ -1,4 +1,4 @@
-"""What goes wrong, under the source documents' names: each with a status of HTTP and a code."""
+"""The errors of the source documents, each with an HTTP status and a code."""
 
 from __future__ import annotations
 

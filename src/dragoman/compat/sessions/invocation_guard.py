@@ -1,4 +1,4 @@
-"""What keeps agents that call agents from calling each other without end."""
+"""Depth and rate limits for agents that call agents, so that they cannot call each other without end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.server")
 MAX_DEPTH = 3
 PER_MINUTE = 5
-# Of how many agents the rate is known at once. Whoever is forgotten begins anew.
+# How many agents are tracked at once. A dropped one starts anew.
 MAX_SOURCES = 10_000
 MAX_NAME_LENGTH = 200
 _WINDOW_MS = 60_000
-# Longer numbers are a slip of the hand, and Python does not read all of them.
+# Longer numbers are typing errors, and Python refuses to parse very long ones.
 _DIGITS = 18
 
 
@@ -37,7 +37,7 @@ class InvocationGuard:
         self._clock = clock
         self._max_depth = max_depth
         self._per_minute = per_minute
-        # When each one's tasks began; who was seen last is last.
+        # The start times of each agent's tasks; the most recent agent is last.
         self._starts: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
 
     @classmethod
@@ -50,7 +50,7 @@ class InvocationGuard:
         )
 
     def __len__(self) -> int:
-        """How many agents are remembered."""
+        """How many agents are tracked."""
         return len(self._starts)
 
     def admit(self, source: str | None, depth: int, caller: str = "") -> None:
@@ -82,7 +82,7 @@ class InvocationGuard:
         starts.append(now)
 
     def _evict(self, now: int) -> None:
-        # The first ones have rested longest: where one is at work, so are nearly all behind it.
+        # Ordered by last use: once one is active, nearly all behind it are.
         while self._starts:
             name, starts = next(iter(self._starts.items()))
             if len(self._starts) < MAX_SOURCES and _is_in_window(starts[-1], now):
@@ -96,7 +96,7 @@ def max_depth_of(environ: Mapping[str, str]) -> int:
 
 
 def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A whole number from 0 on that an environment variable sets. Anything else is told to the log, and not used."""
+    """Read a whole number from 0 on from an environment variable. Anything else is logged and ignored."""
     text = environ.get(name, "").strip()
     if not text:
         return default
@@ -107,5 +107,5 @@ def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _is_in_window(then: int, now: int) -> bool:
-    # What is to come was noted before the clock on the wall was set back.
+    # A time in the future is from before the clock was set back.
     return 0 <= now - then < _WINDOW_MS

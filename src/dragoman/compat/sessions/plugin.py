@@ -1,4 +1,4 @@
-"""What session servers add to a server: tasks in plain JSON, agents under their ids, and what cards say of them."""
+"""The plug-in of session servers: tasks in plain JSON, agents under their ids, and additions to cards."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class SessionsPlugin(Plugin):
-    """Tasks in plain JSON, agents under `/api/agents/`, and what their cards say of them."""
+    """Tasks in plain JSON, agents under `/api/agents/`, and additions to their cards."""
 
     def routes(self, site: PluginContext) -> Routes:
-        """See `Plugin.routes`."""
+        """Return the session routes, with the limits of the environment."""
         return SessionRoutes(site, InvocationGuard.from_env(site.clock, site.environ))
 
     def description(self, agent: Agent, text: str) -> str:
-        """See `Plugin.description`."""
+        """Append persona and skill bundles to a description."""
         return enrich_description(text, agent.persona, agent.skill_bundles)
 
     def max_depth(self, environ: Mapping[str, str]) -> int:
-        """See `Plugin.max_depth`."""
+        """Return `A2A_MAX_DEPTH`."""
         return max_depth_of(environ)
 
 

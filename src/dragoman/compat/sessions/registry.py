@@ -1,4 +1,4 @@
-"""The registry of session tasks: sends a text as a task, answers polls for it, and fails it when its time is up."""
+"""The registry of session tasks: starts tasks, answers polls, and fails tasks that time out."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")
-# How many tasks are known here, and how many go when there are more.
+# How many tasks are kept, and how many are pruned when there are more.
 MAX_TASKS, PRUNE_COUNT = 1000, 100
-# How long a caller waits to hear that the work has begun.
+# Seconds a caller waits for the work to start.
 START_SECONDS = 1.0
 TIMED_OUT = "Task timed out"
-# The first record of a task is the task itself; whatever comes after it is work, or the end.
+# The first record of a task is the task itself; later ones are work, or the end.
 _CREATED = 1
 
 
@@ -54,7 +54,7 @@ class AgentEngine(NamedTuple):
 
 
 class _RegistryEntry:
-    """What the registry knows of one task."""
+    """One task of the registry."""
 
     def __init__(self, engine: AgentEngine, call: CallContext, task_id: str, created_ms: int, timeout_ms: int) -> None:
         self.engine = engine
@@ -63,7 +63,7 @@ class _RegistryEntry:
         self.task_id = task_id
         self.created_ms = self.changed_ms = created_ms
         self.timeout_ms = timeout_ms
-        # What an agent answered that made no task of it.
+        # Stands in for a task when the agent answered with a bare message.
         self.reply_task: Task | None = None
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.has_ended = False
@@ -71,12 +71,12 @@ class _RegistryEntry:
         self.unfollow: Callable[[], None] | None = None
 
     def set_started(self) -> None:
-        """Let go of who waits for the work to begin."""
+        """Wake the caller that waits for the work to start."""
         if not self.started.done():
             self.started.set_result(None)
 
     def stop_watching(self) -> None:
-        """Neither listen nor count the time any more."""
+        """Stop the timer and unsubscribe."""
         if self.timer is not None:
             self.timer.cancel()
         if self.unfollow is not None:
@@ -87,8 +87,8 @@ class _RegistryEntry:
 class TaskRegistry:
     """Sends tasks to any agent, and answers polls for those it has sent, to the caller who sent them.
 
-    The tasks are the engine's, like all others; only which of them are known here is kept here, in memory. When there
-    are more than `most`, the `pruned` oldest that have ended are forgotten, and none that goes on ever is.
+    The tasks are the engine's; only the list of those sent here is kept here, in memory. When there are more than
+    `max_tasks`, the `prune_count` oldest ended ones are dropped; a running task never is.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class TaskRegistry:
         self._guard = guard
         self._max_tasks = max_tasks
         self._prune_count = prune_count
-        # In the order in which they came.
+        # By task id, oldest first.
         self._entries: dict[str, _RegistryEntry] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many tasks are known here."""
+        """How many tasks are kept."""
         return len(self._entries)
 
     async def send(
@@ -113,7 +113,7 @@ class TaskRegistry:
         caller: str = "",
         lease: Lease | None = None,
     ) -> Json:
-        """Begin a task, and give it once the work has begun, has ended, or a second has passed.
+        """Start a task, and return it once the work has started or ended, or a second has passed.
 
         Only an agent that may answer without a task is waited for until it does.
 
@@ -121,10 +121,10 @@ class TaskRegistry:
             A2AError: the task cannot be accepted.
         """
         if self._guard is not None:
-            # Whoever is known is known by name, and everybody else by where they call from.
+            # Authenticated callers are told apart by user, all others by address.
             source_key = f"user {call.user.id}" if call.user else caller
             self._guard.admit(request.source, request.depth or 0, source_key)
-        # A caller who leaves now must not leave a task behind whose time nobody watches.
+        # Shielded: a caller that disconnects now must not leave a task without a timeout.
         entry = await asyncio.shield(self._spawn(self._start_task(engine, call, request, caller, lease)))
         await wait(engine.clock, entry.started, START_SECONDS)
         return await self._json(entry)
@@ -140,13 +140,13 @@ class TaskRegistry:
             raise TaskNotFound
         try:
             return await self._json(entry)
-        except TaskNotFound:  # it has been swept away
+        except TaskNotFound:  # retention has deleted it
             entry.stop_watching()
             self._entries.pop(task_id, None)
             raise
 
     def clear(self) -> None:
-        """Forget every task. What is at work goes on, and its time is not watched any more."""
+        """Drop every task. Running ones go on, without a timeout."""
         for entry in self._entries.values():
             entry.stop_watching()
         self._entries.clear()
@@ -175,7 +175,7 @@ class TaskRegistry:
         entry = _RegistryEntry(engine, call, result.id, now, task_request.timeout_ms)
         entry.unfollow = engine.bus.add_callback(entry.task_id, partial(self._on_generation, entry))
         self._add(entry)
-        # Something may have happened before anybody listened.
+        # The task may have moved on before the subscription.
         self._on_generation(entry, (await self._task(entry)).generation or _CREATED)
         return entry
 
@@ -184,7 +184,7 @@ class TaskRegistry:
         self._prune(entry)
 
     def _prune(self, newest: _RegistryEntry, least: int = 1) -> None:
-        """Forget the oldest that have ended, where there are too many and at least so many of these."""
+        """Drop the oldest ended tasks when there are too many, and at least `least` of them have ended."""
         if len(self._entries) > self._max_tasks:
             ended = (each.task_id for each in self._entries.values() if each.has_ended and each is not newest)
             old = tuple(islice(ended, self._prune_count))
@@ -194,7 +194,7 @@ class TaskRegistry:
     # -- watching --------------------------------------------------------------------------------------------------
 
     def _on_generation(self, entry: _RegistryEntry, generation: int) -> None:
-        """A task has come further."""
+        """Handle a new generation of a task."""
         if entry.unfollow is None or generation <= _CREATED:
             return
         engine = entry.engine
@@ -211,7 +211,7 @@ class TaskRegistry:
         self._spawn(self._fail(entry, TIMED_OUT))
 
     async def _finish(self, entry: _RegistryEntry) -> None:
-        """Look how a run has ended: one that asks is told that nobody answers."""
+        """Handle the end of a run: a task that asks for input is failed, as it cannot be answered here."""
         try:
             task = await self._task(entry)
             if task.state.waiting:
@@ -220,7 +220,7 @@ class TaskRegistry:
             logger.warning("task %s cannot be read at its end: %s", entry.task_id, error)
         finally:
             entry.has_ended = True
-            # Not one by one: who has just ended is to be asked for its result.
+            # In batches: a task that has just ended will be polled for its result.
             self._prune(entry, self._prune_count)
 
     async def _fail(self, entry: _RegistryEntry, text: str) -> None:
@@ -238,7 +238,7 @@ class TaskRegistry:
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # who waits for it hears of it; when nobody does any more, nobody is to be told
+            task.exception()  # retrieved, so that asyncio does not log it; the awaiting caller has it
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -265,6 +265,6 @@ def _send_request(request: SessionTaskRequest) -> SendMessageRequest:
 
 
 def _task_of_reply(task_id: str, message: Message, answer: Message, now: int) -> Task:
-    """A bare answer as the task it would have been."""
+    """Build a completed task from a bare message."""
     status = TaskStatus(State.COMPLETED, answer, timestamp(now))
     return Task(task_id, answer.context_id or task_id, status, history=(message,))

@@ -58,7 +58,7 @@ class NoSuchAgent(A2AError):
 
 
 class SessionRoutes:
-    """Answers for all agents of a server, from one registry. See `Routes`."""
+    """The routes of all agents of a server, over one registry."""
 
     mounts = (API,)
     paths = (
@@ -74,12 +74,12 @@ class SessionRoutes:
         self._registry = TaskRegistry(guard)
 
     def renew(self) -> None:
-        """Begin with an empty registry, for a new event loop: it knows no task from before."""
+        """Start with an empty registry, for a new event loop."""
         self._registry.clear()
         self._registry = TaskRegistry(self._guard)
 
     async def close(self) -> None:
-        """Forget every task, once what is being done is done."""
+        """Drop every task, once running requests are done."""
         await self._registry.close()
 
     def page(
@@ -89,7 +89,7 @@ class SessionRoutes:
         return self._cards[hosted.agent.name].serve(request, base, user)
 
     async def no_agent(self, name: str, send: Send) -> None:
-        """Say that there is no such agent."""
+        """Respond that there is no such agent."""
         await self.refuse(send, NoSuchAgent(f"Agent {name}"))
 
     async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
@@ -115,11 +115,11 @@ class SessionRoutes:
         except Exception as error:  # noqa: BLE001 - it is logged there
             await self.refuse(send, unexpected_error(error))
         else:
-            # What a task says is for its sender alone, and changes until it has ended.
+            # A task is for its sender only, and changes until it has ended.
             await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"private, no-store")])
 
     async def refuse(self, send: Send, error: A2AError, *, challenged: bool = True) -> None:
-        """Answer with an error. One who is not known is told how to be, unless that stands in a header already."""
+        """Respond with an error. An unauthenticated caller gets a challenge, unless one is in a header already."""
         headers: list[Header] = error_headers(error)
         status = 404 if isinstance(error, NoSuchAgent) else limit_status(error) or status_of(error).http
         body: dict[str, Any] = {"error": error.message}
@@ -150,11 +150,11 @@ class SessionRoutes:
         )
 
     async def _get(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
-        # At the root are all tasks, whoever works on them.
+        # At the root, tasks of all agents are found.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
         return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 
 
 def _skill(hosted: HostedAgent, request: SessionTaskRequest) -> str | None:
-    """The skill that is asked for, where there is such a skill. Callers name any, and mean the agent."""
+    """Return the requested skill if the agent has it. Callers may name any skill and mean the agent."""
     return request.skill if any(skill.id == request.skill for skill in hosted.agent.skills) else None

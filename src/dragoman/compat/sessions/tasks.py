@@ -1,4 +1,4 @@
-"""The tasks of this process: sent once, then asked for until they have ended."""
+"""Session tasks without HTTP: `handle_task_send` starts one, `handle_task_get` polls it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dragoman.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
 
-# Over the network callers are held to less; this is as far as timers elsewhere reach.
+# Over the network the limit is lower; this is the maximum of timers in other languages.
 _MAX_TIMEOUT_MS = 2**31 - 1
-# How many engines without work are kept, for the next task.
+# How many idle engines are kept for the next task.
 _MAX_IDLE_ENGINES = 16
 
 
@@ -59,12 +59,12 @@ class _LoopTasks:
         self._sent_count = 0
 
     async def send(self, deps: TaskDeps, body: object) -> dict[str, Any]:
-        """See `handle_task_send`."""
+        """Start a task. Raises what `handle_task_send` converts."""
         request = parse_task_request(body, shortest_ms=1, longest_ms=_MAX_TIMEOUT_MS)
         engine = await self._engine(deps, await deps.agent_with_project())
         self._sent_count += 1
         if self._sent_count % PRUNE_COUNT == 0:
-            # What the registry has forgotten, nobody can ask for.
+            # Tasks that the registry has dropped cannot be polled any more.
             await engine.store.sweep(Sweep(keep_tasks=MAX_TASKS))
         return await self.registry.send(engine.parts, CallContext(origin=V1_0), request)
 
@@ -85,7 +85,7 @@ class _LoopTasks:
             return engine
 
     def clear(self) -> None:
-        """Forget all tasks and end what works on them. This is for their event loop only."""
+        """Drop all tasks and close their engines. Call it in their event loop only."""
         self.registry.clear()
         engines, self._engines = self._engines, []
         for engine in engines:
@@ -95,7 +95,7 @@ class _LoopTasks:
 
 
 class _ProcessTasks:
-    """The tasks of each event loop; those of one that is gone are gone with it.
+    """The tasks of each event loop, dropped with the loop.
 
     Each thread may have a loop of its own. What belongs to one is only ever touched there.
     """
@@ -170,7 +170,7 @@ async def handle_task_get(task_id: str) -> dict[str, Any] | None:
 
 
 def clear_task_store() -> None:
-    """Forget every task. Programs that still work on one are told to stop, where the process manager can do that."""
+    """Drop every task. Running programs are stopped, where the process manager can do that."""
     _PROCESS.clear()
 
 

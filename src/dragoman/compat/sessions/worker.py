@@ -1,4 +1,4 @@
-"""An agent that is nothing but its sessions, as the engine sees it."""
+"""The engine's view of an agent that runs programs in sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Runs the tasks of one agent with the parts that were given. See `Runnable`."""
+    """A `Runnable` that runs the tasks of one agent as sessions of the process manager."""
 
     extensions: Sequence[AgentExtension] = ()
     closing: Literal["whole", "last"] = "whole"

@@ -1,4 +1,4 @@
-"""Answers to callers of A2A 0.1: tasks as their rows have them, canceled also after their end."""
+"""Responses for callers of A2A 0.1: tasks with the state of their rows; ended tasks can be canceled too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Request
 
-# So often a cancel is tried while others change the row.
+# How often a cancel is tried while others change the row.
 _TRIES = 5
 
 

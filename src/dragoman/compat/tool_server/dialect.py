@@ -1,4 +1,4 @@
-"""A2A 0.1 as servers of tools speak it: every answer about a task has one short form."""
+"""The A2A 0.1 dialect of tool servers: tasks have one short form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ToolTasks(V01):
 
 
 def _task(task: Task) -> Task01:
-    # A task that was given no session is one of its own.
+    # A task without a session has its own id as context.
     session = task.context_id if task.context_id != task.id else None
     return Task01(
         id=task.id,
@@ -52,7 +52,7 @@ def _task(task: Task) -> Task01:
 
 def _status(task: Task) -> Status01:
     status = task.status
-    # Why a task failed is an artifact as a rule; where there is none, it can stand nowhere else.
+    # The reason of a failure is usually an artifact; without one it is in the status.
     message = status.message if status.state in (State.FAILED, State.REJECTED) and not task.artifacts else None
     return Status01(LEGACY_WORDS[status.state], None if message is None else message_to_01(message), status.timestamp)
 

@@ -1,4 +1,4 @@
-"""What servers of tools add to a server: rows, ids and answers for callers of A2A 0.1."""
+"""The plug-in of tool servers: rows, ids and responses for callers of A2A 0.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ToolServerPlugin(Plugin):
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
         """See `Plugin.engine`."""
-        # One for all agents: the ids it gives are distinct among all tasks of the store.
+        # One for all agents, as its ids must be unique within the store.
         tasks = NumberedTasks(store, clock)
         return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
 

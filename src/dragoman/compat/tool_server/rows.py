@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 CANCELED = "canceled"
-# A task that was refused has failed, and one that is submitted has no row yet.
+# A rejected task counts as failed; a submitted one has no row yet.
 WORDS = {
     State.WORKING: "working",
     State.COMPLETED: "completed",
@@ -30,14 +30,14 @@ WORDS = {
     State.REJECTED: "failed",
     State.CANCELED: CANCELED,
 }
-# What fits into SQLite's integers in any case.
+# Fits into SQLite's integers in any case.
 _MAX_DIGITS = 18
-# Numbers further ahead of the clock are their callers' choice, and no reason to go on from there.
+# Ids further ahead of the clock were chosen by callers and are not continued.
 _DAY_MS = 86_400_000
 
 
 def number_of(task_id: str) -> int | None:
-    """The id as a number, if it is the plain spelling of one."""
+    """Return the id as a number if it is written as a plain decimal; None otherwise."""
     is_number = task_id.isascii() and task_id.isdigit() and len(task_id) <= _MAX_DIGITS
     return int(task_id) if is_number and (task_id == "0" or not task_id.startswith("0")) else None
 
@@ -81,7 +81,7 @@ class A2ATask(Struct, frozen=True):
 
     @property
     def row(self) -> ExtraRow:
-        """It as a store takes it."""
+        """The row as a store takes it."""
         return ExtraRow(A2A_TASKS, structs.astuple(self))
 
     @classmethod

@@ -1,0 +1,1 @@
+"""The JSON-RPC binding: `serve` for servers, `call` for clients."""

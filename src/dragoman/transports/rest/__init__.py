@@ -1,0 +1,1 @@
+"""The HTTP+JSON binding: `serve` for servers, `call` for clients."""
