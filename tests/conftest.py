@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -41,6 +42,13 @@ class Rows:
         told = [f"[{name}] {type(error).__name__}: {error}" for name, error in self._failed]
         if told:
             raise AssertionError("\n\n".join([f"{len(told)} of {self._tried} rows", *told])) from self._failed[0][1]
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of tests are there until the end: no collection of garbage, of which some tests ask for one, looks at
+    # them again.
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -91,6 +99,7 @@ def _rows_of(mark: pytest.Mark) -> list[dict[str, object]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected: they are no garbage
     said = "rows(names, values): as parametrize, in one test that tries every row and tells which have failed"
     config.addinivalue_line("markers", said)
     # To load the authorities of the world takes an HTTP client 25 ms, each time, and no test calls out into it. Here,

@@ -4,7 +4,7 @@ A command is a process of its own all the same, with its own pid, folder, enviro
 half second (with MCP, more than one) that Python takes to import packages is spent once for all of them.
 
 `install()` replaces `subprocess.Popen`; commands that are no `python -m dragoman.cli.main …`, or whose environment
-Python reads while it starts, begin as always. So do all of them with DRAGOMAN_COLD_START=1, and on systems without
+Python reads while it starts, begin as always. So do those with DRAGOMAN_COLD_START=1, and all on systems without
 `fork` and descriptors over sockets.
 """
 
@@ -119,6 +119,8 @@ def _can_be_warm(given: dict[str, Any]) -> bool:
     if sys._getframe(3).f_globals["__name__"].startswith("asyncio"):
         return False  # it waits for its processes in ways of its own
     environment = os.environ if given["env"] is None else given["env"]
+    if environment.get("DRAGOMAN_COLD_START"):
+        return False
     mine = {name: value for name, value in environment.items() if name.startswith(STARTING) and name not in HARMLESS}
     if mine.pop("PYTHONPATH", None) != SRC:
         return False

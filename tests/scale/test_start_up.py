@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROUNDS = 7
+ROUNDS = 4
 pytestmark = pytest.mark.skipif(not hasattr(os, "wait4"), reason="needs what a child has used")
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 
 def best(*command: str) -> float:
     """The seconds of CPU of the cheapest of several runs: what the code needs, whatever else the machine does."""
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "DRAGOMAN_COLD_START": "1"}
     times: list[float] = []
     for _ in range(ROUNDS):
         process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, env=environment)
@@ -27,7 +27,6 @@ def best(*command: str) -> float:
     return min(times)
 
 
-@pytest.mark.timeout(180)
 def test_importing_the_package_takes_less_than_150_ms() -> None:
     bare = best("-c", "pass")
     spent = best("-c", "import dragoman")
@@ -36,7 +35,6 @@ def test_importing_the_package_takes_less_than_150_ms() -> None:
     assert spent - bare < 0.150
 
 
-@pytest.mark.timeout(180)
 def test_help_takes_less_than_200_ms() -> None:
     spent = best("-m", "dragoman.cli.main", "--help")
     print(f"--help {spent * 1000:.0f} ms")
