@@ -22,7 +22,7 @@ def task_id(number: int) -> str:
 
 
 def context_id(number: int) -> str:
-    """The context of a task; neighbours share one."""
+    """The context of a task; neighbors share one."""
     return _uuid(f"context {number // PER_CONTEXT}")
 
 

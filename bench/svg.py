@@ -9,7 +9,7 @@ from html import escape
 from bench.tables import number
 
 WIDTH = 720
-_COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#868e96", "#c2255c")
+_COLORS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#868e96", "#c2255c")
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#343a40}.title{font-size:15px;font-weight:600}"
     ".faint{fill:#868e96}.grid{stroke:#dee2e6}.axis{stroke:#adb5bd}"
@@ -27,7 +27,7 @@ def bars(title: str, values: Mapping[str, float], unit: str) -> str:
         y = top + index * row
         width = max(1.0, value / longest * (WIDTH - left - 150))
         parts.append(_text(left - 8, y + 16, name, anchor="end"))
-        parts.append(f'<rect x="{left}" y="{y}" width="{width:.1f}" height="22" rx="2" fill="{_colour_of(name)}"/>')
+        parts.append(f'<rect x="{left}" y="{y}" width="{width:.1f}" height="22" rx="2" fill="{_color_of(name)}"/>')
         parts.append(_text(left + width + 6, y + 16, f"{number(value)} {unit}"))
     return _svg(height, title, parts)
 
@@ -44,12 +44,12 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_nam
         places = [(plot.x(x), plot.y(y)) for x, y in line if x > 0 and y > 0]
         if not places:
             continue
-        colour = _COLOURS[index % len(_COLOURS)]
+        color = _COLORS[index % len(_COLORS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
+        parts.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>' for x, y in places)
         y = _free(places[-1][1] + 4, labels)
-        parts.append(f'<text x="{places[-1][0] + 9:.1f}" y="{y:.1f}" style="fill:{colour}">{escape(name)}</text>')
+        parts.append(f'<text x="{places[-1][0] + 9:.1f}" y="{y:.1f}" style="fill:{color}">{escape(name)}</text>')
     return _svg(_Plot.HEIGHT, title, parts)
 
 
@@ -104,8 +104,8 @@ def _free(y: float, taken: list[float]) -> float:
     return y
 
 
-def _colour_of(name: str) -> str:
-    return _COLOURS[0] if name.startswith("dragoman") else "#868e96" if name.startswith("floor") else _COLOURS[1]
+def _color_of(name: str) -> str:
+    return _COLORS[0] if name.startswith("dragoman") else "#868e96" if name.startswith("floor") else _COLORS[1]
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:

@@ -51,7 +51,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
     if len(clients) == 1:
         scenario.notes.append(f"{THEIRS} could not be installed: there is nobody to compare with")
     for _ in range(plan.settings.rounds):
-        # Neighbours in time are compared: what disturbs one is likely to disturb the other.
+        # Neighbors in time are compared: what disturbs one is likely to disturb the other.
         for loop in LOOPS:
             for client in clients:
                 for case, outcome in _burst(plan, client, loop).items():

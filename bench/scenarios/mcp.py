@@ -24,7 +24,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
     field = plan.field
     direct = Client(DIRECT, "bench.callers.mcp_direct", field.dragoman_memory.python)
     for _ in range(plan.settings.rounds * (1 if plan.settings.quick else 2)):
-        # Neighbours in time are compared: what disturbs one is likely to disturb the other.
+        # Neighbors in time are compared: what disturbs one is likely to disturb the other.
         _measure(plan, scenario, direct, "", os.getpid())
         for contestant in (field.dragoman_memory, field.dragoman_sqlite):
             server = msgspec.structs.replace(contestant, module="bench.agents.dragoman_mcp")

@@ -1,4 +1,4 @@
-"""The agent that foreign clients are driven against: one skill per behaviour worth testing.
+"""The agent that foreign clients are driven against: one skill per behavior worth testing.
 
 The drivers in peers/ run without dragoman, so they know these skills, and their words, by heart.
 """

@@ -135,7 +135,7 @@ def until() -> Callable[..., Awaitable[None]]:
 
     async def until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
         async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - any condition, also one that a thread fulfils
+            while not condition():  # noqa: ASYNC110 - any condition, also one that a thread fulfills
                 await asyncio.sleep(0)
 
     return until

@@ -28,7 +28,7 @@ def add_numbers(a: int, b: int) -> int:
     return a + b
 
 
-@agent.skill(id="sum", name="Sum", description="Adds", tags=["maths"], examples=["1 + 1"], default=True)
+@agent.skill(id="sum", name="Sum", description="Adds", tags=["math"], examples=["1 + 1"], default=True)
 def add_more(a: int, b: float = 1.5) -> float:
     return a + b
 
@@ -84,7 +84,7 @@ async def questions_give_the_asked_type(ctx: Context) -> None:
     assert_type(await ctx.ask("Sure?", type=bool), bool)
     assert_type(await ctx.ask("Where?", type=Point), Point)
     assert_type(await ctx.ask("Which?", type=list[int]), list[int])
-    assert_type(await ctx.ask("Colour?", choices=["red", "blue"]), str)
+    assert_type(await ctx.ask("Color?", choices=["red", "blue"]), str)
     assert_type(await ctx.ask("How many?", type=int, choices=[1, 2, 3]), int)
     login: dict[str, str] = await ctx.ask_auth("Log in", url="https://login.example.com")
     assert login
@@ -93,7 +93,7 @@ async def questions_give_the_asked_type(ctx: Context) -> None:
 def so_do_they_without_await(ctx: sync.Context) -> None:
     assert_type(ctx.ask("Name?"), str)
     assert_type(ctx.ask("Days?", type=int), int)
-    assert_type(ctx.ask("Colour?", choices=["red", "blue"]), str)
+    assert_type(ctx.ask("Color?", choices=["red", "blue"]), str)
     assert_type(ctx.cancelled, bool)
     ctx.progress("half", done=1, total=2)
     ctx.artifact({"a": 1}, name="figures")
@@ -127,7 +127,7 @@ async def a_run_knows_its_circumstances(ctx: Context) -> None:
 
 async def run(ctx: Context) -> AsyncIterator[str | Ask | Replace | Artifact]:
     if ctx.resume is None:
-        yield Ask("Which colour?", ref={"step": 1}, auth=False, details=(File(b"", name="palette.png"),))
+        yield Ask("Which color?", ref={"step": 1}, auth=False, details=(File(b"", name="palette.png"),))
         return
     assert_type(ctx.resume.text, str)
     yield Replace(ctx.resume.text)

@@ -27,7 +27,7 @@ from dragoman.testing import served
 agent = Agent("wrong")
 Agent(description="has no name")  # wrong
 Agent("a", closing="half")  # wrong
-Agent("a", colour="red")  # wrong
+Agent("a", color="red")  # wrong
 
 
 @agent.skill

@@ -26,7 +26,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def normalised(text: str, *, all_messages: bool = False) -> str:
+def normalized(text: str, *, all_messages: bool = False) -> str:
     """The text with ids and times replaced by names, in the order they appear.
 
     Only ids made by the server are replaced; with `all_messages`, also those a caller gave its messages.
@@ -80,14 +80,14 @@ def alone(speaker: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
 
 
 def test_a_conversation_is_spelled_as_it_always_was(alone: Any) -> None:
-    compare(f"{alone.name}.txt", normalised("\n".join(conversation(alone))))
+    compare(f"{alone.name}.txt", normalized("\n".join(conversation(alone))))
 
 
 def test_a_task_is_the_same_in_1_0_whatever_dialect_it_was_made_in(alone: Any) -> None:
     asked = alone.send("Greet me", tool="ask_name")
     alone.send("Ada", task=asked, message={} if alone.version == "0.1" else {"messageId": "m2"})
     read = alone.wire.speaker("1.0-rpc").get(alone.id_of(asked))
-    compare("task-read-in-1.0.txt", normalised(read.text, all_messages=True) + "\n")
+    compare("task-read-in-1.0.txt", normalized(read.text, all_messages=True) + "\n")
     assert alone.wire.rest("GET", f"/tasks/{alone.id_of(asked)}").json == read.result
 
 

@@ -119,7 +119,7 @@ async def test_text_fills_nothing_when_two_strings_are_empty(start: Any) -> None
 
 
 async def test_missing_arguments_are_asked_for_one_by_one_by_name_and_type(start: Any) -> None:
-    async def f(a: int, b: Annotated[float, "in metres"], c: Literal["x", "y"], d: Point, e: bool) -> list[Any]:
+    async def f(a: int, b: Annotated[float, "in meters"], c: Literal["x", "y"], d: Point, e: bool) -> list[Any]:
         return [a, b, c, d, e]
 
     engine = await start(agent_of(f))
@@ -130,7 +130,7 @@ async def test_missing_arguments_are_asked_for_one_by_one_by_name_and_type(start
         task = await engine.send(answer, task=task)
     assert questions == [
         "`f` needs `a` (a whole number).",
-        "`f` needs `b` (a number): in metres.",
+        "`f` needs `b` (a number): in meters.",
         "`f` needs `c` (one of x, y).",
         "`f` needs `d` (a JSON object with x, y).",
         "`f` needs `e` (yes or no).",

@@ -398,11 +398,11 @@ async def test_effects_kept_by_once_happen_once(start: Any) -> None:
     assert paid == [1]
 
 
-# Authorisation
+# Authorization
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-async def test_an_authorisation_is_waited_for_and_resumed_from_a_callback(start: Any, kind: str) -> None:
+async def test_an_authorization_is_waited_for_and_resumed_from_a_callback(start: Any, kind: str) -> None:
     agent = Agent("test")
     if kind == "async":
 
@@ -427,7 +427,7 @@ async def test_an_authorisation_is_waited_for_and_resumed_from_a_callback(start:
         assert ended.data == [seen, "me"]
 
 
-async def test_an_authorisation_can_be_answered_by_the_caller_too(start: Any) -> None:
+async def test_an_authorization_can_be_answered_by_the_caller_too(start: Any) -> None:
     agent = Agent("test")
 
     @agent.skill

@@ -215,7 +215,7 @@ async def test_what_an_interrupted_backup_left_is_replaced_only_when_that_is_wan
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", ".lock", ".key"])
-async def test_the_store_and_its_neighbours_are_never_replaced(tmp_path: Path, suffix: str):
+async def test_the_store_and_its_neighbors_are_never_replaced(tmp_path: Path, suffix: str):
     await fill(tmp_path / "t.db")
     done = dragoman(tmp_path, "backup", f"t.db{suffix}", "--store", "sqlite:///t.db", "--force")
     assert done.returncode == 2

@@ -21,7 +21,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def calculator() -> Agent:
     agent = Agent("calculator", description="Adds numbers", version="2.0")
 
-    @agent.skill(tags=("maths",), examples=("3 and 4",))
+    @agent.skill(tags=("math",), examples=("3 and 4",))
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b

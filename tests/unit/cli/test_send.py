@@ -423,10 +423,10 @@ def test_an_agent_cannot_command_the_terminal(url: str, terminal: Any, run: Run)
     assert run("call", url, "shout").stdout == "\x1b[31mred\x1b[0m\n"
 
 
-@pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_there_are_colours_on_a_terminal_that_wants_them(
-    url: str, terminal: Any, environ: dict[str, str], coloured: bool
+@pytest.mark.parametrize(("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_there_are_colors_on_a_terminal_that_wants_them(
+    url: str, terminal: Any, environ: dict[str, str], colored: bool
 ):
     _, shown = terminal("card", url, **environ).ended()
-    assert ("\x1b[" in shown) is coloured
+    assert ("\x1b[" in shown) is colored
     assert "helper" in shown

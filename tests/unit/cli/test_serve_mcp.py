@@ -194,4 +194,4 @@ def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: P
     code, said = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
     assert code == 3
     assert said.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")
-    assert said.endswith("\n  starting up\n  no licence key found\n")
+    assert said.endswith("\n  starting up\n  no license key found\n")

@@ -34,7 +34,7 @@ Change = Callable[[dict[str, Any]], Any]
 def calculator() -> Agent:
     agent = Agent("calculator", description="Adds numbers")
 
-    @agent.skill(tags=("maths",))
+    @agent.skill(tags=("math",))
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b

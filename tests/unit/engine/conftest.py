@@ -42,7 +42,7 @@ ME = CallContext()
 async def until(condition: Callable[[], object]) -> None:
     """Let others run until the condition holds."""
     async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - any condition, also one that a thread fulfils
+        while not condition():  # noqa: ASYNC110 - any condition, also one that a thread fulfills
             await asyncio.sleep(0)
 
 

@@ -461,7 +461,7 @@ async def test_a_pause_shows_the_question_with_its_details_and_ends_the_run(star
     assert engine.left() == {}
 
 
-async def test_an_authorisation_is_waited_for_in_a_state_of_its_own(start: Any) -> None:
+async def test_an_authorization_is_waited_for_in_a_state_of_its_own(start: Any) -> None:
     engine = await start(yielding(Ask("log in", auth=True)))
     task = await engine.send()
     assert task.state is State.AUTH_REQUIRED

@@ -108,7 +108,7 @@ def test_numbers_that_are_one_double_have_one_spelling():
 
 
 @pytest.mark.parametrize("value", [2**53, -(2**53), 10**30])
-def test_a_whole_number_that_a_double_cannot_tell_from_its_neighbour_is_refused(value: int):
+def test_a_whole_number_that_a_double_cannot_tell_from_its_neighbor_is_refused(value: int):
     with pytest.raises(ValueError, match="2\\^53"):
         canonical({"n": value})
 

@@ -91,7 +91,7 @@ def test_names_under_localhost_are_not_this_machine() -> None:
         ("", None),
     ],
 )
-async def test_a_token_goes_to_the_agent_it_is_for_and_to_no_neighbour(
+async def test_a_token_goes_to_the_agent_it_is_for_and_to_no_neighbor(
     foreign: Any, path: str, token: str | None
 ) -> None:
     places = {"a": "/a", "b": "/b", "c": "/b/c", "well": f"/well{NEW}"}

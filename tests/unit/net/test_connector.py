@@ -220,7 +220,7 @@ async def test_a_host_inside_is_neither_looked_up_nor_connected_to(sockets: Sock
     assert sockets.asked == []
 
 
-async def test_an_address_that_is_allowed_is_reached_and_its_neighbours_are_not(here: Web, sockets: Sockets) -> None:
+async def test_an_address_that_is_allowed_is_reached_and_its_neighbors_are_not(here: Web, sockets: Sockets) -> None:
     async with session(Names([PUBLIC]), sockets, "127.0.0.1") as http:
         assert await get(http, f"http://127.0.0.1:{here.port}/") == "here"
         with pytest.raises(AddressForbidden):

@@ -31,7 +31,7 @@ class Typed(TypedDict):
     a: int
 
 
-class Colour(Enum):
+class Color(Enum):
     RED = "red"
     BLUE = "blue"
 
@@ -47,7 +47,7 @@ class Colour(Enum):
         (Struct, {"a": 1}, Struct(1)),
         (Data, {"a": 1}, Data(1)),
         (Typed, {"a": 1}, {"a": 1}),
-        (Colour, "red", Colour.RED),
+        (Color, "red", Color.RED),
         (Annotated[int, msgspec.Meta(ge=1)], "3", 3),
         (Any, [1], [1]),
     ],
@@ -66,7 +66,7 @@ def test_a_value_becomes_what_is_wanted(wanted: Any, value: Any, expected: Any) 
         (list[int], "a JSON list"),
         (dict[str, int], "a JSON object"),
         (Literal["a", "b"], "one of a, b"),
-        (Colour, "one of red, blue"),
+        (Color, "one of red, blue"),
         (Model, "a JSON object with a, b"),
         (list[Model], "a JSON list"),
         (Struct, "a JSON object with a"),

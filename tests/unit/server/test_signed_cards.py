@@ -28,7 +28,7 @@ OLD, NEW = "the secret of last year", "the secret of this year"
 def calculator(name: str = "calculator", **options: Any) -> Agent:
     agent = Agent(name, description="Adds numbers", **options)
 
-    @agent.skill(tags=("maths",))
+    @agent.skill(tags=("math",))
     def add(a: int, b: int) -> int:
         """Add two numbers."""
         return a + b

@@ -26,7 +26,7 @@ class ToolTasks(V01):
     origin = f"{V01.version}/tools"
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """See `Dialect.result`."""
+        """Encode a result; a task in its short form."""
         return encode(_task(result)) if isinstance(result, Task) else super().write_result(operation, result)
 
     def history(self, task: Task) -> bytes:

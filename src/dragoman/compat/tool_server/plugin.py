@@ -24,13 +24,13 @@ class ToolServerPlugin(Plugin):
     """Agents that are tools of other servers: their tasks of the oldest version stand in a table of their own."""
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
-        """See `Plugin.engine`."""
+        """Return what adds the table `a2a_tasks` to the engines of agents made of tools."""
         # One for all agents, as its ids must be unique within the store.
         tasks = NumberedTasks(store, clock)
         return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
 
     def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
-        """See `Plugin.answers`."""
+        """Return the answers to callers of A2A 0.1."""
         return None if agent.tools is None else ToolAnswers(store, clock)
 
 

@@ -188,7 +188,7 @@ def test_what_cannot_be_called_is_told_at_once() -> None:
     with pytest.raises(ConfigError, match="retries"):
         RemoteAgent(name="far", url="http://127.0.0.1:1", retries=-1)
     with pytest.raises(ValidationError):
-        RemoteAgent(name="far", url="http://127.0.0.1:1", colour="red")
+        RemoteAgent(name="far", url="http://127.0.0.1:1", color="red")
     with pytest.raises(ValidationError):
         RemoteAgent(name="not a name", url="http://127.0.0.1:1")
 

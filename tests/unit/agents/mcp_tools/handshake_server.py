@@ -287,7 +287,7 @@ if __name__ == "__main__":
     if "stray" in WORDS:
         print("Welcome to the server!", flush=True)
     if "dies" in WORDS or ("once" in WORDS and starts > 1):
-        print("starting up", "no licence key found", sep="\n", file=sys.stderr, flush=True)
+        print("starting up", "no license key found", sep="\n", file=sys.stderr, flush=True)
         os._exit(1)
     for line in sys.stdin:
         if "silent" not in WORDS:

@@ -52,7 +52,7 @@ async def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(hands
             await client.send("hi")
     assert str(caught.value) == (
         "the MCP server `handshake_server` cannot be used: it ended before it answered; it gets only HOME, PATH and "
-        "the like: pass other variables with env\n  starting up\n  no licence key found"
+        "the like: pass other variables with env\n  starting up\n  no license key found"
     )
 
 
