@@ -30,7 +30,7 @@ def claimed_requirements(tests_dir: Path) -> dict[str, list[str]]:
         ValueError: A mark has no numbers, or numbers that are not string literals.
     """
     claims: dict[str, set[str]] = {}
-    for path in sorted(tests_dir.rglob("*.py")):
+    for path in _files_with_marks(tests_dir):
         for name, marks in marked_tests(path).items():
             for number in (number for mark in marks for number in _numbers(mark, path)):
                 claims.setdefault(number, set()).add(f"{path.relative_to(tests_dir.parent).as_posix()}::{name}")
@@ -40,7 +40,7 @@ def claimed_requirements(tests_dir: Path) -> dict[str, list[str]]:
 def stray_marks(tests_dir: Path) -> list[str]:
     """Name as `file:line` each requirement mark that no collected test carries: it proves nothing."""
     strays: list[str] = []
-    for path in sorted(tests_dir.rglob("*.py")):
+    for path in _files_with_marks(tests_dir):
         carried = {mark.lineno for marks in marked_tests(path).values() for mark in marks}
         written = {node.lineno for node in ast.walk(_parse(path)) if _is_the_mark(node)}
         strays += [f"{path.relative_to(tests_dir.parent).as_posix()}:{line}" for line in sorted(written - carried)]
@@ -73,6 +73,11 @@ def close(manifest: str, claims: dict[str, list[str]]) -> str:
     return _ENTRY.sub(lambda entry: f"[{entry[1]}]{entry[2]}{tests_line(claims.get(entry[1], []))}", manifest)
 
 
+def _files_with_marks(tests_dir: Path) -> list[Path]:
+    return sorted(path for path in tests_dir.rglob("*.py") if b"requirement" in path.read_bytes())
+
+
+@cache
 def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 

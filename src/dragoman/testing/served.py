@@ -19,6 +19,7 @@ ASGIApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _TICK_SECONDS = 0.1
+_CLOSING_TURNS = 10
 _DEFAULTS = {"store": "memory:", "drain": 1}
 
 
@@ -77,6 +78,21 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_TICK_SECONDS):
                         await self.enough.wait()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # uvicorn always waits a tenth of a second. Idle connections are gone after a few turns of the loop.
+            for listener in self.servers:
+                listener.close()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            for _ in range(_CLOSING_TURNS):
+                if not self.server_state.connections and not self.server_state.tasks:
+                    break
+                await asyncio.sleep(0)
+            else:
+                await super().shutdown(sockets)
+                return
+            await self.lifespan.shutdown()
 
         def stop(self) -> None:
             self.should_exit = True
