@@ -29,7 +29,7 @@ class ToolServerPlugin(Plugin):
         tasks = NumberedTasks(store, clock)
         return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
 
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
+    def responses(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
         """Return the answers to callers of A2A 0.1."""
         return None if agent.tools is None else ToolAnswers(store, clock)
 
