@@ -69,7 +69,8 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     """Build the `error` member of a JSON-RPC response.
 
     From 1.0 on `data` is a list of typed details; before, it is the details of the error, else an object with the
-    reason. A code that the version does not define becomes an internal error with the same message (`_rpc_code`).
+    reason. `_rpc_code` chooses the code: one that the version does not define becomes an internal error with the same
+    message, except -32009, by which old callers learn that their version is not supported.
     """
     encoding = row_of(version).errors
     if encoding.typed:

@@ -217,37 +217,37 @@ async def shutdown() -> None:
 
 
 async def public_agent_card() -> Json:
-    """Return the default server's card for everybody: the tools that need no permission. Raises ConfigError before `setup_database`."""
+    """Return the public card of the default server. Raises ConfigError when there is none."""
     return await _default_server().public_agent_card()
 
 
 async def agent_card(permissions: Permissions) -> Json:
-    """Return the default server's card for callers with these permissions. Raises ConfigError before `setup_database`."""
+    """Return the default server's card for callers with these permissions. Raises ConfigError when there is none."""
     return await _default_server().agent_card(permissions)
 
 
 async def tools_for_permissions(permissions: Permissions) -> list[Json]:
-    """Return the tools of the default server that these permissions open. Raises ConfigError before `setup_database`."""
+    """Return the tools of the default server that these permissions open. Raises ConfigError when there is none."""
     return await _default_server().tools_for_permissions(permissions)
 
 
 async def handle_send(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/send` on the default server. Raises ConfigError before `setup_database`."""
+    """Carry out `tasks/send` on the default server. Raises ConfigError when there is none."""
     return await _default_server().handle_send(params, user)
 
 
 async def handle_get(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/get` on the default server. Raises ConfigError before `setup_database`."""
+    """Carry out `tasks/get` on the default server. Raises ConfigError when there is none."""
     return await _default_server().handle_get(params, user)
 
 
 async def handle_cancel(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/cancel` on the default server. Raises ConfigError before `setup_database`."""
+    """Carry out `tasks/cancel` on the default server. Raises ConfigError when there is none."""
     return await _default_server().handle_cancel(params, user)
 
 
 async def call_tool_as(tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
-    """Run a tool of the default server as a user, without leaving a task. Raises ConfigError before `setup_database`."""
+    """Run a tool of the default server as a user. Raises ConfigError when there is none."""
     return await _default_server().call_tool_as(tool, arguments, user)
 
 

@@ -196,7 +196,7 @@ class Sweep(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Stores tasks and their journals. One store serves one engine; reads see every completed write."""
+    """Stores the tasks and journals of all agents of a server. Reads see every completed write."""
 
     @property
     def durable(self) -> bool:
