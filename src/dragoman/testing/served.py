@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     import socket
 
+    import uvicorn
+
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -80,19 +82,11 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
                         await self.enough.wait()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # uvicorn always waits a tenth of a second. Idle connections are gone after a few turns of the loop.
-            for listener in self.servers:
-                listener.close()
-            for connection in list(self.server_state.connections):
-                connection.shutdown()
-            for _ in range(_CLOSING_TURNS):
-                if not self.server_state.connections and not self.server_state.tasks:
-                    break
-                await asyncio.sleep(0)
+            # uvicorn always waits a tenth of a second, whoever is connected.
+            if await _close_idle_connections(self):
+                await self.lifespan.shutdown()
             else:
                 await super().shutdown(sockets)
-                return
-            await self.lifespan.shutdown()
 
         def stop(self) -> None:
             self.should_exit = True
@@ -135,6 +129,19 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
     if thread.is_alive():
         raise RuntimeError(f"the server did not stop within {_STOP_SECONDS:g} s")
     _raise_failure(watcher)
+
+
+async def _close_idle_connections(server: uvicorn.Server) -> bool:
+    """Accept no more connections and close the idle ones. Return whether none is left."""
+    for listener in server.servers:
+        listener.close()
+    for connection in list(server.server_state.connections):
+        connection.shutdown()
+    for _ in range(_CLOSING_TURNS):
+        if not server.server_state.connections and not server.server_state.tasks:
+            return True
+        await asyncio.sleep(0)
+    return False
 
 
 def _raise_failure(watcher: _LifespanWatcher) -> None:
