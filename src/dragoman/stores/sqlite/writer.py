@@ -177,7 +177,7 @@ class Writer:
             connection.close()
 
     def _next_batch(self, connection: sqlite3.Connection) -> list[Write]:
-        """Run waiting jobs; return the next small changes or, in turn, a large one. Empty when the thread is to stop."""
+        """Run waiting jobs; return the next small changes or, in turn, a large one. Empty when the thread must stop."""
         if self._large and self._is_large_next:
             return self._next_large()
         batch: list[Write] = []
