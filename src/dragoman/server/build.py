@@ -104,7 +104,7 @@ def build(
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
-            plugin_responses=next(filter(None, (plugin.responses(agent, store, clock) for plugin in extra)), None),
+            plugin_operations=next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None),
         )
         for agent in agents
     ]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
-    from dragoman.transports.endpoint import ExtendedCard, PluginResponses
+    from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
     from dragoman.transports.limits import DenialLog
     from dragoman.webhooks.delivery import DeliveryService
@@ -282,12 +282,12 @@ class HostedAgent:
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
-        plugin_responses: PluginResponses | None = None,
+        plugin_operations: PluginOperations | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
-        self._plugin_responses = plugin_responses
-        self.needs_user = plugin_responses is not None and plugin_responses.needs_user
+        self._plugin_operations = plugin_operations
+        self.needs_user = plugin_operations is not None and plugin_operations.needs_user
         self._service_factory = service_factory
         self._body_limit = body_limit
         self._blocking = blocking
@@ -303,7 +303,7 @@ class HostedAgent:
             blocking=self._blocking,
             limits=self._limits,
             denial_log=denials,
-            plugin_responses=self._plugin_responses,
+            plugin_operations=self._plugin_operations,
             extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)
