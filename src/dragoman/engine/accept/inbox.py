@@ -13,7 +13,7 @@ from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.accept.quota import too_many_parts
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.live import NewTask
-from dragoman.engine.journal.replay import FirstRequest
+from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
 from dragoman.model.error import (
     InvalidParams,
@@ -275,7 +275,7 @@ class Inbox:
             row,
             Task(task_id, context_id, status, history=(message,), metadata=self._task_metadata),
             joins_context,
-            None if is_default_request else msgspec.json.encode(FirstRequest(call, metadata)),
+            None if is_default_request else msgspec.json.encode(StoredRequest(call, metadata)),
             dedupe_key,
             webhook,
         )

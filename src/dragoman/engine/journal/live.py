@@ -40,7 +40,7 @@ def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
 class NewTask(Struct, frozen=True):
     """What is written when a task is created.
 
-    `joins_context` is True when its context may have tasks already. `request` is the encoded `FirstRequest`,
+    `joins_context` is True when its context may have tasks already. `request` is the encoded `StoredRequest`,
     `dedupe_key` the key of its message, and `webhook` the one in the message's configuration.
     """
 

@@ -89,7 +89,7 @@ def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
     return messages
 
 
-class FirstRequest(msgspec.Struct, omit_defaults=True):
+class StoredRequest(msgspec.Struct, omit_defaults=True):
     """The call that created a task and the request's metadata, kept for later runs. The body of a "request" note."""
 
     call: CallContext
@@ -111,7 +111,7 @@ class RunHistory(NamedTuple):
     have happened. `attempt` is how often a run for the last message has started; None when it was not counted.
     """
 
-    request: FirstRequest | None
+    request: StoredRequest | None
     questions: tuple[OpenQuestion, ...]
     answers: tuple[Message, ...]
     followups: tuple[Message, ...]
@@ -134,7 +134,7 @@ class RunHistory(NamedTuple):
 
 def read_run_history(notes: Iterable[Note]) -> RunHistory:
     """Build the run history from the notes of a task."""
-    request: FirstRequest | None = None
+    request: StoredRequest | None = None
     questions: list[OpenQuestion] = []
     answers: list[Message] = []
     followups: list[Message] = []
@@ -143,7 +143,7 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
     attempt: int | None = None
     for note in notes:
         if note.kind == "request":
-            request = msgspec.json.decode(note.body, type=FirstRequest)
+            request = msgspec.json.decode(note.body, type=StoredRequest)
         elif note.kind == "ask":
             questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
         elif note.kind == "answer":

@@ -23,7 +23,7 @@ class Scope(NamedTuple):
     owner: str
 
 
-# "request" is the encoded `FirstRequest` and "message" a follow-up. "ask" is a question that paused the task, "answer"
+# "request" is the encoded `StoredRequest` and "message" a follow-up. "ask" is a question that paused the task, "answer"
 # the message that resumed it. "begun" is written before `ctx.once` calls its function and "once" after it, with the
 # result; "attempt" counts how often a restartable run has started.
 NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "attempt"]
