@@ -50,7 +50,7 @@ def test_name_description_and_facts_come_from_the_function() -> None:
     assert (skill.id, skill.name) == ("add_numbers", "add_numbers")
     assert skill.description == "Add two numbers.\n\nReally."
     assert [(p.name, p.type, p.required) for p in skill.parameters] == [("a", int, True), ("b", int, False)]
-    assert skill.context is None
+    assert skill.context_parameter is None
     assert (skill.default, skill.restart, skill.permission, skill.timeout) == (False, False, None, None)
     card = skill.card()
     assert (card.id, card.name, card.description, card.tags) == ("add_numbers", "add_numbers", skill.description, ())
