@@ -65,18 +65,18 @@ class WarmPopen(subprocess.Popen[Any]):
 
     def _execute_child(self, *positional: Any) -> None:
         start = super()._execute_child  # type: ignore[misc]
-        given = inspect.signature(start).bind(*positional).arguments
-        if not _can_be_warm(given):
+        arguments = inspect.signature(start).bind(*positional).arguments
+        if not _can_be_warm(arguments):
             start(*positional)
             return
-        streams = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [arguments[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         streams = [number if stream == -1 else stream for number, stream in enumerate(streams)]
         self._status, reported = os.pipe()
         request = {
-            "arguments": [os.fsdecode(each) for each in given["args"][3:]],
-            "folder": os.fsdecode(given["cwd"] or Path.cwd()),
-            "environment": dict(os.environ if given["env"] is None else given["env"]),
-            "leads": given["start_new_session"],
+            "arguments": [os.fsdecode(each) for each in arguments["args"][3:]],
+            "folder": os.fsdecode(arguments["cwd"] or Path.cwd()),
+            "environment": dict(os.environ if arguments["env"] is None else arguments["env"]),
+            "leads": arguments["start_new_session"],
         }
         try:
             self.pid = _forker().start(request, [*streams, reported])
@@ -84,7 +84,7 @@ class WarmPopen(subprocess.Popen[Any]):
             os.close(reported)
         self._child_created = True
         self._close_pipe_fds(  # type: ignore[attr-defined]
-            *(given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+            *(arguments[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
         )
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
@@ -113,12 +113,12 @@ class WarmPopen(subprocess.Popen[Any]):
         return self.returncode
 
 
-def _can_be_warm(given: dict[str, Any]) -> bool:
-    if list(given["args"][:3]) != COMMAND or given["preexec_fn"] or given["pass_fds"] or given["shell"]:
+def _can_be_warm(arguments: dict[str, Any]) -> bool:
+    if list(arguments["args"][:3]) != COMMAND or arguments["preexec_fn"] or arguments["pass_fds"] or arguments["shell"]:
         return False
     if sys._getframe(3).f_globals["__name__"].startswith("asyncio"):
         return False  # it waits for its processes in ways of its own
-    environment = os.environ if given["env"] is None else given["env"]
+    environment = os.environ if arguments["env"] is None else arguments["env"]
     if environment.get("DRAGOMAN_COLD_START"):
         return False
     mine = {name: value for name, value in environment.items() if name.startswith(STARTING) and name not in HARMLESS}

@@ -34,8 +34,10 @@ spec.loader.exec_module(walk)
 
 
 def documented_walks() -> dict[str, list[str]]:
-    """The walks on the page: blocks whose lines are a file, a function and what it does, under a `walk NAME` fence."""
-    blocks = re.findall(r"^```text walk=(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """The walks on the page: blocks whose lines are a file, a function and what it does, in blocks with `walk=NAME`."""
+    blocks = re.findall(
+        r"^```text no-run walk=(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     return {name: [" ".join(line.split()[:2]) for line in text.splitlines()] for name, text in blocks}
 
 

@@ -520,12 +520,12 @@ def wire(http: httpx2.Client) -> Iterator[Wire]:
 
 @pytest.fixture
 def speaker(wire: Wire, request: pytest.FixtureRequest) -> Speaker:
-    """The speaker a test is parametrised with."""
+    """The speaker a test is parametrized with."""
     return wire.speaker(request.param)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask every speaker the same, unless a module says `SPEAKERS` or a test is parametrised with `speaker` itself."""
+    """Ask every speaker the same, unless a module says `SPEAKERS` or a test is parametrized with `speaker` itself."""
     chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "speaker" in metafunc.fixturenames and "speaker" not in chosen:
         metafunc.parametrize("speaker", getattr(metafunc.module, "SPEAKERS", SPEAKERS), indirect=True)

@@ -397,7 +397,8 @@ async def test_an_agent_that_cannot_do_what_its_card_says_is_asked_once(receiver
             agent.answers["message/send"] = {**agent.answers["message/send"], "id": "2"}
             await host.call("send_message", agent_id=url, text="go")
             assert agent.methods() == ["message/send"] * 3
-    assert [(each["taskId"], each["status"]["state"]) for each in receiver.came] == [
+    # Of two tasks, either may be told first.
+    assert sorted((each["taskId"], each["status"]["state"]) for each in receiver.came) == [
         ("1", "completed"),
         ("2", "completed"),
     ]
