@@ -39,7 +39,7 @@ OLD_WORDS = re.compile(
     r"|session_tasks|session_routes|SessionRoutes|is_session_path|session servers?|SessionTaskRequest"
     r"|task_desk|TaskDesk|agent_cards|AgentCards"
     r"|invocation_guard|InvocationGuard|A2A_MAX_DEPTH|A2A_RATE_PER_MINUTE"
-    r"|tool_tasks|ToolTasks|TOOL_TASKS"
+    r"|tool_tasks|ToolServerDialect|TOOL_TASKS"
     r"|[Pp]ersona|[Aa]rchetype|default_project_id|skill_bundles"
     r")(?![A-Za-z])"
     # Whether a dialect has its tasks in a table. Programs have projects too.

@@ -1,4 +1,4 @@
-"""A2A 0.1 in four functions that remember nothing: `discover`, `send_task`, `get_task`, `cancel_task`.
+"""A stateless A2A 0.1 client in four functions: `discover`, `send_task`, `get_task`, `cancel_task`.
 
     from dragoman.compat.client import discover, send_task
 
@@ -11,10 +11,10 @@
         case ("error", reason):
             print(reason)
 
-Each gives `("ok", map)` or `("error", reason)`, and raises only for what no agent can be asked: arguments without a
-JSON form. The reason is the JSON-RPC error as a map when the agent sent one, else a sentence. Certificates are not
-verified unless `verify=True`, because these agents sign their own: use `dragoman.Client` across a network you do not
-trust, where anyone in between could read the cookie. `timeout` is in seconds, for the whole call; None is no limit.
+Each returns `("ok", map)` or `("error", reason)`; the only exception is the TypeError of `send_task`. The reason is the
+JSON-RPC error as a map when the agent sent one, else a sentence. Certificates are not verified unless `verify=True`,
+because these agents use self-signed ones: in a network that you do not trust use `dragoman.Client`, or anyone in
+between can read the cookie. `timeout` is in seconds, for the whole call; None means no limit.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 __all__ = ["cancel_task", "discover", "get_task", "send_task"]
 
-QUICK_SECONDS = 15.0
-# `tasks/send` is answered when the work is done.
-WORK_SECONDS = 120.0
+REQUEST_SECONDS = 15.0
+# The response to `tasks/send` comes when the task has ended.
+SEND_SECONDS = 120.0
 
 
 async def discover(
     base_url: str,
     *,
     cookie: str | None = None,
-    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - an error pair, not an exception, tells that it is over
+    timeout: float | None = REQUEST_SECONDS,  # noqa: ASYNC109 - a timeout is an error pair, not an exception
     verify: bool = False,
 ) -> Outcome:
-    """The agent card at `{base}/.well-known/agent.json`, as a map.
+    """Fetch the agent card at `{base}/.well-known/agent.json`, as a map.
 
-    A cookie is taken so that the same options fit all four functions; discovery is public, and never sends it.
+    `cookie` is accepted so that all four functions take the same options. It is never sent: discovery is public.
     """
     try:
         request = HttpRequest("GET", join_url(base_url, "/.well-known/agent.json"), {"Accept": "application/json"})
@@ -72,13 +72,13 @@ async def send_task(
     cookie: str | None = None,
     tool: str | None = None,
     arguments: Mapping[str, Any] | None = None,
-    timeout: float | None = WORK_SECONDS,  # noqa: ASYNC109 - see discover
+    timeout: float | None = SEND_SECONDS,  # noqa: ASYNC109 - see discover
     verify: bool = False,
 ) -> Outcome:
-    """Send a text by `tasks/send`, and wait for the task it becomes. The cookie is required.
+    """Send a text with `tasks/send` and return its task, which as a rule has ended by then. The cookie is required.
 
-    `tool` names the tool to be used and `arguments` are its own; without `tool` the agent chooses, and `arguments`
-    are not sent.
+    `tool` and `arguments` choose a tool and its arguments. Without `tool` the agent chooses, and `arguments` are not
+    sent.
 
     Raises:
         TypeError: an argument has no JSON form.
@@ -95,10 +95,10 @@ async def get_task(
     task_id: str,
     *,
     cookie: str | None = None,
-    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - see discover
+    timeout: float | None = REQUEST_SECONDS,  # noqa: ASYNC109 - see discover
     verify: bool = False,
 ) -> Outcome:
-    """The task as it is now, by `tasks/get`. The cookie is required."""
+    """Return the task as it is now, with `tasks/get`. The cookie is required."""
     return await _call(base_url, "tasks/get", {"id": task_id}, cookie, timeout, verify)
 
 
@@ -107,10 +107,10 @@ async def cancel_task(
     task_id: str,
     *,
     cookie: str | None = None,
-    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - see discover
+    timeout: float | None = REQUEST_SECONDS,  # noqa: ASYNC109 - see discover
     verify: bool = False,
 ) -> Outcome:
-    """Cancel the task by `tasks/cancel`, and give it as it is then. The cookie is required."""
+    """Cancel the task with `tasks/cancel` and return it as it is then. The cookie is required."""
     return await _call(base_url, "tasks/cancel", {"id": task_id}, cookie, timeout, verify)
 
 
@@ -125,12 +125,12 @@ async def _call(
     try:
         body = encode({"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params})
         request = HttpRequest("POST", join_url(base_url, "/a2a"), headers, body, operation=method)
-        status, answer = await fetch(request, clock=SystemClock(), seconds=seconds, verify=verify)
+        status, response = await fetch(request, clock=SystemClock(), seconds=seconds, verify=verify)
     except UnicodeEncodeError:
         return ("error", "the request has characters that are not Unicode")
     except DragomanError as error:
         return ("error", str(error))
-    return _outcome(status, answer)
+    return _outcome(status, response)
 
 
 def _is_cookie_value(cookie: str) -> bool:
@@ -138,9 +138,9 @@ def _is_cookie_value(cookie: str) -> bool:
 
 
 def _outcome(status: int, body: bytes) -> Outcome:
-    answer = json_object(body) or {}
-    error, result = answer.get("error"), answer.get("result")
-    # First, because some agents refuse with an HTTP status and say why in JSON-RPC.
+    response = json_object(body) or {}
+    error, result = response.get("error"), response.get("result")
+    # Before the HTTP status: some agents send an error status with the reason in a JSON-RPC body.
     if isinstance(error, dict):
         return ("error", cast("dict[str, Any]", error))
     if not is_success(status):

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from dragoman import Agent, Context, User
 from dragoman.clock import milliseconds, timestamp
-from dragoman.compat.tool_server.answers import ToolAnswers
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.compat.tool_server.responses import ToolResponses
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask, NumberedTasks, number_of, user_number
 from dragoman.dialects.negotiate import MethodMatch
 from dragoman.engine.call import CallContext
@@ -52,14 +52,14 @@ async def row_of(store: Any, number: int = NOW) -> Any:
 
 async def cancel(engine: Any, task: Any, *, dialect: Any = TOOL_TASKS) -> Any:
     """Cancel as a caller of 0.1 does."""
-    answers = ToolAnswers(engine.store, engine.clock)
+    answers = ToolResponses(engine.store, engine.clock)
     endpoint = Endpoint(engine.service, (), body_limit=0, blocking=True)
     request = CancelTaskRequest(getattr(task, "id", task))
     return (await answers.perform(endpoint, MethodMatch(Operation.CANCEL, dialect), OLD, request)).result
 
 
 async def with_row_state(engine: Any, task: Any) -> Any:
-    return await ToolAnswers(engine.store, engine.clock).with_row_state(task)
+    return await ToolResponses(engine.store, engine.clock).with_row_state(task)
 
 
 async def echo(ctx: Context) -> AsyncIterator[Any]:

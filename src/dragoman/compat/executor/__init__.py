@@ -1,6 +1,6 @@
-"""An A2A 0.3 server in the source document's own nouns: executor, task store, event queue, request handler.
+"""An A2A 0.3 server made of an executor, a task store, event queues and a request handler.
 
-They are adapters over Dragoman's engine, stores, 0.3 dialect and executor bridge.
+The names are those of the source document. The classes are adapters over Dragoman's engine, stores and 0.3 dialect.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ __all__ = [
     "run_of",
 ]
 
-# Imported when a name is first asked for, in this order: ids and JSON-RPC must not bring a server with them.
+# Searched in this order when a name is first used, so that ids and JSON-RPC do not import a server.
 _MODULES = ("ids", "jsonrpc", "types", "params", "event_queue", "task_store", "webhooks", "bridge", "handler")
 
 

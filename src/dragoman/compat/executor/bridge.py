@@ -1,4 +1,4 @@
-"""The base class `AgentExecutor`, and the adapter that makes one the `run` of an agent."""
+"""The base class `AgentExecutor`, and the adapter that turns an executor into the `run` function of an Agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class RequestContext:
 class AgentExecutor(ABC):
     """Does the work of an agent, and reports it with `await context.queue.enqueue(event)`.
 
-    Returning ends the task as completed, unless an event said otherwise. Raising ends it as failed.
+    When `execute` returns, the task is completed, unless its events have set another final state or ask for input.
+    When it raises, the task fails; the text of the exception is only logged.
     """
 
     @abstractmethod
@@ -76,15 +77,15 @@ def executor_of(spec: ExecutorSpec) -> AgentExecutor:
 def run_of(
     executor: ExecutorSpec, *, queues: EventQueues | None = None, task_store: TaskStore | None = None
 ) -> Callable[[Context], AsyncIterator[Any]]:
-    """Make an executor the low-level `run` of an Agent.
+    """Return the `run` function of an Agent that works with this executor.
 
     With `task_store`, an executor that continues a task finds its artifacts in `context.task` too.
 
     Raises:
         ConfigError: `executor` is not an executor.
     """
-    # A partial instead of a closure: an Agent inspects functions for replies without a task, and here every message
-    # has a task from the start.
+    # A partial, not a closure: an Agent inspects functions for replies without a task, and with an executor every
+    # message has a task from the start.
     return partial(_run, executor_of(executor), queues if queues is not None else EventQueues(), task_store)
 
 
@@ -115,7 +116,7 @@ async def _request_context(ctx: Context, queue: EventQueue, task_store: TaskStor
 
 
 class _Adapter:
-    """One run of an executor: both the executor and the adapter that `dragoman.agents.executor` needs."""
+    """One run of an executor. Implements both protocols that an `Execution` needs, `Adapter` and `Executor`."""
 
     one_shot = True
 
@@ -133,7 +134,7 @@ class _Adapter:
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> EventQueue:
         """Return the queue of the task, connected to `take`."""
-        self._context.queue.forward(partial(self._forward, take))
+        self._context.queue.set_forward(partial(self._forward, take))
         return self._context.queue
 
     def public_text(self, error: BaseException) -> str | None:
@@ -157,7 +158,13 @@ class _Adapter:
     # -- the executor --------------------------------------------------------------------------------------------------
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Work on a message. Raises Failed for a reason the executor returns, and whatever it raises."""
+        """Work on a message.
+
+        Raises:
+            Failed: the executor returned an error with a reason.
+            InvalidAgentResponse: it enqueued something that is not an event.
+            Exception: whatever the executor raises.
+        """
         try:
             reason = _reason(await self._executor.execute(context, context.task_id))
         finally:

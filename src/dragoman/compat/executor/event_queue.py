@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.result import Failure, Ok
     from dragoman.compat.executor.types import Event
 
-LIMIT = 256
+QUEUE_LIMIT = 256
 
 
 class Subscription:
-    """One subscriber's events, in order: iterate over it. The iteration ends once the queue is closed."""
+    """The events of one subscriber, in order: iterate over it with `async for`.
+
+    The iteration ends when the queue is closed and every event has been read.
+    """
 
     def __init__(self, limit: int, leave: Callable[[], None]) -> None:
         self._limit = limit
         self._leave = leave
         self._events: deque[Event] = deque()
         self._arrived = asyncio.Event()
-        self._room = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._has_ended = False
 
     def __aiter__(self) -> Subscription:
@@ -37,14 +40,14 @@ class Subscription:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
-        self._room.set()
+        self._has_room.set()
         return self._events.popleft()
 
     async def put(self, event: Event) -> None:
         """Add an event; waits while the subscription is full."""
         while len(self._events) >= self._limit and not self._has_ended:
-            self._room.clear()
-            await self._room.wait()
+            self._has_room.clear()
+            await self._has_room.wait()
         if not self._has_ended:
             self._events.append(event)
             self._arrived.set()
@@ -53,7 +56,7 @@ class Subscription:
         """Accept no more events; queued ones can still be read."""
         self._has_ended = True
         self._arrived.set()
-        self._room.set()
+        self._has_room.set()
 
     def leave(self, _: object = None) -> None:
         """Unsubscribe and drop the unread events."""
@@ -63,13 +66,13 @@ class Subscription:
 
 
 class EventQueue:
-    """The events of one task. Every subscriber gets all of them from when it subscribed, in one order.
+    """The events of one task. Every subscriber gets all events since it subscribed, all in the same order.
 
     Nothing is dropped and nothing grows without bound: an executor that is `limit` events ahead of its slowest
     subscriber waits for it. A subscriber whose asyncio task has ended is removed.
     """
 
-    def __init__(self, task_id: str, *, limit: int = LIMIT, on_close: Callable[[], object] | None = None) -> None:
+    def __init__(self, task_id: str, *, limit: int = QUEUE_LIMIT, on_close: Callable[[], object] | None = None) -> None:
         self.task_id = task_id
         self._limit = limit
         self._on_close = on_close
@@ -80,7 +83,7 @@ class EventQueue:
 
     @property
     def subscribers(self) -> int:
-        """How many subscribers there are, the task itself included."""
+        """The number of subscribers; a task that the events are forwarded to counts as one."""
         return len(self._subscriptions) + (self._forward is not None)
 
     @property
@@ -91,8 +94,9 @@ class EventQueue:
     async def enqueue(self, event: Event) -> Ok[Event] | Failure:
         """Send an event to every subscriber and to the task. On a closed queue the result is `not_found`.
 
-        Raises:
-            InvalidAgentResponse: a task is running, and this is not an event.
+        Raises, while an executor works on the task:
+            InvalidAgentResponse: `event` is not an event.
+            BadResponse: a file in it is not base64.
         """
         async with self._order:
             for subscription in list(self._subscriptions.values()):
@@ -103,14 +107,14 @@ class EventQueue:
                 await self._forward(event)
             return ("ok", event)
 
-    def forward(self, take: Callable[[Event], Awaitable[None]]) -> None:
-        """Hand every event to `take` as well; the bridge to the task does."""
+    def set_forward(self, take: Callable[[Event], Awaitable[None]]) -> None:
+        """Set a callback that gets every event after the subscribers: the one that writes it to the task."""
         self._forward = take
 
     def subscribe(self, subscriber: Hashable | None = None) -> Subscription:
-        """Subscribe from now on. A subscriber, by default the running asyncio task, has one subscription.
+        """Subscribe to the events from now on, for the running asyncio task or another `subscriber`.
 
-        On a closed queue the subscription has already ended.
+        A subscriber has one subscription: subscribing again returns it. On a closed queue it has already ended.
         """
         key = asyncio.current_task() if subscriber is None else subscriber
         existing = self._subscriptions.get(key)
@@ -149,18 +153,18 @@ class EventQueue:
 
 
 class EventQueues:
-    """The queues that are open, by task id."""
+    """The open queues by task id. A queue that is closed is removed."""
 
-    def __init__(self, *, limit: int = LIMIT) -> None:
+    def __init__(self, *, limit: int = QUEUE_LIMIT) -> None:
         self._limit = limit
         self._queues: dict[str, EventQueue] = {}
 
     def __len__(self) -> int:
-        """How many queues are open."""
+        """The number of open queues."""
         return len(self._queues)
 
     def get_or_create(self, task_id: str) -> EventQueue:
-        """Return the task's queue; a new one when none is open."""
+        """Return the open queue of a task, or create one."""
         queue = self._queues.get(task_id)
         if queue is None:
             queue = EventQueue(task_id, limit=self._limit, on_close=lambda: self._queues.pop(task_id, None))

@@ -1,4 +1,4 @@
-"""The ten methods of A2A 0.3 for one executor, with or without HTTP."""
+"""`RequestHandler`: serves the ten methods of A2A 0.3 with one executor, with or without HTTP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dragoman.compat.executor.jsonrpc import (
     ErrorType,
     decode_request,
     error_map,
+    is_streaming,
     request_id,
     response_map,
-    streaming,
 )
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.compat.executor.webhooks import PushConfigStore
@@ -72,10 +72,11 @@ class FixedCard(Cards):
 
 
 class RequestHandler:
-    """Answers requests with an executor. It starts with the first request; `close` or `async with` ends it.
+    """Handles requests with an executor. It starts with the first request; `close` or `async with` stops it.
 
-    `agent_card` is what `app()` serves as the card; `extended_card` is what `agent/getAuthenticatedExtendedCard`
-    answers here. With a `push_sender` there are webhooks: `push_configs` are those of its tasks.
+    `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`
+    in `handle`. With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without
+    one it is None.
 
     Raises:
         ConfigError: `executor` is not an executor.
@@ -112,7 +113,7 @@ class RequestHandler:
         self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
         return service
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -124,11 +125,15 @@ class RequestHandler:
         await self.close()
 
     async def start(self) -> None:
-        """Open the store, and decide what becomes of tasks a crash interrupted. Raises ConfigError."""
+        """Open the store and recover tasks that a crash interrupted. Does nothing when already started.
+
+        Raises:
+            ConfigError: the store cannot be opened.
+        """
         await self._app.start()
 
     async def close(self) -> None:
-        """Wait for running executors up to the drain time, then stop them and close the store."""
+        """Wait for running executors up to the drain time, then cancel them and close the store."""
         await self._app.stop()
 
     def app(self) -> App:
@@ -138,16 +143,19 @@ class RequestHandler:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Handle a request. Every error is an error response; raises nothing."""
+        """Handle one request that is not a streaming one. Errors are error responses, never exceptions."""
         _, decoded = decode_request(request)
-        if not isinstance(decoded, Error) and streaming(decoded.method):
+        if not isinstance(decoded, Error) and is_streaming(decoded.method):
             hint = f"{decoded.method} answers with a stream: use handle_stream"
             return error_map(Error(ErrorType.UNSUPPORTED_OPERATION, hint).to_map(), decoded.id)
         async with aclosing(self.handle_stream(request)) as responses:
             return await anext(responses)
 
     async def handle_stream(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Handle a streaming request event by event, any other with one response. Errors are error responses."""
+        """Yield the responses to a request: one per event of a stream, one for any other method.
+
+        Errors are error responses, never exceptions.
+        """
         _, decoded = decode_request(request)
         if isinstance(decoded, Error):
             yield error_map(decoded.to_map(), request_id(request))
@@ -159,7 +167,7 @@ class RequestHandler:
         except A2AError as error:
             yield error_map(rpc_error(error, ORIGIN), decoded.id)
         except Exception:
-            logger.exception("a request broke")
+            logger.exception("a request failed unexpectedly")
             yield error_map(rpc_error(InternalError(), ORIGIN), decoded.id)
 
     async def _results(self, request: Request) -> AsyncGenerator[Any, None]:
@@ -170,19 +178,19 @@ class RequestHandler:
         operation, dialect, _ = endpoint.dialects.for_method(request.method, ORIGIN)
         params = dialect.read_values(operation, request.params)
         if operation is Operation.EXTENDED_CARD:
-            yield self._extended()
+            yield self._extended_card_map()
             return
         outcome = await endpoint.perform(operation, CallContext(origin=ORIGIN, asks=dialect.asks), params, None)
         if not isinstance(outcome.result, Stream):
             yield decode_any(dialect.write_result(operation, outcome.result))
             return
-        spelling = dialect.event_writer()
+        writer = dialect.event_writer()
         async with aclosing(outcome.result.batches) as batches:
             async for records, is_end in batches:
                 for index, record in enumerate(records, 1):
-                    yield decode_any(spelling.write_event(record, last=is_end and index == len(records)))
+                    yield decode_any(writer.write_event(record, last=is_end and index == len(records)))
 
-    def _extended(self) -> dict[str, Any]:
+    def _extended_card_map(self) -> dict[str, Any]:
         if self._extended_card is None:
             raise ExtendedAgentCardNotConfigured("extended card not configured")
         return self._extended_card.to_map()

@@ -1,4 +1,4 @@
-"""Unique ids."""
+"""Unique ids for messages, tasks and contexts."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from uuid import uuid4
 
 
 def new_id() -> str:
-    """A new UUID, version 4, in its usual spelling."""
+    """Return a random UUID (version 4) as text."""
     return str(uuid4())

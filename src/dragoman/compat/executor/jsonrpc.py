@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 with the methods and errors of A2A 0.3. It needs only the error table of Dragoman."""
+"""JSON-RPC 2.0 with the methods and errors of A2A 0.3. Of the rest of Dragoman it imports only the error types."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Error(Struct, frozen=True):
     details: Any = None
 
     def to_map(self) -> dict[str, Any]:
-        """The `error` member of a response."""
+        """Return the `error` member of a response."""
         members: dict[str, Any] = {"code": error_code(self.type), "message": self.message}
         if self.details is not None:
             members["data"] = self.details
@@ -76,15 +76,15 @@ class Error(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """A request; absent parameters are none."""
+    """A parsed request. `params` is empty when the request has none; `id` is None when it has none."""
 
     method: str
     params: dict[str, Any]
     id: RequestId = None
 
 
-def streaming(method: str) -> bool:
-    """True for the methods that answer with a stream."""
+def is_streaming(method: str) -> bool:
+    """True for methods whose response is a stream."""
     return method in _STREAMING
 
 
@@ -136,12 +136,12 @@ def encode_error(error: Error, id: RequestId) -> bytes:
 
 
 def response_map(result: Any, id: RequestId) -> dict[str, Any]:
-    """A response that carries a result."""
+    """Return a response with a result."""
     return {"jsonrpc": VERSION, "id": id, "result": result}
 
 
 def error_map(error: dict[str, Any], id: RequestId) -> dict[str, Any]:
-    """A response that carries an error."""
+    """Return a response with an error."""
     return {"jsonrpc": VERSION, "id": id, "error": error}
 
 

@@ -35,17 +35,17 @@ class Params(Wire, Generic[R], frozen=True):
     operation: ClassVar[Operation]
 
     def to_model(self) -> R:
-        """The request in the words of A2A 1.0. Raises InvalidParams when it cannot be asked for."""
+        """Convert to the request of A2A 1.0. Raises InvalidParams when a parameter is invalid."""
         return cast("R", V03_RPC.read_values(self.operation, self.to_map()))
 
     @classmethod
     def from_model(cls, request: R) -> Self:
-        """Spell a request of A2A 1.0."""
+        """Convert a request of A2A 1.0."""
         return read(cls, decode_any(V03_RPC.write_params(cls.operation, request)))
 
 
 class TaskIDParams(Params[CancelTaskRequest], frozen=True):
-    """Which task: for `tasks/cancel` and `tasks/resubscribe`."""
+    """The parameters of `tasks/cancel` and `tasks/resubscribe`."""
 
     operation: ClassVar[Operation] = Operation.CANCEL
 
@@ -54,7 +54,7 @@ class TaskIDParams(Params[CancelTaskRequest], frozen=True):
 
 
 class TaskQueryParams(Params[GetTaskRequest], frozen=True):
-    """Which task, and how much of its history: for `tasks/get`."""
+    """The parameters of `tasks/get`."""
 
     operation: ClassVar[Operation] = Operation.GET
 
@@ -64,14 +64,14 @@ class TaskQueryParams(Params[GetTaskRequest], frozen=True):
 
 
 class PushAuthInfo(Wire, frozen=True):
-    """What the receiver wants to see in `Authorization`."""
+    """The credentials that are sent to a webhook in the `Authorization` header."""
 
     schemes: tuple[str, ...]
     credentials: str | None = None
 
 
 class PushConfig(Wire, frozen=True):
-    """A webhook."""
+    """The address of a webhook, and what is sent to it for authentication."""
 
     url: str
     id: str | None = None
@@ -80,7 +80,7 @@ class PushConfig(Wire, frozen=True):
 
 
 class TaskPushConfig(Params[TaskPushNotificationConfig], frozen=True):
-    """A webhook and its task; of several schemes A2A 1.0 keeps one."""
+    """A webhook and its task. Of several authentication schemes `to_model` keeps one, as A2A 1.0 has only one."""
 
     operation: ClassVar[Operation] = Operation.CREATE_PUSH
 
@@ -89,7 +89,7 @@ class TaskPushConfig(Params[TaskPushNotificationConfig], frozen=True):
 
 
 class MessageSendConfig(Wire, frozen=True):
-    """How a message is to be handled; without `blocking` the server chooses."""
+    """Options for a message. `blocking=None` leaves it to the server whether it waits for the task to end."""
 
     accepted_output_modes: tuple[str, ...] = ()
     blocking: bool | None = None
@@ -98,7 +98,7 @@ class MessageSendConfig(Wire, frozen=True):
 
 
 class MessageSendParams(Params[SendMessageRequest], frozen=True):
-    """A message and how to handle it: for `message/send` and `message/stream`."""
+    """The parameters of `message/send` and `message/stream`."""
 
     operation: ClassVar[Operation] = Operation.SEND
 
@@ -111,7 +111,7 @@ class MessageSendParams(Params[SendMessageRequest], frozen=True):
 
 
 class AgentCapabilities(Wire, frozen=True):
-    """What the agent can do beyond plain requests; what it cannot is not said."""
+    """The optional features of an agent. False and empty ones are left out of the JSON."""
 
     streaming: bool = False
     push_notifications: bool = False
@@ -132,7 +132,7 @@ class AgentSkill(Wire, frozen=True):
 
 
 class AgentCard(Wire, frozen=True, omit_defaults=False):
-    """What an agent says about itself."""
+    """The card that describes an agent: its address, version, capabilities and skills."""
 
     name: str
     description: str
@@ -152,10 +152,10 @@ class AgentCard(Wire, frozen=True, omit_defaults=False):
     security: tuple[dict[str, Any], ...] | None = None
 
     def to_model(self) -> ModelCard:
-        """The card in the words of A2A 1.0. Raises BadCard when it has no name or no address."""
+        """Convert to the card of A2A 1.0. Raises BadCard when the name or the address is missing."""
         return read_card(self.to_map())
 
     @classmethod
     def from_model(cls, card: ModelCard) -> AgentCard:
-        """Spell a card of A2A 1.0."""
+        """Convert a card of A2A 1.0."""
         return read(cls, card_json(card, {}, V0_3))

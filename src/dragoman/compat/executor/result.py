@@ -1,4 +1,4 @@
-"""Outcomes as pairs, as the source document has them: `("ok", value)` or `("error", reason)`."""
+"""Results as pairs, in the style of the source document: `("ok", value)` or `("error", reason)`."""
 
 from __future__ import annotations
 

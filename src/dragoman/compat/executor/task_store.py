@@ -1,4 +1,4 @@
-"""A task store by id over the engine's store, for authors of executors."""
+"""`TaskStore`: get, save and delete tasks of A2A 0.3 by id, in a store of the engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _SharedStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._users = 0
+        self._open_count = 0
         self._lock = asyncio.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -45,20 +45,20 @@ class _SharedStore:
 
     async def open(self) -> None:
         async with self._lock:
-            if not self._users:
+            if not self._open_count:
                 await self._store.open()
-            self._users += 1
+            self._open_count += 1
 
     async def close(self) -> None:
         async with self._lock:
-            if not self._users:
+            if not self._open_count:
                 return
-            self._users -= 1
-            if not self._users:
+            self._open_count -= 1
+            if not self._open_count:
                 await self._store.close()
 
 
-def shared(store: Store) -> Store:
+def share_store(store: Store) -> Store:
     """Wrap a store so that its first user opens it and its last user closes it."""
     return cast("Store", _SharedStore(store))
 
@@ -67,14 +67,14 @@ ORIGIN = V0_3
 
 
 class TaskStore:
-    """Tasks in any store the engine can use; by default in memory.
+    """Tasks in any store of the engine; by default in memory.
 
-    One TaskStore serves one handler, which reads and writes the same tasks. `agent` is the name under which the
-    engine keeps them. A store that must be opened is: by the handler, or by `async with` when there is none.
+    A TaskStore belongs to at most one handler, which reads and writes the same tasks. `agent` is the agent name that
+    the tasks are stored under. The handler opens and closes the store; without a handler, use `async with`.
     """
 
     def __init__(self, store: Store | None = None, *, agent: str = "executor", clock: Clock | None = None) -> None:
-        self.engine_store = shared(store or MemoryStore())
+        self.engine_store = share_store(store or MemoryStore())
         self.clock: Clock = clock or SystemClock()
         self.bus = LocalBus(self.clock)
         self.agent = agent
@@ -92,7 +92,7 @@ class TaskStore:
         await self.engine_store.close()
 
     def attach(self, queues: EventQueues) -> None:
-        """Set the queues that show which tasks are running. Called by the handler."""
+        """Set the queues that say which tasks are running. Called by the handler."""
         self._queues = queues
 
     async def get(self, task_id: str) -> Ok[Task] | Failure:
@@ -101,10 +101,11 @@ class TaskStore:
         return NOT_FOUND if stored is None else ("ok", await self._read(stored))
 
     async def save(self, task: Task) -> Ok[Task] | Failure:
-        """Store the task as it is: one record that replaces all before it.
+        """Store the task as it is, in one record that replaces all before it.
 
-        Refused with a reason: while an executor works on the task, once it has ended, in another context than its
-        own, under an id of another agent's task, and (`conflict`) when the engine wrote at the same moment.
+        Fails with a reason when an executor works on the task, when the stored task has ended and differs from this
+        one or has another context, when the id belongs to a task of another agent, and with `conflict` when the engine
+        has written the task at the same time.
 
         Raises:
             BadResponse: a file in it is not base64.
@@ -128,7 +129,7 @@ class TaskStore:
             return await self._failure(stored, task.id, error)
 
     async def delete(self, task_id: str) -> Literal["ok"] | Failure:
-        """Delete the task; a missing one is no error. Refused while an executor works on it.
+        """Delete the task; a missing one is no error. Fails with a reason while an executor works on it.
 
         Raises:
             ServerError: the store cannot take writes now.
@@ -137,7 +138,7 @@ class TaskStore:
             stored = await self._find(task_id)
             if stored is None:
                 return "ok"
-            if self._running(task_id):
+            if self._is_running(task_id):
                 return ("error", "task is running")
             error = await self._write(stored.row, delete=True)
             return "ok" if error is None else await self._failure(stored, task_id, error)
@@ -151,7 +152,7 @@ class TaskStore:
     async def _read(self, stored: StoredTask) -> Task:
         return Task.from_model(await self._tasks.read(stored))
 
-    def _running(self, task_id: str) -> bool:
+    def _is_running(self, task_id: str) -> bool:
         return self._queues is not None and self._queues.lookup(task_id)[0] == "ok"
 
     def _refusal(self, stored: StoredTask, task: Task) -> str | None:
@@ -162,8 +163,8 @@ class TaskStore:
             return "task is already in terminal state"
         if row.context_id != task.context_id:
             return "contextId is not the context of this task"
-        # Two writers would number their events alike: while a run goes on, it alone writes.
-        return "task is running" if self._running(row.id) else None
+        # Two writers would give two records the same number, so only the run writes while it lasts.
+        return "task is running" if self._is_running(row.id) else None
 
     def _row(self, model: ModelTask, stored: StoredTask | None) -> TaskRow:
         state, now = model.status.state, self.clock.now()

@@ -1,6 +1,6 @@
-"""The objects of A2A 0.3 in the source document's nouns: parts, messages, tasks, artifacts and update events.
+"""The objects of A2A 0.3, named as in the source document: parts, messages, tasks, artifacts and update events.
 
-Only their shapes are here. The 0.3 dialect does the encoding and the conversion to A2A 1.0.
+They only define fields. The 0.3 dialect does the encoding and the conversion to A2A 1.0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read(cls: type[W], map: Mapping[str, Any]) -> W:
     """Read an object from JSON values.
 
     Raises:
-        InvalidParams: with the field named.
+        InvalidParams: a field is missing or invalid; the text names it.
     """
     return _reader(cls).read_value(dict(map) if isinstance(map, Mapping) else map)  # pyright: ignore[reportUnnecessaryIsInstance]
 
@@ -83,7 +83,7 @@ def _reader(cls: type[W]) -> LenientReader[W]:
 
 
 def _plain(value: Struct) -> dict[str, Any]:
-    """An object as decoded JSON, with lists where it has tuples."""
+    """Return a struct as JSON values: dicts and lists."""
     return decode_any(encode(value))
 
 
@@ -124,7 +124,7 @@ else:
 
 class _Part(Wire, frozen=True):
     def to_model(self) -> ModelPart:
-        """The part in the words of A2A 1.0. Raises InvalidParams when the bytes of a file are not base64."""
+        """Convert to the part of A2A 1.0. Raises InvalidParams when the bytes of a file are not base64."""
         try:
             return part_from_03(msgspec.convert(self.to_map(), Part03), "part")
         except msgspec.ValidationError as error:
@@ -139,7 +139,7 @@ class TextPart(_Part, frozen=True, tag_field="kind", tag="text"):
 
 
 class FilePart(_Part, frozen=True, tag_field="kind", tag="file"):
-    """A file, with its bytes or by its address. One that is read must have exactly one of them, and real base64."""
+    """A file: its bytes or its address. One that is read from JSON must have exactly one of them, and valid base64."""
 
     file: File
     metadata: dict[str, Any] | None = None
@@ -170,7 +170,7 @@ def part_from_map(map: Mapping[str, Any]) -> Ok[Part] | Failure:
 
 
 def part_from_model(part: ModelPart) -> Part:
-    """Spell a part of A2A 1.0 as 0.3 does; data that is no object is wrapped into one."""
+    """Convert a part of A2A 1.0; data that is not an object is wrapped into one."""
     values = _plain(part_to_03(part, "kind"))
     return read(_PARTS[values["kind"]], values)
 
@@ -201,7 +201,7 @@ class Role(StrEnum):
 
 
 class Message(WireEvent[ModelMessage], frozen=True, tag_field="kind", tag="message"):
-    """A message; one that is read without a `messageId` is given one."""
+    """A message. One without a `messageId` gets a new one."""
 
     role: Role
     parts: tuple[TextPart | FilePart | DataPart, ...]
@@ -219,7 +219,7 @@ class Message(WireEvent[ModelMessage], frozen=True, tag_field="kind", tag="messa
 
 
 class TaskState(StrEnum):
-    """The ten states, spelled as the wire spells them. Any known spelling is read; a foreign word is `unknown`."""
+    """The ten states as 0.3 spells them. The spellings of other versions are read too; any other word is `unknown`."""
 
     SUBMITTED = "submitted"
     WORKING = "working"
@@ -238,16 +238,16 @@ class TaskState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """True when nothing can change any more."""
+        """True when the task can no longer change."""
         return self.to_model().final
 
     def to_model(self) -> State:
-        """The state of A2A 1.0, which has one name for `unknown` and `unspecified`."""
+        """Convert to the state of A2A 1.0, which has one state for `unknown` and `unspecified`."""
         return state_of(self.value) or State.UNSPECIFIED
 
     @classmethod
     def from_model(cls, state: State) -> TaskState:
-        """Spell a state of A2A 1.0."""
+        """Convert a state of A2A 1.0."""
         return cls(WORDS[state])
 
 
@@ -282,7 +282,7 @@ class Task(WireEvent[ModelTask], frozen=True, tag_field="kind", tag="task"):
 
     @classmethod
     def new_submitted(cls, message: Message, *, clock: Clock | None = None) -> Task:
-        """A task that begins with a message: submitted now, the message its whole history."""
+        """Return a new submitted task with the message as its history. The message's task and context ids are used."""
         task_id = message.task_id or new_id()
         context_id = message.context_id or new_id()
         status = TaskStatus(TaskState.SUBMITTED, timestamp=timestamp((clock or SystemClock()).now()))
@@ -296,7 +296,7 @@ class Task(WireEvent[ModelTask], frozen=True, tag_field="kind", tag="task"):
 class TaskStatusUpdateEvent(
     WireEvent[StatusUpdate], frozen=True, omit_defaults=False, tag_field="kind", tag="status-update"
 ):
-    """The task's status changed; `final` is always said. A2A 1.0 has no `final`."""
+    """A change of a task's status. `final` is always in the JSON; A2A 1.0 does not have it."""
 
     task_id: str
     context_id: str
@@ -306,12 +306,12 @@ class TaskStatusUpdateEvent(
 
     @classmethod
     def from_model(cls, model: StatusUpdate, *, final: bool | None = None) -> Self:
-        """Spell an event of A2A 1.0; without `final`, a terminal state is final."""
+        """Convert an event of A2A 1.0; by default `final` is true for a terminal state."""
         return read(cls, _plain(event_to_03(model, last=model.status.state.final if final is None else final)))
 
 
 class TaskArtifactUpdateEvent(WireEvent[ArtifactUpdate], frozen=True, tag_field="kind", tag="artifact-update"):
-    """An artifact is new, replaced or longer; flags that are false are not said."""
+    """An artifact that is new, replaced or extended. False flags are left out of the JSON."""
 
     task_id: str
     context_id: str

@@ -1,4 +1,4 @@
-"""Webhooks in the document's nouns: a sender, and a store of push configs."""
+"""Webhooks for executors: `PushSender` posts tasks, `PushConfigStore` stores where to."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class PushSender:
-    """Posts tasks to webhooks: by `send` once, and for a handler with every change until it arrives.
+    """Posts tasks to webhooks: `send` posts one task once; for a handler, every change is delivered with retries.
 
-    `allow` are hosts or networks off the public internet that may be called. `secret` seals what is stored and signs
-    what is sent; without it, both last as long as this object.
+    `allow` lists hosts and networks outside the public internet that may be called. `secret` seals stored credentials
+    and signs deliveries; without it the keys are random, and stored credentials cannot be read by another sender.
     """
 
     def __init__(self, *, allow: Sequence[str] = (), secret: str | None = None) -> None:
@@ -49,9 +49,10 @@ class PushSender:
         return AioClient(guard=self.guard)
 
     async def send(self, task: Task, config: PushConfig) -> Literal["ok"] | Failure:
-        """Post a task once. Whatever goes wrong is the reason of a failure; raises nothing.
+        """Post a task once. Call `close` when done.
 
-        A status that is not 2xx is a failure: `push endpoint returned 500`. Call `close` when done.
+        An invalid config, a forbidden address, a network error and a status other than 2xx (`push endpoint returned
+        500`) are failures with a reason, not exceptions.
         """
         try:
             secrets = secrets_of(TaskPushConfig(task.id, config).to_model())
@@ -67,10 +68,11 @@ class PushSender:
 
 
 class PushConfigStore:
-    """Webhooks in the store their tasks are in: in memory, in a file, or wherever a `TaskStore` keeps them.
+    """Webhooks of tasks, in the store of the `TaskStore` that holds the tasks.
 
-    A webhook belongs to a task that is there, and goes with it. What callers of a handler register is in its
-    `push_configs`, and what is put there is brought. Secrets are sealed in the store, and shown here only.
+    A webhook belongs to an existing task and is deleted with it. The `push_configs` of a handler holds the webhooks
+    that its callers register, and delivers to those that are set here. Credentials are sealed in the store; `get` and
+    `list` return them in plain text.
     """
 
     def __init__(self, task_store: TaskStore | None = None, sender: PushSender | None = None) -> None:
@@ -82,7 +84,7 @@ class PushConfigStore:
         self._use(WebhookRegistry(self.task_store.clock, self._sender.keys, self._sender.guard, None))
 
     def delivery(self) -> DeliveryService:
-        """Build the service that delivers the events of a handler's tasks, also to webhooks that are set later."""
+        """Build the delivery service of a handler; from then on `set` also starts deliveries."""
         tasks, sender, http = self.task_store, self._sender, LazyHttp(self._sender.client)
         service = DeliveryService(
             tasks.engine_store, tasks.bus, tasks.clock, http, sender.keys, sender.guard, signer=sender.keys
@@ -95,7 +97,13 @@ class PushConfigStore:
         self._pushes = WebhookOperations(self._tasks, outbox)
 
     async def set(self, task_id: str, config: PushConfig) -> Ok[PushConfig] | Failure:
-        """Store a webhook, in place of one with the same id; one without an id gets one."""
+        """Store a webhook, in place of one with the same id; one without an id gets one.
+
+        The result is `not_found` when there is no such task, or the reason why the webhook is not accepted.
+
+        Raises:
+            InvalidParams: the config has no URL.
+        """
         model = TaskPushConfig(task_id, config).to_model()
         try:
             stored = await self._pushes.create(self._scope, model, ORIGIN)
@@ -106,7 +114,7 @@ class PushConfigStore:
         return ("ok", TaskPushConfig.from_model(stored).push_notification_config)
 
     async def get(self, task_id: str, config_id: str | None = None) -> Ok[PushConfig] | Failure:
-        """One webhook of a task, by default the first; or `not_found`."""
+        """Return one webhook of a task, by default the first; or `not_found`."""
         pushes = await self._stored_pushes(task_id)
         for push in pushes or ():
             if config_id is None or push.id == config_id:
@@ -114,7 +122,7 @@ class PushConfigStore:
         return NOT_FOUND
 
     async def list(self, task_id: str) -> Ok[tuple[PushConfig, ...]] | Failure:
-        """All webhooks of a task, in the order they came; or `not_found` where there is no such task."""
+        """Return all webhooks of a task, oldest first; or `not_found` when there is no such task."""
         pushes = await self._stored_pushes(task_id)
         return NOT_FOUND if pushes is None else ("ok", tuple(self._to_config(push, task_id) for push in pushes))
 

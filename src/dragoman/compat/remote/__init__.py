@@ -1,4 +1,4 @@
-"""Client for remote agents in the source document's words: fetch a card, submit a task, poll for its result.
+"""A client for remote agents, named as in the source document: fetch a card, submit a task, poll for its result.
 
     from dragoman.compat.remote import discover_agent, invoke_remote_agent
 
@@ -7,13 +7,13 @@
         result = await invoke_remote_agent("https://agent.example.com", "Summarize this", timeout_ms=60_000)
         print(result.response_text if result.success else result.error)
 
-An agent that calls others for strangers, or is called by agents itself, sets limits:
+An agent that calls others for untrusted callers, or is called by agents itself, should set limits:
 
     budget = SessionBudget.from_env(os.environ)
     await invoke_remote_agent(url, text, depth=depth + 1, source_agent="me", budget=budget, session="s1", guard=True)
 
-Only cards are cached, for five minutes: every call opens a connection and closes it. Certificates are
-verified. `clock` is any clock of the engine; `dragoman.testing.Clock` is moved by hand.
+Only cards are cached, for five minutes: every request has its own connection. Certificates are verified.
+`clock` is any clock of the engine; tests use `dragoman.testing.Clock`.
 """
 
 from __future__ import annotations

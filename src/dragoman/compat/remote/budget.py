@@ -27,9 +27,9 @@ Origin = tuple[str, str, int]
 
 
 class SessionBudget:
-    """Lets each session make `max_calls` calls, to `max_agents` agents, with `cooldown_ms` between two to the same.
+    """Limits the calls of each session: `max_calls` in all, `max_agents` agents, `cooldown_ms` between calls of one.
 
-    An agent is an origin: scheme, host and port. 0 is any number, or no pause. One budget serves many sessions.
+    An agent is an origin: scheme, host and port. 0 means no limit, or no cooldown. One budget serves many sessions.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class SessionBudget:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], clock: Clock | None = None) -> SessionBudget:
-        """A budget as the environment sets it.
+        """Build a budget from environment variables.
 
         `A2A_SESSION_MAX_CALLS`, `A2A_SESSION_MAX_AGENTS` and `A2A_SESSION_COOLDOWN_MS` are whole numbers from 0 on.
-        Where one is not, the log says so and the default is used.
+        For an invalid value a warning is logged, and the default is used.
         """
         return cls(
             limit_of(environ, "A2A_SESSION_MAX_CALLS", MAX_CALLS),
@@ -60,14 +60,14 @@ class SessionBudget:
         )
 
     def __len__(self) -> int:
-        """How many sessions are remembered."""
+        """The number of sessions that are tracked."""
         return len(self._sessions)
 
     def take(self, session: str | None, base_url: str) -> None:
-        """Count a call before it is made. Calls without a session share one. A refused call costs nothing.
+        """Count a call before it is made. Calls without a session share one. A refused call is not counted.
 
         Raises:
-            BudgetExceededError: the session may not make the call, or not yet.
+            BudgetExceededError: the call would exceed a limit, or the agent's cooldown is not over.
             CannotConnect: the base URL is invalid.
         """
         origin = _origin(base_url)
@@ -101,7 +101,7 @@ class SessionBudget:
             raise BudgetExceededError(text, limit="cooldown", retry_after_ms=remaining_ms)
 
     def _cooldown_left_ms(self, last_call_ms: int | None, now: int) -> int:
-        """Return the remaining cooldown in milliseconds. A call in the future is from before the clock was set back."""
+        """Return the remaining cooldown in milliseconds; none if the clock has been set back since the last call."""
         if last_call_ms is None or last_call_ms > now:
             return 0
         return max(0, last_call_ms + self._cooldown_ms - now)

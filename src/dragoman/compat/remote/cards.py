@@ -26,7 +26,7 @@ _REQUIRED = ("name", "version")
 class RemoteCardCache:
     """A cache of cards by URL and guard.
 
-    A card that was fetched without a guard may come from the internal network, so it is not shared with guarded calls.
+    A card that was fetched without a guard may come from the internal network: guarded calls never see it.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class RemoteCardCache:
         return card
 
     def _prune(self, now: int) -> None:
-        # An entry from the future is from before the clock was set back.
+        # A negative age means that the clock was set back: nobody can say how old the entry is.
         stale = [key for key, (since, _) in self._entries.items() if not 0 <= now - since <= TTL_MS]
         for key in stale:
             del self._entries[key]
@@ -85,8 +85,10 @@ async def fetch_agent_card(
     With `guard=True` only the public internet is reached; an `AddressGuard` allows what it was configured for.
 
     Raises:
-        ExternalServiceError: there is no response within ten seconds, or its status is not a success.
-        ValidationError: the response is no card: not a JSON object, or without name or version; or the URL is blocked.
+        ExternalServiceError: the base URL is invalid, there is no response within ten seconds, or its status is not
+            2xx.
+        ValidationError: the response is not a card (not a JSON object, over 4 MiB, or without name or version), or
+            the guard blocks the URL.
     """
     return await _CARDS.fetch(base_url, clock or SystemClock(), guard_of(guard))
 
@@ -94,7 +96,7 @@ async def fetch_agent_card(
 async def discover_agent(
     base_url: str, *, clock: Clock | None = None, guard: AddressGuard | bool | None = None
 ) -> dict[str, Any] | None:
-    """Like `fetch_agent_card`, but returns None on any error."""
+    """Like `fetch_agent_card`, but returns None where that raises."""
     try:
         return await fetch_agent_card(base_url, clock=clock, guard=guard)
     except DragomanError:

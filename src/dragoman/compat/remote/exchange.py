@@ -1,4 +1,4 @@
-"""Helpers for requests to remote agents: URLs, guards, and reading responses."""
+"""Helpers for requests to remote agents: build URLs, choose a guard, read responses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PUBLIC = AddressGuard(setting="the guard's allow")
 
 
 def guard_of(guard: AddressGuard | bool | None) -> AddressGuard | None:
-    """Return the guard for an option: True is one that allows the public internet only."""
+    """Return the guard for the option `guard`: True stands for one that allows the public internet only."""
     if isinstance(guard, AddressGuard):
         return guard
     return _PUBLIC if guard else None
 
 
 def join_url(base_url: str, path: str) -> str:
-    """Return the URL of a path under a base URL, with or without a trailing slash.
+    """Return the URL of a path under a base URL; a trailing slash of the base is ignored.
 
     Raises:
         CannotConnect: the base URL is invalid.
@@ -57,7 +57,7 @@ def is_success(status: int) -> bool:
 
 
 def status_line(status: int) -> str:
-    """Format a status with its name: `HTTP 503 Service Unavailable`."""
+    """Format a status with its standard phrase: `HTTP 503 Service Unavailable`."""
     try:
         return f"HTTP {status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -65,7 +65,7 @@ def status_line(status: int) -> str:
 
 
 def describe_refusal(status: int, body: bytes) -> str:
-    """Format a status with the beginning of the body: `HTTP 503 — try later`; with its name without a body."""
+    """Format an error response with the beginning of its body: `HTTP 503 — try later`. If empty: `status_line`."""
     text = " ".join(body[: 4 * _EXCERPT].decode(errors="replace").split())
     if not text:
         return status_line(status)

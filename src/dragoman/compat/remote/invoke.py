@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The outcome of `invoke_remote_agent`.
 
-    Attributes are in snake_case. As JSON, and in `to_map()`, the names are the source document's: `success`,
-    `taskId`, and of `responseText` and `error` the one that is there. `task_id` is empty when nothing was submitted.
+    In JSON, and in `to_map()`, the names are the source document's: `success`, `taskId`, and `responseText` or `error`
+    if set. `task_id` is empty when no task was submitted.
     """
 
     success: bool
@@ -37,7 +37,7 @@ class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="ca
     error: str | None = None
 
     def to_map(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Return the result as JSON values."""
         return decode_any(encode(self))
 
 
@@ -45,9 +45,9 @@ POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000
 SUBMIT_SECONDS = 30.0
 REQUEST_SECONDS = 10.0
-# The range of timeouts that the other side's route accepts.
-_THEIR_TIMEOUT_MS = (1000, 600_000)
-# The document has the first two; the others are final states too.
+# The range of `timeoutMs` that the remote route accepts.
+_REMOTE_TIMEOUT_MS = (1000, 600_000)
+# The source document has the first two; other agents use the rest.
 _FINAL_STATES = ("completed", "failed", "canceled", "cancelled", "rejected")
 
 
@@ -64,25 +64,25 @@ async def invoke_remote_agent(
     session: str | None = None,
     guard: AddressGuard | bool | None = None,
 ) -> RemoteInvocationResult:
-    """Submit a message to a remote agent and look every three seconds, at first at once, whether its task has ended.
+    """Submit a message to a remote agent, and poll its task every three seconds until it has ended.
 
-    The message goes to `{base}/a2a/tasks/send`, which has 30 seconds to take it; `skill` is passed on. The task is
-    read at `{base}/a2a/tasks/{id}` for at most `timeout_ms`, counted from when it was taken. A look that fails is
-    no failure: the next one may not. The other side is told the same limit, or the nearest it takes (1 s to 10 min).
+    The message is posted to `{base}/a2a/tasks/send`, which has 30 seconds to respond. The task is then polled at
+    `{base}/a2a/tasks/{id}`, first at once, for at most `timeout_ms` from then on; polls that fail are repeated. The
+    same limit, within 1 s to 10 min, is sent to the remote agent. `skill` is passed on.
 
-    An agent that calls another says so: `source_agent` is its name, and `depth` how deep the call is in a chain of
-    calls, 3 at most (or `A2A_MAX_DEPTH`); a program that Dragoman runs need not, for that is in its environment
-    (`DRAGOMAN_DEPTH`). `budget` counts the call for a `session`. With `guard=True` nothing is sent
-    that does not go to the public internet; a `Guard` allows what it was told to. What these refuse is not sent.
+    An agent that calls another passes its name as `source_agent`, and as `depth` how deep the call is in a chain of
+    calls: at most 3, or `A2A_MAX_DEPTH`. The default is `DRAGOMAN_DEPTH`, which programs run by Dragoman have in their
+    environment. `budget` counts the call for `session`. `guard=True` allows the public internet only, an `AddressGuard`
+    what it was configured for. A call that one of these refuses is not sent.
 
-    Whatever goes wrong, here or over there, is in the result's `error`; nothing is raised for it.
+    Errors, local and remote, are in the result's `error`; they are not raised.
     """
     clock = clock or SystemClock()
     depth = depth_from_environ(os.environ) if depth is None else depth
     params: dict[str, Any] = {"message": message}
     if skill is not None:
         params["skill"] = skill
-    least, most = _THEIR_TIMEOUT_MS
+    least, most = _REMOTE_TIMEOUT_MS
     params["timeoutMs"] = min(max(timeout_ms, least), most)
     if depth is not None:
         params["depth"] = depth
@@ -98,7 +98,7 @@ async def invoke_remote_agent(
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         request = HttpRequest("POST", join_url(base_url, "/a2a/tasks/send"), headers, body, operation="send")
         if budget is not None:
-            # Last: a request that is not sent for another reason costs nothing.
+            # Last, so that a request that fails an earlier check is not counted.
             budget.take(session, base_url)
         task_id = _parse_task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
     except AddressForbidden as error:
@@ -122,7 +122,7 @@ def _failure(error: str) -> RemoteInvocationResult:
 
 
 def _parse_task_id(status: int, body: bytes) -> str:
-    """Return the id of the task in a response. Raises BadResponse when there is none."""
+    """Return the id of the submitted task. Raises BadResponse when the response is an error, or not a task."""
     if not is_success(status):
         raise BadResponse(describe_refusal(status, body))
     task_id = (json_object(body) or {}).get("id")
@@ -135,7 +135,7 @@ def _parse_task_id(status: int, body: bytes) -> str:
 
 
 async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
-    """Poll the task until it has ended; None when the timeout is over before."""
+    """Poll the task until it has ended, and return it; None on timeout."""
     deadline = clock.now() + timeout_ms
     while (remaining := (deadline - clock.now()) / 1000) > 0:
         task = await _poll(url, min(REQUEST_SECONDS, remaining), clock, guard)

@@ -1,4 +1,4 @@
-"""Session tasks in the source document's words: a message becomes a task, a program works on it, the caller polls it.
+"""Session tasks, named as in the source document: a program works on a message, and the caller polls its task.
 
     from dragoman.compat.sessions import TaskDeps, handle_task_get, handle_task_send
 
@@ -6,8 +6,8 @@
     task = await handle_task_send(deps, {"params": {"message": "Hello"}})
     task = await handle_task_get(task["id"])
 
-They are the engine's tasks, in memory: at most 1000 are known, of which the oldest that have ended go first, and all
-of them end with the event loop they were sent in. To serve them over HTTP, serve an agent.
+They are tasks of the engine in a store in memory, and end with the event loop in which they were sent. When there are
+more than 1000, the oldest that have ended are dropped. To serve session tasks over HTTP, serve an agent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cards of this instance and of its agents, as session servers have them."""
+"""The agent cards of session servers: of the whole instance, and of each agent."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Where it is, relative to `/api/agents/{id}`.
+# The path of a card under `/api/agents/{id}`.
 AGENT_CARD = "/agent-card"
 ORGANIZATION = "Dragoman"
 _MODES = ["text/plain", "application/json"]
-_TAKES, _GIVES = ["application/json"], ["application/json", "text/plain"]
+_TOOL_INPUT_MODES, _TOOL_OUTPUT_MODES = ["application/json"], ["application/json", "text/plain"]
 
 
 class CardFacts(NamedTuple):
-    """What a card says about an agent beside its skills. Endpoints are derived from `url`."""
+    """The members of a card other than skills and protocols."""
 
     name: str
     description: str
@@ -49,7 +49,7 @@ class CardFacts(NamedTuple):
 
 
 def agent_card(facts: CardFacts, skills: Iterable[Json], protocols: Iterable[Json]) -> Json:
-    """Build a card, with its members in reading order."""
+    """Build a card; its members are in the order in which people read them."""
     return {
         "name": facts.name,
         "description": facts.description,
@@ -71,20 +71,20 @@ def agent_card(facts: CardFacts, skills: Iterable[Json], protocols: Iterable[Jso
 
 
 def tool_skill(tool: str, description: str = "") -> Json:
-    """Build the skill of a tool."""
-    return _skill(tool, humanized(tool), description, categories(tool), _TAKES, _GIVES)
+    """Build the skill that stands for a tool."""
+    return _skill(tool, humanized(tool), description, categories(tool), _TOOL_INPUT_MODES, _TOOL_OUTPUT_MODES)
 
 
 def _skill(
-    id: str, name: str, description: str, tags: Iterable[str], takes: Iterable[str], gives: Iterable[str]
+    id: str, name: str, description: str, tags: Iterable[str], input_modes: Iterable[str], output_modes: Iterable[str]
 ) -> Json:
     return {
         "id": id,
         "name": name,
         "description": description or f"Tool: {id}",
         "tags": list(tags),
-        "inputModes": list(takes),
-        "outputModes": list(gives),
+        "inputModes": list(input_modes),
+        "outputModes": list(output_modes),
     }
 
 
@@ -94,7 +94,7 @@ def protocol(name: str, description: str, endpoint: str | None = None) -> Json:
 
 
 def agent_protocols(url: str) -> list[Json]:
-    """Build the protocols of an agent that is served under its id."""
+    """Build the `supportedProtocols` of an agent whose URL ends with its id."""
     return [
         protocol("A2A", "Agent2Agent: JSON-RPC here, and tasks that are sent and polled", f"{url}/a2a/tasks/send"),
         protocol("HTTP", "Plain JSON: a message in, a task out", f"{url}/invoke"),
@@ -102,7 +102,7 @@ def agent_protocols(url: str) -> list[Json]:
 
 
 def documentation() -> str | None:
-    """Return the documentation URL of this package's metadata, if it has one."""
+    """Return the documentation or homepage URL in this package's metadata, if there is one."""
     for line in metadata("dragoman").get_all("Project-URL") or ():
         name, _, url = str(line).partition(",")
         if name.strip().lower() in ("documentation", "homepage"):
@@ -119,7 +119,7 @@ class AgentCards:
         self._cache: dict[tuple[str, tuple[int, int], frozenset[str] | None], tuple[bytes, bytes]] = {}
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
-        """Return status, body and headers; the card of an authenticated caller must not be cached by others."""
+        """Return status, body and headers. A card for an authenticated caller is marked as private."""
         body, etag = self._card(base, user)
         cache_control = b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"
         headers: list[Header] = [
@@ -135,18 +135,18 @@ class AgentCards:
 
     def _card(self, base: str, user: User | None) -> tuple[bytes, bytes]:
         key = (base, self._agent.revision, user.permissions if user else None)
-        served = self._cache.get(key)
-        if served is None:
+        entry = self._cache.get(key)
+        if entry is None:
             if len(self._cache) >= CACHE_SIZE:  # bounded, as callers choose the Host header
                 self._cache.clear()
             card = card_of_agent(self._agent, self._cards.extended_card(base, user), base)
             body = msgspec.json.format(msgspec.json.encode(card), indent=2)
-            served = self._cache[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
-        return served
+            entry = self._cache[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
+        return entry
 
 
 def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
-    """Convert the A2A card of an agent to the card of this document."""
+    """Convert the A2A card of an agent to the form of session servers."""
     facts = CardFacts(
         name=card.name,
         description=card.description,
@@ -162,16 +162,16 @@ def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
 
 
 def _skills(skills: Sequence[AgentSkill], permitted: Sequence[str] | None) -> list[Json]:
-    """Convert the skills, or only those that the agent may use, in the order of its permissions."""
+    """Convert the skills; with `permitted`, only those it names, in its order."""
     by_id: dict[str, Json] = {}
     for skill in skills:
         tags = skill.tags or categories(skill.id, skill.description)
-        takes, gives = skill.input_modes or _MODES, skill.output_modes or _MODES
-        by_id[skill.id] = _skill(skill.id, skill.name, skill.description, tags, takes, gives)
+        input_modes, output_modes = skill.input_modes or _MODES, skill.output_modes or _MODES
+        by_id[skill.id] = _skill(skill.id, skill.name, skill.description, tags, input_modes, output_modes)
     return list(by_id.values()) if permitted is None else [by_id[name] for name in permitted if name in by_id]
 
 
-# An archetype that is not mentioned.
+# The archetype that descriptions leave out.
 _CUSTOM = "custom"
 
 
@@ -191,10 +191,11 @@ FALLBACK = "Dragoman agent"
 
 
 def build_agent_card(base_url: str | None = None, *, tools: Iterable[Any] | None = None) -> Json:
-    """The card of this instance, with every tool as a skill.
+    """Build the card of this instance, with every tool as a skill.
 
-    Without `base_url` it is where `BIND_HOST` and `PORT` say, by default 127.0.0.1 and 3000. `tools` are names, or
-    things with a `name` and a `description`; by default those of Dragoman's own MCP server, where that is installed.
+    The default `base_url` is built from the environment variables `BIND_HOST` and `PORT`, by default 127.0.0.1 and
+    3000. `tools` are names, objects or maps with a `name` and a `description`, or one map from names to descriptions;
+    by default the tools of Dragoman's own MCP server, if `dragoman[mcp]` is installed.
     """
     base = _base_url(base_url)
     facts = CardFacts(NAME, DESCRIPTION, base, version("dragoman"))
@@ -210,12 +211,12 @@ def build_agent_card(base_url: str | None = None, *, tools: Iterable[Any] | None
 def build_agent_card_for_agent(
     agent: object, base_url: str | None = None, db: object = None, *, tools: Iterable[Any] | None = None
 ) -> Json:
-    """The card of one agent: an object or a map with `id` and `name`, in either spelling of what it has.
+    """Build the card of one agent: an object or a map with `id` and `name`, its members in snake_case or camelCase.
 
-    `mcp_tool_permissions` (or `tool_names`) are the tools it may use; where nothing is said, it is all. `tools` are
-    those there are, as for `build_agent_card`; others are left out. `persona` and `skill_bundles` add to the
-    description; what the agent does not say of them, `db.get_persona(agent_id)` and `db.get_skill_bundles(agent_id)`
-    do, where there are such methods.
+    `tools` are the existing tools, as for `build_agent_card`. The agent's `mcp_tool_permissions` (or `tool_names`) list
+    those that become skills; without such a list all do. `persona` and `skill_bundles` are appended to the description;
+    what the agent lacks of them is read with `db.get_persona(agent_id)` and `db.get_skill_bundles(agent_id)`, if `db`
+    has these methods.
     """
     name = str(member(agent, "name") or "agent")
     agent_id = str(member(agent, "id") or name)
@@ -234,7 +235,7 @@ def build_agent_card_for_agent(
 
 @lru_cache(maxsize=1)
 def default_tools() -> Mapping[str, str]:
-    """The tools of Dragoman's own MCP server, each with its description; none where `dragoman[mcp]` is not there."""
+    """Return the tools of Dragoman's own MCP server with their descriptions; none without `dragoman[mcp]`."""
     try:
         from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
     except ImportError:
@@ -275,8 +276,8 @@ def _permitted_tools(agent: object, tools: Mapping[str, str]) -> list[tuple[str,
 
 def _read_member(agent: object, db: object, agent_id: str, name: str) -> Any:
     value = member(agent, name)
-    read = getattr(db, f"get_{name}", None)
-    return read(agent_id) if value is None and read is not None else value
+    getter = getattr(db, f"get_{name}", None)
+    return getter(agent_id) if value is None and getter is not None else value
 
 
 def _names(bundles: Any) -> list[str]:

@@ -29,10 +29,10 @@ class ProjectAgent(NamedTuple):
 class TaskDeps:
     """The dependencies of `handle_task_send`.
 
-    `process_manager` has `subscribe` and `start_process`. `list_agents` gives the agents, the preferred ones first:
-    objects or maps with `id`, `name` and `default_project_id`, in either spelling. `create_session` is told of each
-    session before its program starts, and may give back another in its place. Both may be coroutines. Where they are
-    left out, methods of these names of `db` are used, if it has them. `clock` is any clock of the engine.
+    `process_manager` has `subscribe` and `start_process`. `list_agents` returns the agents, preferred ones first:
+    objects or maps with `id`, `name` and `default_project_id`, in snake_case or camelCase. `create_session` is called
+    with each session before its program starts, and may return another one to use instead. Both may be coroutine
+    functions; the defaults are methods of `db` with these names, if it has them. `clock` is any clock of the engine.
     """
 
     def __init__(

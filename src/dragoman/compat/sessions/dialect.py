@@ -1,4 +1,4 @@
-"""The JSON form of session servers: a plain text goes in, a flat task comes out and is polled until it ends."""
+"""The wire format of session servers: a request has a plain text, and the response is a flat task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Json = dict[str, Any]
 
 METHOD = "tasks/send"
 TIMEOUT_MS = 300_000
-# The range that a caller may ask for over the network.
+# The range of `timeoutMs` over HTTP.
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1000, 600_000
 _WORDS = {
     State.UNSPECIFIED: "submitted",
     State.SUBMITTED: "submitted",
     State.WORKING: "working",
-    # This form has no questions; a task that asks is about to fail.
+    # There are no questions in this format: a task that asks one is about to be failed.
     State.INPUT_REQUIRED: "working",
     State.AUTH_REQUIRED: "working",
     State.COMPLETED: "completed",
@@ -45,7 +45,7 @@ class InvalidBody(InvalidParams):
 
 
 class SessionTaskRequest(Struct, frozen=True):
-    """A parsed request. `depth` counts the agents that have passed it on, `source` is the agent that sends it."""
+    """A parsed request. `depth` is the number of agents that have passed it on, `source` the name of the last."""
 
     message: str
     skill: str | None = None
@@ -65,10 +65,10 @@ def parse_body(body: bytes) -> object:
 def parse_task_request(
     body: object, *, shortest_ms: int = MIN_TIMEOUT_MS, longest_ms: int | None = MAX_TIMEOUT_MS
 ) -> SessionTaskRequest:
-    """Parse a request body; its members are in `params` or at the top. `method` is optional.
+    """Parse a request from decoded JSON; its members are in `params` or at the top level. `method` is optional.
 
     Raises:
-        InvalidBody: a member is missing or wrong.
+        InvalidBody: a member is missing or invalid.
     """
     if not isinstance(body, Mapping):
         raise InvalidBody("", "the body must be a JSON object")
@@ -87,7 +87,7 @@ def parse_task_request(
 
 
 def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int = 0) -> Json:
-    """Build the JSON of a task, a new object each time. `changed_ms` is the time of the last addition."""
+    """Build the JSON of a task. `changed_ms` is when its journal last grew: `updatedAt` is never earlier."""
     since = milliseconds(task.status.timestamp) if task.status.timestamp else created_ms
     return {
         "id": task.id,
@@ -103,7 +103,7 @@ def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int =
 
 
 def _find_member(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """Return the path and value of a member: from `params` first."""
+    """Return the path and the value of a member, from `params` or from the top level."""
     params: Any = members.get("params")
     inner: Any = None if params is None else params.get(name)
     return (name, members.get(name)) if inner is None else (f"params.{name}", inner)
@@ -171,6 +171,6 @@ def _text_message(role: str, text: str) -> Json:
 
 
 def _text_of(parts: Iterable[Part]) -> str:
-    """Join parts into one text: data as JSON, files are left out."""
+    """Join parts into one text, data as JSON; files are left out."""
     pieces = [encode(part.data).decode() if part.kind == "data" else part.text or "" for part in parts]
     return "".join(pieces)

@@ -1,4 +1,4 @@
-"""The errors of the source documents, each with an HTTP status and a code."""
+"""The exceptions of the source documents, and the HTTP responses for them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from dragoman.model.error import AuthError, BadCard, CannotConnect, DragomanErro
 
 
 class ValidationError(BadCard):
-    """The agent card arrived, and is none: no JSON object, or without a field it must have.
-
-    Or its URL leads where the guard lets no request go: then nothing was sent, and the text begins `Blocked URL:`.
-    """
+    """Invalid input: a request body, an agent card, or a URL that the guard blocks (the text begins `Blocked URL:`)."""
 
     reason = "VALIDATION_ERROR"
 
 
 class ExternalServiceError(CannotConnect):
-    """The other side delivers nothing. `status` is its HTTP status, None when it did not even answer.
+    """A remote agent does not respond, or with an error. `status` is its HTTP status, None without a response.
 
-    `reason` tells how, as in `CannotConnect`; it is `UNAVAILABLE` when there is a status.
+    `reason` is that of `CannotConnect`; it is `UNAVAILABLE` when there is a status.
     """
 
     def __init__(
@@ -30,9 +27,9 @@ class ExternalServiceError(CannotConnect):
 
 
 class BudgetExceededError(DragomanError):
-    """A session may not call that agent, or not yet; nothing was sent.
+    """A call would exceed the budget of its session; nothing was sent.
 
-    `limit` is `calls`, `agents` or `cooldown`. `retry_after_ms` says when to come back, None that it is no use.
+    `limit` is `calls`, `agents` or `cooldown`. `retry_after_ms` is set for `cooldown` only: the others do not pass.
     """
 
     reason = "BUDGET_EXCEEDED"
@@ -44,7 +41,7 @@ class BudgetExceededError(DragomanError):
 
 
 class NotFoundError(DragomanError):
-    """Something that is needed does not exist: `Agent with default project not found`."""
+    """A resource does not exist: `Agent with default project not found`."""
 
     reason = "NOT_FOUND"
 
@@ -55,25 +52,25 @@ class NotFoundError(DragomanError):
 
 
 class AuthenticationError(AuthError):
-    """The caller does not say who it is, or not convincingly."""
+    """The caller has no credentials, or invalid ones."""
 
     reason = "AUTHENTICATION_ERROR"
 
 
 class AuthorizationError(AuthError):
-    """The caller may not do this."""
+    """The caller lacks the permission."""
 
     reason = "AUTHORIZATION_ERROR"
 
 
 class ConflictError(DragomanError):
-    """Something is in the way: it exists already, or is in another state."""
+    """The resource exists already, or is in a state that does not allow the request."""
 
     reason = "CONFLICT"
 
 
 class RateLimitError(DragomanError):
-    """It is too much at once. `retry_after` says in how many seconds it is not, if that is known."""
+    """Too many requests or tasks. `retry_after` is the number of seconds to wait, if known."""
 
     reason = "RATE_LIMITED"
 
@@ -94,7 +91,10 @@ _STATUSES: dict[type[DragomanError], tuple[int, str]] = {
 
 
 def error_response(error: BaseException) -> tuple[int, dict[str, Any]]:
-    """The HTTP status and the body `{error, code}` for an error; of one that is not known here it says nothing."""
+    """Return the HTTP status and the body `{error, code}` for an exception.
+
+    An exception of any other class is a 500 that does not reveal its text.
+    """
     for cls in type(error).__mro__:
         if cls in _STATUSES:
             status, code = _STATUSES[cls]

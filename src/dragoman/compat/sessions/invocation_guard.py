@@ -1,4 +1,4 @@
-"""Depth and rate limits for agents that call agents, so that they cannot call each other without end."""
+"""Depth and rate limits for agents that call agents, so that they cannot call each other endlessly."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DIGITS = 18
 
 
 class InvocationGuard:
-    """Says which tasks of other agents may begin: not too deep in a chain of calls, and not too many at once.
+    """Limits the tasks that agents start: how deep in a chain of calls, and how many per minute.
 
-    `max_depth` is the depth of the last agent of a chain. In any 60 seconds an agent may begin `per_minute` tasks;
-    0 is any number. Callers who are not the same do not use up what is each other's. What they say of themselves is
-    believed: this stops accidents, and nobody who lies.
+    `max_depth` is the greatest depth that is admitted. In any 60 seconds a source agent may start `per_minute` tasks;
+    0 means no limit. Agents of different callers are counted apart. Depth and source are what the request says: this
+    protects against accidental loops, not against callers who lie.
     """
 
     def __init__(self, clock: Clock, *, max_depth: int = MAX_DEPTH, per_minute: int = PER_MINUTE) -> None:
@@ -42,7 +42,7 @@ class InvocationGuard:
 
     @classmethod
     def from_env(cls, clock: Clock, environ: Mapping[str, str]) -> InvocationGuard:
-        """A guard with the limits of `A2A_MAX_DEPTH` and `A2A_RATE_PER_MINUTE`."""
+        """Build a guard with the limits of `A2A_MAX_DEPTH` and `A2A_RATE_PER_MINUTE`."""
         return cls(
             clock,
             max_depth=max_depth_of(environ),
@@ -50,15 +50,15 @@ class InvocationGuard:
         )
 
     def __len__(self) -> int:
-        """How many agents are tracked."""
+        """The number of agents that are tracked."""
         return len(self._starts)
 
     def admit(self, source: str | None, depth: int, caller: str = "") -> None:
-        """Count a task that an agent wants to begin, as the caller calls it. One without a name is not counted.
+        """Check the depth of a task and count it for its source agent. Tasks without a source are not counted.
 
         Raises:
-            InvalidParams: the chain of calls is too long, or its length is none.
-            Overloaded: it is one too many in this minute; `retryAfter` says in how many seconds it is not.
+            InvalidParams: the depth is negative or exceeds the limit.
+            Overloaded: the agent has started too many tasks; `retryAfter` is the number of seconds to wait.
         """
         if depth < 0:
             raise InvalidParams("Invocation depth is a number from 0 on.", field="depth")
@@ -82,7 +82,7 @@ class InvocationGuard:
         starts.append(now)
 
     def _evict(self, now: int) -> None:
-        # Ordered by last use: once one is active, nearly all behind it are.
+        # Ordered by last use, so the first active one ends the search for idle ones.
         while self._starts:
             name, starts = next(iter(self._starts.items()))
             if len(self._starts) < MAX_SOURCES and _is_in_window(starts[-1], now):
@@ -91,12 +91,12 @@ class InvocationGuard:
 
 
 def max_depth_of(environ: Mapping[str, str]) -> int:
-    """How deep a chain of calls may be: `A2A_MAX_DEPTH`, by default 3."""
+    """Return the limit on the depth of a chain of calls: `A2A_MAX_DEPTH`, by default 3."""
     return limit_of(environ, "A2A_MAX_DEPTH", MAX_DEPTH)
 
 
 def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
-    """Read a whole number from 0 on from an environment variable. Anything else is logged and ignored."""
+    """Read a whole number from 0 on from an environment variable. Anything else is logged, and the default is used."""
     text = environ.get(name, "").strip()
     if not text:
         return default
@@ -107,5 +107,5 @@ def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _is_in_window(then: int, now: int) -> bool:
-    # A time in the future is from before the clock was set back.
+    # A negative age means that the clock was set back.
     return 0 <= now - then < _WINDOW_MS

@@ -1,4 +1,4 @@
-"""The plug-in of session servers: tasks in plain JSON, agents under their ids, and additions to cards."""
+"""The plug-in of session servers: their routes, and what they add to descriptions on cards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SessionsPlugin(Plugin):
-    """Tasks in plain JSON, agents under `/api/agents/`, and additions to their cards."""
+    """Adds the session routes, agents under `/api/agents/{id}`, and persona and skill bundles in descriptions."""
 
     def routes(self, site: PluginContext) -> Routes:
         """Return the session routes, with the limits of the environment."""

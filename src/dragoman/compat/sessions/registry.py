@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")
-# How many tasks are kept, and how many are pruned when there are more.
+# How many tasks are kept, and how many are dropped at once when there are more.
 MAX_TASKS, PRUNE_COUNT = 1000, 100
 # Seconds a caller waits for the work to start.
 START_SECONDS = 1.0
 TIMED_OUT = "Task timed out"
-# The first record of a task is the task itself; later ones are work, or the end.
-_CREATED = 1
+# The first record is the task itself; any later one shows that the run has started or ended.
+_FIRST_GENERATION = 1
 
 
 class AgentEngine(NamedTuple):
@@ -63,14 +63,14 @@ class _RegistryEntry:
         self.task_id = task_id
         self.created_ms = self.changed_ms = created_ms
         self.timeout_ms = timeout_ms
-        # Stands in for a task when the agent answered with a bare message.
+        # Stands in for a task when the agent replied with a message alone.
         self.reply_task: Task | None = None
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.has_ended = False
         self.timer: Timer | None = None
-        self.unfollow: Callable[[], None] | None = None
+        self.unsubscribe: Callable[[], None] | None = None
 
-    def set_started(self) -> None:
+    def mark_started(self) -> None:
         """Wake the caller that waits for the work to start."""
         if not self.started.done():
             self.started.set_result(None)
@@ -79,16 +79,16 @@ class _RegistryEntry:
         """Stop the timer and unsubscribe."""
         if self.timer is not None:
             self.timer.cancel()
-        if self.unfollow is not None:
-            self.unfollow()
-        self.timer = self.unfollow = None
+        if self.unsubscribe is not None:
+            self.unsubscribe()
+        self.timer = self.unsubscribe = None
 
 
 class TaskRegistry:
-    """Sends tasks to any agent, and answers polls for those it has sent, to the caller who sent them.
+    """Starts tasks of any agent, and returns them to the callers who started them.
 
-    The tasks are the engine's; only the list of those sent here is kept here, in memory. When there are more than
-    `max_tasks`, the `prune_count` oldest ended ones are dropped; a running task never is.
+    The tasks are the engine's; the registry only has, in memory, the list of those it has started. When there are more
+    than `max_tasks`, up to `prune_count` of the oldest that have ended are dropped; running ones never are.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TaskRegistry:
         self._background: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many tasks are kept."""
+        """The number of tasks in the registry."""
         return len(self._entries)
 
     async def send(
@@ -113,12 +113,12 @@ class TaskRegistry:
         caller: str = "",
         lease: Lease | None = None,
     ) -> Json:
-        """Start a task, and return it once the work has started or ended, or a second has passed.
+        """Start a task, and return it when its run has started or ended, or after a second.
 
-        Only an agent that may answer without a task is waited for until it does.
+        An agent that may reply without a task is waited for without this limit, until it has replied or has a task.
 
         Raises:
-            A2AError: the task cannot be accepted.
+            A2AError: the task is not accepted: by the invocation guard, or by the engine.
         """
         if self._guard is not None:
             # Authenticated callers are told apart by user, all others by address.
@@ -130,7 +130,7 @@ class TaskRegistry:
         return await self._json(entry)
 
     async def get(self, call: CallContext, task_id: str, agent: str | None = None) -> Json:
-        """A task that the same caller has sent through this; with `agent`, only one of that agent.
+        """Return a task that the same caller has started here; with `agent`, only one of that agent.
 
         Raises:
             TaskNotFound: there is none.
@@ -146,13 +146,13 @@ class TaskRegistry:
             raise
 
     def clear(self) -> None:
-        """Drop every task. Running ones go on, without a timeout."""
+        """Drop every task from the registry. Running ones continue, without their timeout."""
         for entry in self._entries.values():
             entry.stop_watching()
         self._entries.clear()
 
     async def close(self) -> None:
-        """Forget everything, once what is being done is done. The engines have been closed."""
+        """Drop every task, then wait for background work. Called after the engines have been closed."""
         self.clear()
         await asyncio.gather(*self._background, return_exceptions=True)
 
@@ -169,14 +169,14 @@ class TaskRegistry:
             entry = _RegistryEntry(engine, call, new_id(), now, task_request.timeout_ms)
             entry.reply_task = _task_of_reply(entry.task_id, request.message, result, engine.clock.now())
             entry.has_ended = True
-            entry.set_started()
+            entry.mark_started()
             self._add(entry)
             return entry
         entry = _RegistryEntry(engine, call, result.id, now, task_request.timeout_ms)
-        entry.unfollow = engine.bus.add_callback(entry.task_id, partial(self._on_generation, entry))
+        entry.unsubscribe = engine.bus.add_callback(entry.task_id, partial(self._on_generation, entry))
         self._add(entry)
         # The task may have moved on before the subscription.
-        self._on_generation(entry, (await self._task(entry)).generation or _CREATED)
+        self._on_generation(entry, (await self._task(entry)).generation or _FIRST_GENERATION)
         return entry
 
     def _add(self, entry: _RegistryEntry) -> None:
@@ -184,7 +184,7 @@ class TaskRegistry:
         self._prune(entry)
 
     def _prune(self, newest: _RegistryEntry, least: int = 1) -> None:
-        """Drop the oldest ended tasks when there are too many, and at least `least` of them have ended."""
+        """Drop the oldest ended tasks when there are too many tasks, unless fewer than `least` have ended."""
         if len(self._entries) > self._max_tasks:
             ended = (each.task_id for each in self._entries.values() if each.has_ended and each is not newest)
             old = tuple(islice(ended, self._prune_count))
@@ -194,8 +194,8 @@ class TaskRegistry:
     # -- watching --------------------------------------------------------------------------------------------------
 
     def _on_generation(self, entry: _RegistryEntry, generation: int) -> None:
-        """Handle a new generation of a task."""
-        if entry.unfollow is None or generation <= _CREATED:
+        """Handle a new generation of a task: start its timeout when it runs, finish its entry when the run ends."""
+        if entry.unsubscribe is None or generation <= _FIRST_GENERATION:
             return
         engine = entry.engine
         entry.changed_ms = engine.clock.now()
@@ -204,7 +204,7 @@ class TaskRegistry:
             self._spawn(self._finish(entry))
         elif entry.timer is None:
             entry.timer = engine.clock.call_later(entry.timeout_ms / 1000, partial(self._time_out, entry))
-        entry.set_started()
+        entry.mark_started()
 
     def _time_out(self, entry: _RegistryEntry) -> None:
         """Fail a task whose time is up."""
@@ -264,7 +264,7 @@ def _send_request(request: SessionTaskRequest) -> SendMessageRequest:
     )
 
 
-def _task_of_reply(task_id: str, message: Message, answer: Message, now: int) -> Task:
+def _task_of_reply(task_id: str, message: Message, reply: Message, now: int) -> Task:
     """Build a completed task from a bare message."""
-    status = TaskStatus(State.COMPLETED, answer, timestamp(now))
-    return Task(task_id, answer.context_id or task_id, status, history=(message,))
+    status = TaskStatus(State.COMPLETED, reply, timestamp(now))
+    return Task(task_id, reply.context_id or task_id, status, history=(message,))

@@ -1,4 +1,4 @@
-"""The routes of session tasks: `POST /a2a/tasks/send` and `GET /a2a/tasks/{id}`, in plain JSON without an envelope."""
+"""The routes of session servers, in plain JSON without an envelope: send a task, poll it, and the card of an agent."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from dragoman.server.plugins import PluginContext
     from dragoman.transports.http import Header, Request, Send
 
-# Where agents stand under their ids.
+# The prefix under which each agent has its id as path.
 API = "/api/agents/"
 _SEND = ["a2a", "tasks", "send"]
 _INVOKE = ["invoke"]
-# These are answered with their text alone.
+# Errors whose body is `{"error": text}`, without a code.
 _PLAIN = (InvalidBody, ParseError, TaskNotFound, Unauthenticated)
 _CODES: dict[type[A2AError], str] = {
     InvalidParams: "VALIDATION_ERROR",
@@ -58,7 +58,7 @@ class NoSuchAgent(A2AError):
 
 
 class SessionRoutes:
-    """The routes of all agents of a server, over one registry."""
+    """Serves the session routes of all agents of a server, with one registry of tasks."""
 
     mounts = (API,)
     paths = (
@@ -79,13 +79,13 @@ class SessionRoutes:
         self._registry = TaskRegistry(self._guard)
 
     async def close(self) -> None:
-        """Drop every task, once running requests are done."""
+        """Drop every task, and wait for background work."""
         await self._registry.close()
 
     def page(
         self, hosted: HostedAgent, request: Request, base: str, user: User | None
     ) -> tuple[int, bytes, list[Header]]:
-        """The card of an agent under its id."""
+        """Return the card of an agent: status, body and headers."""
         return self._cards[hosted.agent.name].serve(request, base, user)
 
     async def no_agent(self, name: str, send: Send) -> None:
@@ -93,7 +93,7 @@ class SessionRoutes:
         await self.refuse(send, NoSuchAgent(f"Agent {name}"))
 
     async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
-        """Answer one request. At the root it is for the first agent with a project, if there is one."""
+        """Serve one request. Without an agent in its path, a task is for the first agent that has a project."""
         target = hosted if request.prefix else self._first_with_project()
         await self._serve(target, request, send, user)
 
@@ -119,7 +119,7 @@ class SessionRoutes:
             await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"private, no-store")])
 
     async def refuse(self, send: Send, error: A2AError, *, challenged: bool = True) -> None:
-        """Respond with an error. An unauthenticated caller gets a challenge, unless one is in a header already."""
+        """Respond with an error. `challenged` says that unauthenticated callers already get a `WWW-Authenticate`."""
         headers: list[Header] = error_headers(error)
         status = 404 if isinstance(error, NoSuchAgent) else limit_status(error) or status_of(error).http
         body: dict[str, Any] = {"error": error.message}
@@ -150,7 +150,7 @@ class SessionRoutes:
         )
 
     async def _get(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
-        # At the root, tasks of all agents are found.
+        # Without an agent in the path, tasks of all agents are found.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
         return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 

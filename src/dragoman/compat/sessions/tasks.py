@@ -24,7 +24,7 @@ from dragoman.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
 
-# Over the network the limit is lower; this is the maximum of timers in other languages.
+# Over HTTP the limit is lower; this is the longest timer of JavaScript.
 _MAX_TIMEOUT_MS = 2**31 - 1
 # How many idle engines are kept for the next task.
 _MAX_IDLE_ENGINES = 16
@@ -39,27 +39,27 @@ class _Engine(NamedTuple):
     parts: AgentEngine
 
     def is_for(self, deps: TaskDeps, agent: ProjectAgent) -> bool:
-        mine = self.deps
+        own_deps = self.deps
         return (
             self.agent == agent
-            and mine.process_manager is deps.process_manager
-            and mine.clock is deps.clock
-            and mine.create_session == deps.create_session
+            and own_deps.process_manager is deps.process_manager
+            and own_deps.clock is deps.clock
+            and own_deps.create_session == deps.create_session
         )
 
 
 class _LoopTasks:
-    """All tasks of one event loop: what works on them ends with it."""
+    """The tasks of one event loop, with the engines that run them."""
 
     def __init__(self) -> None:
         self.registry = TaskRegistry()
         self._engines: list[_Engine] = []
         self._opening = asyncio.Lock()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._sent_count = 0
 
     async def send(self, deps: TaskDeps, body: object) -> dict[str, Any]:
-        """Start a task. Raises what `handle_task_send` converts."""
+        """Start a task. Raises InvalidParams and Overloaded, which `handle_task_send` converts, and NotFoundError."""
         request = parse_task_request(body, shortest_ms=1, longest_ms=_MAX_TIMEOUT_MS)
         engine = await self._engine(deps, await deps.agent_with_project())
         self._sent_count += 1
@@ -79,25 +79,25 @@ class _LoopTasks:
             await service.start()
             engine = _Engine(deps, agent, store, AgentEngine(agent.id, service, bus, deps.clock))
             idle = [each for each in self._engines if not each.parts.service.running]
-            for each in idle[:-_MAX_IDLE_ENGINES]:  # the registry keeps those that it still needs
+            for each in idle[:-_MAX_IDLE_ENGINES]:  # entries of the registry still refer to those they need
                 self._engines.remove(each)
             self._engines.append(engine)
             return engine
 
     def clear(self) -> None:
-        """Drop all tasks and close their engines. Call it in their event loop only."""
+        """Drop all tasks and close their engines. Must be called in their event loop."""
         self.registry.clear()
         engines, self._engines = self._engines, []
         for engine in engines:
             ending = asyncio.get_running_loop().create_task(engine.parts.service.close())
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            self._closing.add(ending)
+            ending.add_done_callback(self._closing.discard)
 
 
-class _ProcessTasks:
-    """The tasks of each event loop, dropped with the loop.
+class _TasksByLoop:
+    """The tasks of this process by event loop, dropped with the loop.
 
-    Each thread may have a loop of its own. What belongs to one is only ever touched there.
+    Each thread may have its own loop. The engines of a loop that runs are only used in that loop.
     """
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class _ProcessTasks:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many loops have tasks."""
+        """The number of loops that have tasks."""
         return len(self._tasks)
 
     def tasks(self) -> _LoopTasks:
-        """Those of the running loop."""
+        """Return the tasks of the running loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for closed in [each for each in self._tasks if each.is_closed()]:
@@ -119,11 +119,11 @@ class _ProcessTasks:
             return self._tasks[loop]
 
     def clear(self) -> None:
-        """Forget all of them; those of loops that run in other threads as soon as these get to it."""
+        """Drop all tasks; those of loops that run in other threads are dropped there, soon after."""
         with self._lock:
             cleared, self._tasks = dict(self._tasks), WeakKeyDictionary()
         for loop, tasks in cleared.items():
-            if loop is _running():
+            if loop is _running_loop():
                 tasks.clear()
             elif loop.is_running():
                 with suppress(RuntimeError):  # it may be closed by now
@@ -132,29 +132,29 @@ class _ProcessTasks:
                 tasks.registry.clear()
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-_PROCESS = _ProcessTasks()
+_TASKS_BY_LOOP = _TasksByLoop()
 
 
 async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
-    """Give a message to the first agent with a project: in a session of its own, with a program that works on it.
+    """Start a task of the first agent that has a project: a program works on the message in a new session.
 
-    `body` is `{"params": {"message", "skill"?, "timeoutMs"?}}`, with these also at the top, and perhaps a `method`.
-    The task comes back once its program has been started, as a rule `working`; each time it is a new map.
+    `body` is `{"params": {"message", "skill"?, "timeoutMs"?}}`; the members may also be at the top level, and `method`
+    is optional. The task is returned when its program has started, as a rule `working`. It is a new map every time.
 
     Raises:
-        ValidationError: the body is wrong.
+        ValidationError: the body is invalid.
         NotFoundError: no agent has a project.
         RateLimitError: there are too many tasks.
     """
     try:
-        return await _PROCESS.tasks().send(deps, body)
+        return await _TASKS_BY_LOOP.tasks().send(deps, body)
     except InvalidParams as error:
         raise ValidationError(error.message) from error
     except Overloaded as error:
@@ -162,16 +162,16 @@ async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
 
 
 async def handle_task_get(task_id: str) -> dict[str, Any] | None:
-    """A task as it is now, or None when there is none: each time a new map."""
+    """Return the task as it is now, as a new map; None when there is no such task in the running event loop."""
     try:
-        return await _PROCESS.tasks().registry.get(CallContext(), task_id)
+        return await _TASKS_BY_LOOP.tasks().registry.get(CallContext(), task_id)
     except TaskNotFound:
         return None
 
 
 def clear_task_store() -> None:
-    """Drop every task. Running programs are stopped, where the process manager can do that."""
-    _PROCESS.clear()
+    """Drop every task. Running programs are stopped, if the process manager can do that."""
+    _TASKS_BY_LOOP.clear()
 
 
 def _retry_after(error: A2AError) -> float | None:

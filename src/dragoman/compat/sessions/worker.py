@@ -1,4 +1,4 @@
-"""The engine's view of an agent that runs programs in sessions."""
+"""The adapter that lets the engine run tasks as sessions of a process manager."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Worker:
         )
 
     def plan(self, ctx: Context) -> Plan:
-        """Have a session for the task, and let its program work; nothing of it outlives the process."""
+        """Plan a run that creates a session and starts its program. It is not repeated after a crash."""
         return Plan(self._runs.run, prepare=self._runs.prepare)
 
     async def canceled(self, ref: Any) -> None:
-        """End a program that waits for an answer."""
+        """Stop the program of a canceled task that waits for an answer."""
         await self._runs.canceled(ref)

@@ -1,15 +1,15 @@
-"""The server of MCP tools as functions, without HTTP: cards, `tasks/send`, `tasks/get` and `tasks/cancel` of A2A 0.1.
+"""A tool server of A2A 0.1 as functions, without HTTP: agent cards, `tasks/send`, `tasks/get` and `tasks/cancel`.
 
     from dragoman.compat.tool_server import handle_send, setup_database
 
     await setup_database("tasks.db")
     outcome, task = await handle_send({"message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}}, user)
 
-An outcome is `("ok", task)` or `("error", {"code": …, "message": …})`, and a task a map in the form of A2A 0.1.
-The functions work on one server, which `setup_database` opens and `shutdown` closes; its tools are those of
+An outcome is `("ok", task)` or `("error", {"code": …, "message": …})`; a task is a map in the form of A2A 0.1.
+The functions use one default server, which `setup_database` opens and `shutdown` closes; its tools are those of
 `dragoman.examples.toolbox`. A `ToolServer` has the same functions for other tools. A user is a `dragoman.User` or a map
 `{"id": …, "username": …, "permissions": {key: true}}`; permissions are such a map, or the keys alone. `dragoman serve`
-answers the same on the same file, but not at the same time: a store has one server.
+works on the same file, but not at the same time: a store has one server.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from dragoman.clock import SystemClock
-from dragoman.compat.tool_server.answers import ToolAnswers
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.compat.tool_server.responses import ToolResponses
 from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
     Outcome: TypeAlias = tuple[Literal["ok", "error"], Json]
     Permissions: TypeAlias = Mapping[Any, bool] | Iterable[Any]
-    Who: TypeAlias = User | Mapping[str, Any] | None
+    UserOrMap: TypeAlias = User | Mapping[str, Any] | None
 
 __all__ = [
     "ToolServer",
@@ -63,17 +63,20 @@ __all__ = [
 ]
 
 MEMORY, URL = "memory:", "https://localhost"
-# Imported when it is used: it needs an extra.
+# Imported when first used, as it needs dragoman[mcp].
 _TOOLBOX = "dragoman.compat.tool_server.toolbox"
 _COOKIE = {"cookie": {"apiKeySecurityScheme": {"location": "cookie", "name": "user"}}}
-# The code of what a tool refuses or fails at, where no task is there to tell it.
+# The error code of a failed tool where no task is returned that could say so.
 _TOOL_FAILED = -32000
 
 
 class ToolServer:
-    """An agent of tools with its database, open between `open` and `close`, or in `async with`.
+    """An agent made of MCP tools, with its database. Use it with `async with`, or with `open` and `close`.
 
-    `store` is a path or a store URL, and `database` is it as a URL; `url` is where the card says that it is served.
+    `store` is a path or a store URL; the attribute `database` is its URL. `url` is the address on the card.
+
+    Raises:
+        ConfigError: `agent` is not given, and dragoman[mcp] is not installed.
     """
 
     def __init__(self, agent: Agent | None = None, store: str | os.PathLike[str] = MEMORY, url: str = URL) -> None:
@@ -81,15 +84,17 @@ class ToolServer:
         self.database = _store_url(store)
         self.url = url.rstrip("/")
         self._connection: ServiceConnection | None = None
-        self._answers: ToolAnswers | None = None
+        self._responses: ToolResponses | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
-        """Create or open the database, start the tools, and end what a crash interrupted. Twice is once.
+        """Create or open the database, start the tools, and recover tasks that a crash interrupted.
+
+        Does nothing when already open in this event loop; a server that is open in another loop is closed first.
 
         Raises:
-            ConfigError: the database cannot be opened or is another server's, or a program is not there.
-            CannotConnect: the tools do not answer.
+            ConfigError: the database cannot be opened or another server uses it, or a program does not exist.
+            CannotConnect: an MCP server does not respond.
         """
         if self._connection is not None and self._loop is asyncio.get_running_loop():
             return
@@ -103,10 +108,10 @@ class ToolServer:
             await connection.close()
             raise
         self._connection, self._loop = connection, asyncio.get_running_loop()
-        self._answers = ToolAnswers(store, clock)
+        self._responses = ToolResponses(store, clock)
 
     async def close(self) -> None:
-        """Stop the tools and close the database. What is at work then is interrupted."""
+        """Stop the tools and close the database. Running tasks are interrupted."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -119,29 +124,33 @@ class ToolServer:
         await self.close()
 
     async def public_agent_card(self) -> Json:
-        """The card for everybody: the tools that need no permission."""
+        """Return the card for callers without permissions. Raises ConfigError when the server is not open."""
         return await self.agent_card(())
 
     async def agent_card(self, permissions: Permissions) -> Json:
-        """The card for who has these permissions. Raises ConfigError when the server is not open."""
-        user, offers = self._open_to(permissions)
+        """Return the card with the tools that these permissions allow. Raises ConfigError if the server is not open."""
+        user, offers = self._user_and_offers(permissions)
         card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
         return plain_card(card, ((offer.id, offer.description) for offer in offers), self.agent.card)
 
     async def tools_for_permissions(self, permissions: Permissions) -> list[Json]:
-        """The tools that these permissions open, each with `name`, `description` and `inputSchema`."""
-        _, offers = self._open_to(permissions)
+        """Return the tools that these permissions allow, each with `name`, `description` and `inputSchema`.
+
+        Raises:
+            ConfigError: the server is not open.
+        """
+        _, offers = self._user_and_offers(permissions)
         schemas: Json = schemas_of(self.agent, offers)
         tools = [{"name": each.id, "description": each.description} for each in offers]
         return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in tools]
 
-    def _open_to(self, permissions: Permissions) -> tuple[User, list[Offer]]:
-        self._service()  # without it the tools are not known
+    def _user_and_offers(self, permissions: Permissions) -> tuple[User, list[Offer]]:
+        self._service()  # raises unless open: only then are the tools listed
         user = User("", permissions=_permission_keys(permissions))
         return user, offers_for(self.agent, user)
 
-    async def handle_send(self, params: Any, user: Who) -> Outcome:
-        """Carry out `tasks/send`: run the tool as the user, and give the task once it has ended.
+    async def handle_send(self, params: Any, user: UserOrMap) -> Outcome:
+        """Perform `tasks/send`: run a tool as the user, and return the task when it has ended.
 
         Raises:
             ConfigError: the server is not open, or the user has no id.
@@ -149,33 +158,33 @@ class ToolServer:
         """
         return await self._handle(Operation.SEND, params, user)
 
-    async def handle_get(self, params: Any, user: Who) -> Outcome:
-        """Carry out `tasks/get`: the user's task as it is now. Raises like `handle_send`."""
+    async def handle_get(self, params: Any, user: UserOrMap) -> Outcome:
+        """Perform `tasks/get`: return the user's task as it is now. Raises like `handle_send`."""
         return await self._handle(Operation.GET, params, user)
 
-    async def handle_cancel(self, params: Any, user: Who) -> Outcome:
-        """Carry out `tasks/cancel`: the task is canceled, also if it has ended before. Raises like `handle_send`."""
+    async def handle_cancel(self, params: Any, user: UserOrMap) -> Outcome:
+        """Perform `tasks/cancel`: the task is canceled, even if it has ended before. Raises like `handle_send`."""
         return await self._handle(Operation.CANCEL, params, user)
 
-    async def _handle(self, operation: Operation, params: Any, user: Who) -> Outcome:
-        service, caller = self._service(), _user(user)
+    async def _handle(self, operation: Operation, params: Any, user: UserOrMap) -> Outcome:
+        service, caller = self._service(), _to_user(user)
         if caller is None:
             return _error_outcome(Unauthenticated())
-        return await _perform(service, operation, params, caller, self._answers)
+        return await _perform(service, operation, params, caller, self._responses)
 
-    async def call_tool_as(self, tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
-        """Run a tool as a user, or as nobody, without leaving a task.
+    async def call_tool_as(self, tool: str, arguments: Mapping[str, Any] | None, user: UserOrMap) -> Outcome:
+        """Run a tool as a user, or anonymously, without storing a task.
 
-        Gives `("ok", {"content": [{"type": "text", "text": …}]})`, or an error with the reason: `Unauthorized: …` for
-        who lacks the permission. Raises like `handle_send`.
+        Returns `("ok", {"content": [{"type": "text", "text": …}]})`, or an error with the reason: `Unauthorized: …` for
+        a user without the permission. Raises like `handle_send`.
         """
         self._service()
         part = {"type": "data", "data": {"tool": tool, "arguments": dict(arguments or {})}}
         params = {"message": {"role": "user", "parts": [part]}}
-        # An engine for this one call, which keeps what it writes in memory and is forgotten with it.
+        # An engine for this one call, with a store in memory.
         service = connect(self.agent).service
         try:
-            outcome, task = await _perform(service, Operation.SEND, params, _user(user))
+            outcome, task = await _perform(service, Operation.SEND, params, _to_user(user))
         finally:
             await service.close()
         if outcome == "error":
@@ -196,9 +205,9 @@ _default: ToolServer | None = None
 
 
 async def setup_database(db: str | os.PathLike[str] = MEMORY) -> None:
-    """Open the server of the functions below on a file or a store URL; tables and indexes are made if need be.
+    """Open the default server on a path or a store URL; missing tables and indexes are created.
 
-    Called again with the same, it changes nothing; with another, it closes the one before. Raises like
+    Called again with the same database, it does nothing; with another one, it closes the server before. Raises like
     `ToolServer.open`, and ConfigError when dragoman[mcp] is not installed.
     """
     global _default  # noqa: PLW0603 - one server is what these functions are about
@@ -209,7 +218,7 @@ async def setup_database(db: str | os.PathLike[str] = MEMORY) -> None:
 
 
 async def shutdown() -> None:
-    """Close the server that `setup_database` opened, if it did."""
+    """Close the default server, if it is open."""
     global _default
     server, _default = _default, None
     if server is not None:
@@ -227,27 +236,27 @@ async def agent_card(permissions: Permissions) -> Json:
 
 
 async def tools_for_permissions(permissions: Permissions) -> list[Json]:
-    """Return the tools of the default server that these permissions open. Raises ConfigError when there is none."""
+    """Return the tools of the default server that these permissions allow. Raises ConfigError when there is none."""
     return await _default_server().tools_for_permissions(permissions)
 
 
-async def handle_send(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/send` on the default server. Raises ConfigError when there is none."""
+async def handle_send(params: Any, user: UserOrMap) -> Outcome:
+    """Perform `tasks/send` on the default server. Raises ConfigError when there is none, else like the method."""
     return await _default_server().handle_send(params, user)
 
 
-async def handle_get(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/get` on the default server. Raises ConfigError when there is none."""
+async def handle_get(params: Any, user: UserOrMap) -> Outcome:
+    """Perform `tasks/get` on the default server. Raises ConfigError when there is none, else like the method."""
     return await _default_server().handle_get(params, user)
 
 
-async def handle_cancel(params: Any, user: Who) -> Outcome:
-    """Carry out `tasks/cancel` on the default server. Raises ConfigError when there is none."""
+async def handle_cancel(params: Any, user: UserOrMap) -> Outcome:
+    """Perform `tasks/cancel` on the default server. Raises ConfigError when there is none, else like the method."""
     return await _default_server().handle_cancel(params, user)
 
 
-async def call_tool_as(tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
-    """Run a tool of the default server as a user. Raises ConfigError when there is none."""
+async def call_tool_as(tool: str, arguments: Mapping[str, Any] | None, user: UserOrMap) -> Outcome:
+    """Run a tool of the default server as a user. Raises ConfigError when there is none, else like the method."""
     return await _default_server().call_tool_as(tool, arguments, user)
 
 
@@ -258,16 +267,16 @@ def _default_server() -> ToolServer:
 
 
 async def _perform(
-    service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
+    service: Service, operation: Operation, params: Any, user: User | None, responses: ToolResponses | None = None
 ) -> Outcome:
     call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
         request = TOOL_TASKS.read_request(operation, _encode_params(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)
-        if answers is None:
+        if responses is None:
             outcome = await endpoint.perform(operation, call, request, None)
         else:
-            outcome = await answers.perform(endpoint, MethodMatch(operation, TOOL_TASKS), call, request)
+            outcome = await responses.perform(endpoint, MethodMatch(operation, TOOL_TASKS), call, request)
         assert isinstance(outcome.result, Task)
         return ("ok", decode_any(TOOL_TASKS.write_result(operation, outcome.result)))
     except A2AError as error:
@@ -295,16 +304,16 @@ def _store_url(store: str | os.PathLike[str]) -> str:
     return path if path == MEMORY or "://" in path else f"sqlite:///{path}"
 
 
-def _user(who: Who) -> User | None:
-    if who is None or isinstance(who, User):
-        return who
-    key = who.get("id")
-    if not isinstance(key, (str, int)) or isinstance(key, bool) or key == "":
+def _to_user(user: UserOrMap) -> User | None:
+    if user is None or isinstance(user, User):
+        return user
+    user_id = user.get("id")
+    if not isinstance(user_id, (str, int)) or isinstance(user_id, bool) or user_id == "":
         raise ConfigError('a user needs an id: {"id": 1, "username": "ada", "permissions": {"admin": True}}')
-    return User(str(key), str(who.get("username") or ""), _permission_keys(who.get("permissions") or ()))
+    return User(str(user_id), str(user.get("username") or ""), _permission_keys(user.get("permissions") or ()))
 
 
 def _permission_keys(permissions: Permissions) -> frozenset[str]:
-    # Of a map, only what is true counts; keys may be numbers.
+    # In a map, only keys whose value is True count; keys may be numbers.
     keys = [key for key in permissions if not isinstance(permissions, Mapping) or permissions[key] is True]
     return frozenset(map(str, keys))

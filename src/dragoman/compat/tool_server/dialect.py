@@ -1,4 +1,4 @@
-"""The A2A 0.1 dialect of tool servers: tasks have one short form."""
+"""The A2A 0.1 dialect of tool servers, with a short form of tasks."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Operation
 
 
-class ToolTasks(V01):
-    """0.1 with tasks of `id`, `status`, `history` and `artifacts`, and in each of these no more than is needed.
+class ToolServerDialect(V01):
+    """A2A 0.1, except that results have tasks in a short form: `id`, `sessionId`, `status`, `history`, `artifacts`.
 
-    Streams and webhooks are plain 0.1. It also spells the columns of the table in which such tasks stand.
+    Messages have only role and parts, artifacts only name and parts. `history` and `artifacts` also encode the columns
+    of the table `a2a_tasks`. Streams and webhooks are plain 0.1.
     """
 
     origin = f"{V01.version}/tools"
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """Encode a result; a task in its short form."""
+        """Encode a result; a task in the short form."""
         return encode(_task(result)) if isinstance(result, Task) else super().write_result(operation, result)
 
     def history(self, task: Task) -> bytes:
-        """The messages of a task as a JSON array."""
+        """Encode the messages of a task as a JSON array."""
         return encode(_messages(task))
 
     def artifacts(self, task: Task) -> bytes:
-        """The artifacts of a task as a JSON array."""
+        """Encode the artifacts of a task as a JSON array."""
         return encode(_artifacts(task))
 
 
 def _task(task: Task) -> Task01:
-    # A task without a session has its own id as context.
+    # For a task without a session the engine uses the task id as context id.
     session = task.context_id if task.context_id != task.id else None
     return Task01(
         id=task.id,
@@ -67,4 +68,4 @@ def _artifacts(task: Task) -> tuple[Artifact01, ...]:
     return tuple([Artifact01(name=each.name, parts=each.parts) for each in spelled])
 
 
-TOOL_TASKS = ToolTasks()
+TOOL_TASKS = ToolServerDialect()

@@ -1,7 +1,8 @@
-"""The table `a2a_tasks`: tasks of A2A 0.1 as other programs read them.
+"""The table `a2a_tasks`: tasks of tool servers in a form that other programs can read.
 
-The journal stays the truth: a row is written in the commit that changes its task's state. Only an ended task may be
-marked as canceled in its row alone, for those who expect that; everybody else goes on seeing how it ended.
+The journal stays the truth: a row is written in the commit that changes its task's state. The one exception is a cancel
+of an ended task, which A2A 0.1 allows: it changes the row alone, and callers of other versions still see how the task
+ended.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ WORDS = {
     State.REJECTED: "failed",
     State.CANCELED: CANCELED,
 }
-# Fits into SQLite's integers in any case.
+# Numbers of 18 digits always fit into a 64-bit integer.
 _MAX_DIGITS = 18
-# Ids further ahead of the clock were chosen by callers and are not continued.
+# How far ahead of the clock the last assigned id can be.
 _DAY_MS = 86_400_000
 
 
@@ -43,7 +44,7 @@ def number_of(task_id: str) -> int | None:
 
 
 def user_number(owner: str) -> int:
-    """An owner as a number: one that is a number is itself, a stranger is 0, all others have one of 52 bits."""
+    """Return the number of a task's owner: a decimal id as it is, 0 for anonymous, else a digest of 52 bits."""
     if not owner:
         return 0
     if owner.isascii() and owner.isdigit() and len(owner) <= _MAX_DIGITS:
@@ -81,21 +82,21 @@ class A2ATask(Struct, frozen=True):
 
     @property
     def row(self) -> ExtraRow:
-        """The row as a store takes it."""
+        """The row in the form that stores write."""
         return ExtraRow(A2A_TASKS, structs.astuple(self))
 
     @classmethod
     async def read(cls, store: Store, task_id: str) -> Self | None:
-        """The row of a task, if it has one. Raises ServerError when the store cannot be read."""
+        """Read the row of a task, if it has one. Raises ServerError when the store cannot be read."""
         number = number_of(task_id)
         row = None if number is None else await store.read_row(A2A_TASKS, number)
         return None if row is None else cls(*row.values)  # pyright: ignore[reportArgumentType] - as it was written
 
 
 class NumberedTasks:
-    """Which tasks have a row, and the ids they get: times in milliseconds, no two alike.
+    """Builds the rows of tasks, and assigns their ids: the time in milliseconds, increased if need be to be unique.
 
-    Agents that share a store share this, or they would give one id twice.
+    Agents that share a store must share this object, or two tasks could get the same id.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -105,26 +106,29 @@ class NumberedTasks:
         store.add_table(A2A_TASKS)
 
     def of(self, origin: str) -> Self | None:
-        """This, for tasks that began in 0.1 as servers of tools speak it."""
+        """Return this row maker for tasks that were created in the dialect of tool servers; None for others."""
         return self if origin == TOOL_TASKS.origin else None
 
     async def load(self) -> None:
-        """Go on after the ids that were given before, also when the clock has been put back since."""
+        """Continue after the highest stored id, even if the clock has been set back since.
+
+        An id more than a day ahead of the clock is ignored: a caller chose it.
+        """
         last = await self._store.last_key(A2A_TASKS)
         if last <= self._clock.now() + _DAY_MS:
             self._last = max(self._last, last)
 
     def assigns_id(self, call: CallContext) -> bool:
-        """True for known callers. All strangers are one owner: the ids of their tasks must not be guessed."""
+        """True for authenticated callers. Anonymous ones share their tasks, so their ids must not be guessable."""
         return call.user is not None
 
     def next_id(self, now_ms: int) -> str:
-        """An id this has not given before."""
+        """Return a new id: the time, or the last id plus one if that is later."""
         self._last = max(now_ms, self._last + 1)
         return str(self._last)
 
     def rows(self, row: TaskRow, task: Task) -> tuple[ExtraRow, ...]:
-        """The row of a task as it is now; none when its id is no number, or its state has no word."""
+        """Build the row of a task; none when its id is not a number, or its state is not stored in the table."""
         number, word = number_of(row.id), WORDS.get(row.state)
         if number is None or word is None:
             return ()

@@ -1,7 +1,7 @@
-"""An MCP server with a few tools, and the agent made of them: what a `ToolServer` serves unless it is given another.
+"""The example MCP server, and the agent made of its tools: the default agent of a `ToolServer`.
 
-As a program it is the MCP server alone, on standard input and output. Five of its tools are for everybody; one needs
-the permission `counter`, one the permission `admin`. Tools that want to know who calls them say so in their `_meta`.
+Run as a program, this module is the MCP server alone, on standard input and output. Five tools are public, one needs
+the permission `counter`, one the permission `admin`. A tool whose `_meta` has `dragoman/user` is told who calls it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pydantic import Field
 
 from dragoman.server.agent.agent import Agent
 
-# The tools that strangers may see and use. Whatever else is registered needs a permission.
+# The tools that need no permission. Every other tool does.
 PUBLIC = ("get_greeting", "current_time", "is_admin", "get_counter", "add_numbers")
 _WANTS_USER = {"dragoman/user": True}
 _counter, _counting = 0, Lock()
 
 
 def _caller(ctx: Context[Any, Any]) -> dict[str, Any]:
-    """Who calls, as the agent in front says: it is told with each call, and kept nowhere."""
+    """Return the user that the agent has sent in the `_meta` of this call."""
     meta: Any = ctx.request_context.meta or {}
     return meta.get("dragoman/user") or {"id": "", "name": "", "permissions": []}
 
@@ -85,7 +85,7 @@ TOOLS: dict[Callable[..., str], dict[str, Any] | None] = {
 
 
 def new_server() -> MCPServer:
-    """The MCP server alone. Making one sets up the logging of its process, so it is not made on import."""
+    """Build the MCP server. Not done on import, because it configures the logging of the process."""
     server = MCPServer("toolbox", version="1.0.0", instructions="A greeting, the time, a counter and a sum.")
     for tool, meta in TOOLS.items():
         server.add_tool(tool, meta=meta, structured_output=False)
@@ -93,7 +93,7 @@ def new_server() -> MCPServer:
 
 
 def new_agent(server: MCPServer | Sequence[str] | None = None) -> Agent:
-    """The agent of these tools. Each has an MCP server of its own, a program, which begins with its first use."""
+    """Build the agent made of these tools. By default it runs this module as its MCP server when it is first used."""
     return Agent.from_mcp(
         [sys.executable, "-m", "dragoman.compat.tool_server.toolbox"] if server is None else server,
         permissions={**dict.fromkeys(PUBLIC), "increment_counter": "counter", "*": "admin"},

@@ -225,7 +225,18 @@ class Store(Protocol):
         ...
 
     def write(self, write: Write) -> None:
-        """Queue a change. Never blocks; the outcome is reported through `write.done`."""
+        """Queue a change. Never blocks; the outcome is reported through `write.done` after this call has returned.
+
+        A change is applied completely or refused. Refused is one whose records do not follow the stored generation of
+        its task, and one that creates a task whose id or number exists. `done` gets the error:
+
+        - `OwnershipLost` when another process owns the task now: the engine leaves the task to it.
+        - Another `ServerError` when the store cannot write now; callers read its text.
+        - Any other exception for everything else. Callers read only that the store cannot take writes.
+
+        After any error the engine stops the run and writes nothing more for it; unless ownership was lost, it fails the
+        task as soon as the store takes writes again.
+        """
         ...
 
     async def task(self, task_id: str) -> StoredTask | None:

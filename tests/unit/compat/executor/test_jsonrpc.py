@@ -21,8 +21,8 @@ from dragoman.compat.executor.jsonrpc import (
     encode_response,
     error_code,
     error_type,
+    is_streaming,
     request_id,
-    streaming,
 )
 
 CODES = {
@@ -160,8 +160,8 @@ def test_a_type_nobody_knows_has_no_code() -> None:
 
 def test_there_are_ten_methods_of_which_two_stream() -> None:
     assert len(set(METHODS)) == 10
-    assert {method for method in METHODS if streaming(method)} == {"message/stream", "tasks/resubscribe"}
-    assert not streaming("nonsense")
+    assert {method for method in METHODS if is_streaming(method)} == {"message/stream", "tasks/resubscribe"}
+    assert not is_streaming("nonsense")
 
 
 @pytest.mark.requirement("S2-96")

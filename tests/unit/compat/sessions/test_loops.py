@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.compat.sessions import TaskDeps, clear_task_store, handle_task_get, handle_task_send
-from dragoman.compat.sessions.tasks import _PROCESS
+from dragoman.compat.sessions.tasks import _TASKS_BY_LOOP
 
 SECONDS = 10
 
@@ -106,4 +106,4 @@ def test_nothing_is_kept_of_loops_that_are_closed() -> None:
         asyncio.run(sent(Programs()))
     gc.collect()
     asyncio.run(handle_task_get("none"))
-    assert len(_PROCESS) <= 1
+    assert len(_TASKS_BY_LOOP) <= 1

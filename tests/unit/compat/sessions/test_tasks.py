@@ -18,7 +18,7 @@ from dragoman.compat.sessions import (
     handle_task_send,
 )
 from dragoman.compat.sessions.registry import MAX_TASKS, PRUNE_COUNT
-from dragoman.compat.sessions.tasks import _PROCESS
+from dragoman.compat.sessions.tasks import _TASKS_BY_LOOP
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -184,7 +184,7 @@ async def test_a_task_is_submitted_while_its_session_is_made_and_working_afterwa
     bench.deps.create_session = create
     sending = asyncio.create_task(bench.send())
     await asked.wait()
-    [task_id] = _PROCESS.tasks().registry._entries
+    [task_id] = _TASKS_BY_LOOP.tasks().registry._entries
     task = await handle_task_get(task_id)
     assert task is not None
     assert task["state"] == "submitted"
@@ -354,7 +354,7 @@ async def finished(bench: Any, number: int) -> list[dict[str, Any]]:
         task = await bench.send()
         bench.emit(task, "session_exited")
         async with asyncio.timeout(10):
-            while not _PROCESS.tasks().registry._entries[task["id"]].has_ended:  # noqa: ASYNC110
+            while not _TASKS_BY_LOOP.tasks().registry._entries[task["id"]].has_ended:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         tasks.append(task)
     return tasks
@@ -367,7 +367,7 @@ async def test_the_hundred_oldest_that_have_ended_go_when_there_are_more_than_a_
     tasks += await finished(bench, 1)
     known = [await handle_task_get(task["id"]) is not None for task in tasks]
     assert known == [False] * PRUNE_COUNT + [True] * (MAX_TASKS + 1 - PRUNE_COUNT)
-    assert len(_PROCESS.tasks().registry) <= MAX_TASKS
+    assert len(_TASKS_BY_LOOP.tasks().registry) <= MAX_TASKS
 
 
 @pytest.mark.requirement("S3-27")
@@ -382,5 +382,5 @@ async def test_a_task_that_goes_on_is_never_forgotten(bench: Any) -> None:
 
 async def test_what_the_registry_has_forgotten_is_not_kept_anywhere(bench: Any) -> None:
     await finished(bench, 2 * MAX_TASKS + PRUNE_COUNT)
-    [engine] = _PROCESS.tasks()._engines
+    [engine] = _TASKS_BY_LOOP.tasks()._engines
     assert len(engine.store._by_id) <= MAX_TASKS + PRUNE_COUNT

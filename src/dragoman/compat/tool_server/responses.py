@@ -1,4 +1,4 @@
-"""Responses for callers of A2A 0.1: tasks with the state of their rows; ended tasks can be canceled too."""
+"""Responses to callers of A2A 0.1: tasks have the state of their rows, and ended tasks can be canceled too."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Request
 
-# How often a cancel is tried while others change the row.
-_TRIES = 5
+# How often a row is tried to be canceled while others change it.
+_MAX_ATTEMPTS = 5
 
 
-class ToolAnswers:
-    """Answers those who call in 0.1, or in no version about a task that began in it. See `Answers`."""
+class ToolResponses:
+    """The `PluginResponses` of tool servers: for calls in 0.1, and calls without a version on tasks created in it."""
 
     dialect = TOOL_TASKS
     needs_user = True
@@ -49,7 +49,7 @@ class ToolAnswers:
         after: int | None = None,
         request: Request | None = None,
     ) -> Outcome:
-        """Carry out an operation. Raises A2AError."""
+        """Perform an operation. A task that has ended, and so cannot be canceled, is canceled in its row."""
         try:
             outcome = await endpoint.perform(match.operation, call, params, after, request)
         except TaskNotCancelable as refused:
@@ -61,12 +61,12 @@ class ToolAnswers:
     async def _cancel_ended(
         self, endpoint: Endpoint, call: CallContext, request: CancelTaskRequest, refused: TaskNotCancelable
     ) -> Outcome:
-        """Cancel a task that has ended in its row alone.
+        """Cancel an ended task in its row alone; its journal stays as it is.
 
         Raises:
-            TaskNotCancelable: it is a task of another origin, or has no row.
-            TaskGenerationMismatch: others change its row each time.
-            ServerError: the store does not take it.
+            TaskNotCancelable: the task has another origin, or no row.
+            TaskGenerationMismatch: others have changed the row at every attempt.
+            ServerError: the store cannot be read or written.
         """
         task, origin, _ = await endpoint.service.get(call, GetTaskRequest(request.id, tenant=request.tenant))
         if origin != self.dialect.origin or not isinstance(task, Task) or not task.state.final:
@@ -76,7 +76,7 @@ class ToolAnswers:
             return Outcome(await self.with_row_state(task), origin)
 
     async def with_row_state(self, task: Task) -> Task:
-        """The task with the state and the time of its row, where it has one. Raises ServerError."""
+        """Return the task with the state and the time of its row, if it has one. Raises ServerError."""
         row = await A2ATask.read(self._store, task.id)
         if row is None:
             return task
@@ -84,11 +84,11 @@ class ToolAnswers:
         if row.state == CANCELED and status.state.final:
             status = TaskStatus(State.CANCELED)
         elif row.state != WORDS.get(status.state):
-            return task  # it has come further since it was read: what it holds belongs to the earlier state
+            return task  # the row has changed since the task was read: its time would not fit the task's state
         return structs.replace(task, status=structs.replace(status, timestamp=timestamp(row.updated_at)))
 
     async def _cancel_row(self, task_id: str) -> None:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             row = await A2ATask.read(self._store, task_id)
             if row is None:
                 raise TaskNotCancelable(taskId=task_id)
