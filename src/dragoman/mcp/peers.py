@@ -94,8 +94,8 @@ def origin_of(url: str) -> tuple[str, str, int]:
 class OriginGuard:
     """An interceptor that passes only requests to the agent's own origin, or to addresses the policy allows.
 
-    Messages are posted to the URL in the agent's card. The card's author must not be able to point it into our network,
-    or at another service on this machine, unless the agent itself runs on this machine.
+    Messages are posted to the URL in the agent's card. The card's author must not be able to direct them into our
+    network, or to another service on this machine, unless the agent itself runs on this machine.
     """
 
     def __init__(self, address: str, policy: AddressPolicy) -> None:
@@ -229,7 +229,7 @@ class Peers:
         return record
 
     def client(self, record: AgentRecord) -> Client:
-        """Return the client for an agent."""
+        """Return the client for an agent. Raises ToolError when its address may not be called."""
         client = self._clients.get(record.agent_id)
         if client is None:
             address = self._address(record.base_url)

@@ -105,8 +105,8 @@ class RegistryStore(Protocol):
 class Registry:
     """The agents, tasks and webhooks of this server.
 
-    Tasks have the ids of their agents; the local id of a task stays an alias after the agent's id is known.
-    `is_followed` says whether a task is being followed: such a task is never evicted.
+    A task is found by its local id and, once its agent has sent it, by the agent's id. `is_followed` says whether a
+    task is being followed: such a task is never evicted.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Registry:
     # -- agents --------------------------------------------------------------------------------------------------------
 
     def find_agent(self, agent_id: str) -> AgentRecord | None:
-        """Return an agent by its id, its address or its unique name; an address never matches the name on a card."""
+        """Return an agent by its id, else by its address, else by its name if that is unique; else None."""
         record = self.agents.get(agent_id) or self.agent_at(agent_id)
         if record is not None:
             return record
@@ -191,9 +191,10 @@ class Registry:
         return record
 
     def update_task(self, record: TaskRecord, task: Task, *, may_be_stale: bool = False) -> TaskRecord:
-        """Store the current state of a task and learn its remote id. Returns the record that now holds the task.
+        """Store the current state of a task and its remote id. Returns the record that now holds the task.
 
-        With `may_be_stale`, the task was read rather than streamed and may be older than the stored one.
+        A task with another id than the record's is ignored. With `may_be_stale`, the task was read rather than streamed
+        and may be older than the stored one: a stored final state is kept.
         """
         if record.remote_id is not None and task.id != record.remote_id:
             return record  # the agent sent another task, or one without an id
@@ -270,7 +271,7 @@ class Registry:
             self._evict(oldest)
 
     def _find_evictable(self, changed: TaskRecord) -> TaskRecord | None:
-        """Return the task to evict when a limit is exceeded: never a new one or one that is followed."""
+        """Return the task to evict when a limit is exceeded: never the one just changed or one that is followed."""
         agent_id = changed.agent_id
         if self._counts[agent_id] > MAX_TASKS_PER_AGENT:
             candidates = [each for each in self._tasks.values() if each.agent_id == agent_id]

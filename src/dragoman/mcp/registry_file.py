@@ -235,12 +235,15 @@ def _create_store(path: Path) -> None:
 
 @contextmanager
 def _store_lock(path: Path) -> Generator[None]:
-    """Hold the lock that a server holds on its store: another process may be creating the file."""
+    """Hold the lock that a server holds on its store, unless another process creates the file first.
+
+    After `LOCK_TIMEOUT` seconds it goes on without the lock.
+    """
     lock = FileLock(path.with_name(path.name + ".lock"))
     end = time.monotonic() + LOCK_TIMEOUT
     while not lock.try_acquire():
         if path.stat().st_size or time.monotonic() > end:
-            break  # another process has created it
+            break
         time.sleep(_LOCK_POLL_SECONDS)
     try:
         yield

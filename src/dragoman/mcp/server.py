@@ -38,7 +38,7 @@ Talk to remote A2A agents with these tools.
 
 
 class A2AServer:
-    """The MCP server with its registry and connections. Use it with `async with`."""
+    """The MCP server whose tools call A2A agents, with its registry and connections. Use it with `async with`."""
 
     def __init__(self, options: McpOptions, *, clock: Clock | None = None, store: RegistryStore | None = None) -> None:
         self.context = ToolContext(options, clock or SystemClock(), store)

@@ -126,7 +126,10 @@ class Webhooks:
         return None
 
     async def configure(self, agent: AgentRecord, webhook_url: str, events: list[str]) -> tuple[Webhook, str]:
-        """Create or change a webhook, also for running tasks. Returns it with a note about tasks where that failed."""
+        """Create or change a webhook, also for running tasks.
+
+        Returns it with a note about tasks where that failed; the note is empty when there are none.
+        """
         active = [
             record
             for record in self._registry.tasks()

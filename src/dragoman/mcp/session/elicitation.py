@@ -1,4 +1,7 @@
-"""Forwards an agent's questions to the host's user as MCP elicitations, in both eras of the protocol."""
+"""Forwards an agent's questions to the host's user as MCP elicitations.
+
+Hosts of older revisions of MCP are asked while the call is open; those of modern ones get the question as its result.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class ElicitationBridge:
     ) -> TaskFollower | types.InputRequiredResult | None:
         """Ask the user what the task needs.
 
-        Returns the follower that continues with the answer, the elicitation as a result for hosts of the modern era,
+        Returns the follower that continues with the answer, the elicitation as a result for hosts of modern revisions,
         or None when there is nothing to ask or nobody to ask.
         """
         params, task = self.open_question(request, agent, follower), follower.record.task

@@ -100,7 +100,10 @@ OnWebhookRefused = Callable[[str], None]
 
 
 class TaskFollower:
-    """Follows one task until it ends or needs input, also while no tool call waits for it."""
+    """Follows one task until it ends or pauses, even while no tool call waits for it.
+
+    It gives up after an hour without an event. Errors are not raised: `problem` says what went wrong.
+    """
 
     def __init__(
         self,
@@ -152,7 +155,10 @@ class TaskFollower:
         return self
 
     def follow(self, client: Client, *, previous: Task | None = None) -> TaskFollower:
-        """Follow an existing task, however long it is silent. The question that `previous` asks has been answered."""
+        """Follow an existing task; only the idle timeout limits its silence.
+
+        The question that `previous` asks has been answered: following goes on while the task still shows it.
+        """
         self.is_accepted = True
         task_id = self.record.remote_id or self.record.id
         self._work = asyncio.create_task(self._run(lambda: self._resume(client, task_id, previous)))
@@ -382,7 +388,7 @@ class TaskFollower:
 
 
 def _is_settled(task: Task | None) -> bool:
-    """True when a task has ended or needs input."""
+    """True when a task has ended or paused."""
     return task is not None and (task.state.final or task.state.waiting)
 
 
@@ -454,7 +460,7 @@ class Followers:
         await asyncio.gather(*self._background, return_exceptions=True)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work in the background for a call that has been aborted."""
+        """Run work that no call waits for, such as a cancellation; `close` waits for it a little."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -122,7 +122,7 @@ class _TaskHandle:
 
     @property
     def has_ended(self) -> bool:
-        """True when the task has ended, whether or not the host has been told."""
+        """True when the task has ended, whether or not the host has learned of it."""
         task = self.follower.record.task
         return self.outcome is not None or self.follower.reply is not None or (task is not None and task.state.final)
 
@@ -301,7 +301,7 @@ class McpTasks:
 
 
 def _send_message_call(ctx: ServerRequestContext[Any, Any]) -> ToolInvocation:
-    """Return the tool request that a host without tasks would make."""
+    """Return a `send_message` call of this host, by which its elicitation capabilities are checked."""
     return ToolInvocation(ctx, types.CallToolRequestParams(name="send_message"))
 
 

@@ -126,7 +126,7 @@ async def _cancel(context: ToolContext, agent: AgentRecord, follower: TaskFollow
 
 
 def _task_record(context: ToolContext, request: ToolInvocation, agent: AgentRecord) -> TaskRecord:
-    """Return the record of the task this message continues, else a new one; a bare message had no task."""
+    """Return the record of the task this message continues, else a new one, also after a bare message."""
     existing = _existing_task(context, request, agent)
     if existing is not None and existing.remote_id is not None:
         return existing

@@ -120,7 +120,7 @@ _MAX_ERROR = 500
 
 
 class ToolError(Exception):
-    """A tool fails. The text tells the model why and what to do instead; `detail` has more."""
+    """A tool call failed. The text tells the model why and what to do instead; `detail` has more."""
 
     def __init__(self, text: str, detail: str = "") -> None:
         super().__init__(text)
@@ -207,7 +207,7 @@ class ToolInvocation:
         await self._ctx.session.report_progress(self._steps, None, line[:_MAX_PROGRESS])
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Ask the user and wait for the answer; for hosts of the handshake era."""
+        """Ask the user and wait for the answer; for hosts that are not `is_modern`. Raises MCPError."""
         request_id = cast("Any", self._ctx.request_id)
         session = self._ctx.session
         if isinstance(params, types.ElicitRequestURLParams):
