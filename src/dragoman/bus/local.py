@@ -54,7 +54,10 @@ class LocalWatch:
             self._waiter.set_result(None)
 
     async def wait_past(self, generation: int, seconds: float) -> bool:
-        """Wait until the task is past `generation`; False without a notification for `seconds`, or for another one."""
+        """Wait for a notification. True when the task is past `generation`; False after another wake-up or a timeout.
+
+        The timeout counts from the last notification: it is `seconds` at most.
+        """
         if self.generation > generation:
             return True
         self._waiter = asyncio.get_running_loop().create_future()

@@ -35,13 +35,13 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _checked_store(path: Path) -> Generator[None]:
-    from dragoman.stores.sqlite.health import read_only, schema_version
+    from dragoman.stores.sqlite.health import open_read_only, schema_version
     from dragoman.stores.sqlite.schema import VERSION, unusable_error
 
     if not path.exists():
         raise ConfigError(f"there is no store {path}: name it with --store sqlite:///FILE")
     try:
-        with closing(read_only(path)) as reader:
+        with closing(open_read_only(path)) as reader:
             if schema_version(reader, path) < VERSION:
                 raise ConfigError(f"the store {path} was written by an older Dragoman: serve it once to bring it up")
         yield
@@ -59,12 +59,12 @@ def command() -> None:
 @_on_store
 def list_pushes(path: Path, as_json: bool) -> None:
     """List the webhooks that are owed something, or may be, and those that have refused an event."""
-    from dragoman.stores.sqlite.health import read_only
-    from dragoman.stores.sqlite.reader import undelivered
+    from dragoman.stores.sqlite.health import open_read_only
+    from dragoman.stores.sqlite.reader import undelivered_or_refused
 
-    with closing(read_only(path)) as reader:
+    with closing(open_read_only(path)) as reader:
         reader.execute("PRAGMA busy_timeout = 5000")
-        webhooks = undelivered(reader)
+        webhooks = undelivered_or_refused(reader)
     if as_json:
         print_json([_json(push, row) for push, row in webhooks])
         return

@@ -61,7 +61,7 @@ class Dialect(EventWriter, Protocol):
         """Read the request of an operation from the JSON text of its parameters.
 
         Raises:
-            InvalidParams: with the field named.
+            InvalidParams: a value is missing or invalid; the error names its field.
             ParseError: the text is not JSON.
             MethodNotFound: this version has no such operation.
         """
@@ -71,13 +71,17 @@ class Dialect(EventWriter, Protocol):
         """Read the request from a path, a query string or decoded JSON; numbers may be text.
 
         Raises:
-            InvalidParams: with the field named.
+            InvalidParams: a value is missing or invalid; the error names its field.
             MethodNotFound: this version has no such operation.
         """
         ...
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
-        """Encode the result of an operation as JSON."""
+        """Encode the result of an operation as JSON.
+
+        Raises:
+            MethodNotFound: this version has no such operation.
+        """
         ...
 
     def event_writer(self, artifacts: Sequence[str] = ()) -> EventWriter:

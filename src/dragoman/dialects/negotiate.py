@@ -65,7 +65,7 @@ def webhook_dialect(version: str) -> CallingDialect:
 
 
 def requested_version(header: str | None, query: str | None) -> str | None:
-    """Return the requested version as `Major.Minor`; the header goes before the query parameter, empty is none.
+    """Return the requested version as `Major.Minor`, or None. The header takes precedence over the query parameter.
 
     Raises:
         VersionNotSupported: it is not supported; the error's metadata lists those that are.
@@ -83,7 +83,7 @@ def requested_version(header: str | None, query: str | None) -> str | None:
 
 
 class Dialects:
-    """The dialects of one server. `blocking_by_default` is what a 0.3 request without `blocking` means.
+    """The dialects of one server. `blocking_by_default` says whether a 0.3 request without `blocking` blocks.
 
     `legacy` is the dialect of 0.1, where a plug-in replaces the standard one.
     """

@@ -216,7 +216,7 @@ def method_of(operation: Operation, version: str) -> str:
     """Return the JSON-RPC method of an operation.
 
     Raises:
-        MethodNotFound: it has no such operation.
+        MethodNotFound: this version has no such operation.
     """
     name = ROWS[version, JSONRPC].methods.get(operation)
     if name is None:
@@ -240,7 +240,7 @@ def major_minor(text: str) -> str:
 
 
 def is_supported_major(text: str) -> bool:
-    """True for a version whose major number is supported."""
+    """True for a version such as `1.7` whose major number is supported; a bare `1` is not a version."""
     return text.partition(".")[0] in _NEAREST and "." in text
 
 

@@ -190,7 +190,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return CannotConnect(
-            f"{where} did not take the connection within {request.connect_timeout:g} s",
+            f"{where} did not accept the connection within {request.connect_timeout:g} s",
             reason="TIMED_OUT",
             arrived=False,
         )
@@ -235,7 +235,7 @@ async def fetch(
     Raises:
         AddressForbidden: the guard does not allow the address; nothing was sent.
         CannotConnect: the server does not answer, or not in time.
-        BadResponse: the body has more than `most` bytes.
+        ResponseTooLarge: the body has more than `limit` bytes.
     """
     # Only the clock limits the exchange, so that tests can control time.
     request.connect_timeout = request.read_timeout = None

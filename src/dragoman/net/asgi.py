@@ -38,7 +38,7 @@ class AsgiClient:
         task.add_done_callback(self._requests.discard)
         response.task = task
         try:
-            await _within(request, response.head_received.wait())
+            await _with_read_timeout(request, response.head_received.wait())
         except BaseException:
             await response.close()
             raise
@@ -76,7 +76,7 @@ class AsgiResponse:
     @property
     def failure(self) -> str:
         """What went wrong in the app, as text."""
-        return repr(self.exception) if self.exception is not None else "it stopped within its answer"
+        return repr(self.exception) if self.exception is not None else "it stopped in the middle of the response"
 
     async def run(self, app: AsgiApp) -> None:
         """Run the app on the request."""
@@ -107,7 +107,7 @@ class AsgiResponse:
         try:
             if not (self._chunks.empty() and self.task is not None and self.task.done()):
                 waits = self._chunks.empty() and self._request.read_timeout is not None
-                chunk = await (_within(self._request, self._chunks.get()) if waits else self._chunks.get())
+                chunk = await (_with_read_timeout(self._request, self._chunks.get()) if waits else self._chunks.get())
             if chunk is None and not self.is_complete:
                 raise CannotConnect(f"the app broke: {self.failure}", reason="CONNECTION_LOST") from self.exception
         except CannotConnect:
@@ -189,7 +189,7 @@ class _Lifespan:
             self._from_app.put_nowait("over")
 
 
-async def _within(request: HttpRequest, waiting: Awaitable[T]) -> T:
+async def _with_read_timeout(request: HttpRequest, waiting: Awaitable[T]) -> T:
     """Wait for at most the read timeout. Raises CannotConnect."""
     if request.read_timeout is None:
         return await waiting

@@ -19,6 +19,7 @@ _MAX_HEADER_BYTES = 64 * 1024
 _COALESCE_SECONDS = 0.001
 # How much is decompressed at once.
 _DECOMPRESS_CHUNK = 1024 * 1024
+# The content codings that are decompressed, with the `wbits` argument of zlib.
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
@@ -42,7 +43,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True when another exchange may be started."""
+        """True while the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, data: bytes, request: HttpRequest) -> WireResponse:
@@ -113,14 +114,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail("it wants to speak something else")
+            self._fail("it switches to another protocol")
         except httptools.HttpParserError as error:
             self._fail(str(error))
         else:
             if not response.has_head:
                 response.head_size += len(data)
                 if response.head_size > _MAX_HEADER_BYTES:
-                    self._fail("its headers do not end")
+                    self._fail("its headers are too long")
 
     def _fail(self, why: str) -> None:
         response = self.response
@@ -146,7 +147,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if response.has_head:
             why = f"{why} in the middle of the answer"
         where = redact_url(response.request.url)
-        # The server may close an idle connection just as it is reused; then the request was not read.
+        # `arrived` stays None: a server that closes an idle connection just as it is reused has not read the request.
         response.fail(CannotConnect(f"the connection to {where} broke: {why}", reason="CONNECTION_LOST"))
 
     # -- httptools -----------------------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ class WireResponse:
                 self._decoder = zlib.decompressobj(_CODINGS[coding])
             else:
                 self._connection.abort()
-                self.fail(BadResponse(f"{redact_url(self.request.url)} answers in {coding!r}, which nobody asked for"))
+                self.fail(BadResponse(f"{redact_url(self.request.url)} answers in {coding!r}, which was not requested"))
         self._wake()
 
     def feed(self, chunk: bytes) -> None:
@@ -339,7 +340,7 @@ class WireResponse:
             return decoder.decompress(decoder.unconsumed_tail + piece, min(limit + 1, _DECOMPRESS_CHUNK))
         except zlib.error as error:
             self._connection.abort()
-            self.fail(BadResponse(f"{redact_url(self.request.url)} sends what cannot be unpacked: {error}"))
+            self.fail(BadResponse(f"{redact_url(self.request.url)} sends a body that cannot be decompressed: {error}"))
             return b""
 
     async def _wait(self) -> None:

@@ -21,10 +21,10 @@ from dragoman.net.http_url import HttpUrl, encode_request, parse_url
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 # Most servers close connections after five idle seconds or more, so ours are dropped before that.
 _MAX_IDLE = 4.0
-_EYEBALLS = 0.25
+_HAPPY_EYEBALLS_DELAY = 0.25  # seconds before the next address of a host is tried as well
 # The read buffer. asyncio would allocate one for each read, which costs more than the read itself.
 _BUFFER_BYTES = 128 * 1024
-_NUMBER = re.compile(r"[\d.]+|.*:.*")
+_LITERAL_ADDRESS = re.compile(r"[\d.]+|.*:.*")
 _Key = tuple[bool, str, int]
 
 
@@ -77,11 +77,11 @@ class DirectClient:
     async def _connect(self, pool: _Pool, url: HttpUrl, request: HttpRequest) -> HttpConnection:
         options: dict[str, Any] = {}
         if url.tls:
-            context = self._verify if isinstance(self._verify, ssl.SSLContext) else _context(self._verify)
+            context = self._verify if isinstance(self._verify, ssl.SSLContext) else _ssl_context(self._verify)
             options = {"ssl": context, "server_hostname": url.host.partition("%")[0]}
         # A literal address needs no happy eyeballs, and uvloop has no such option.
-        if not _NUMBER.fullmatch(url.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
-            options["happy_eyeballs_delay"] = _EYEBALLS
+        if not _LITERAL_ADDRESS.fullmatch(url.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
+            options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_DELAY
         try:
             async with asyncio.timeout(request.connect_timeout):
                 transport, connection = await pool.loop.create_connection(
@@ -137,7 +137,7 @@ class _Pool:
 
 
 @cache
-def _context(verify: bool) -> ssl.SSLContext:
+def _ssl_context(verify: bool) -> ssl.SSLContext:
     # Loading the certificate authorities takes longer than many a request.
     context = ssl.create_default_context()
     if not verify:
@@ -168,7 +168,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, TimeoutError):
         within = "" if request.connect_timeout is None else f" within {request.connect_timeout:g} s"
-        return CannotConnect(f"{where} did not take the connection{within}", reason="TIMED_OUT", arrived=False)
+        return CannotConnect(f"{where} did not accept the connection{within}", reason="TIMED_OUT", arrived=False)
     why = _os_reason(error)
     return CannotConnect(f"nobody answers at {where}: {why}", arrived=False)
 

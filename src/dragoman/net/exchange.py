@@ -64,6 +64,7 @@ class HttpResponse(Protocol):
 
         Raises:
             ResponseTooLarge: it has more than `limit` bytes.
+            BadResponse: it cannot be decompressed.
             CannotConnect: the connection broke or timed out.
         """
         ...
@@ -72,6 +73,7 @@ class HttpResponse(Protocol):
         """Iterate over the body as it arrives.
 
         Raises:
+            BadResponse: it cannot be decompressed.
             CannotConnect: the connection broke or timed out.
         """
         ...
@@ -98,7 +100,7 @@ class HttpClient(Protocol):
 
 
 class Headers(dict[str, str]):
-    """A case-insensitive dict of headers with lower-case keys."""
+    """A dict of headers whose lookups ignore case. Keys must be stored in lower case."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value, or the default."""

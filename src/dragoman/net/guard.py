@@ -49,7 +49,7 @@ class AddressGuard:
     `allow` adds others: host names (`hooks.example.com`, `*.example.com`), addresses and networks (`127.0.0.1`,
     `10.0.0.0/8`, `::1`), each with an optional port (`localhost:9000`, `[::1]:9000`). A name is allowed with any
     address, except a metadata service or IPv4 inside IPv6, which must be allowed as addresses. `setting` is the
-    setting that errors tell people to extend.
+    flag that error texts suggest for allowing more.
 
     Raises:
         ConfigError: an entry of `allow` cannot be read.
@@ -124,7 +124,7 @@ class AddressGuard:
             return
         if kind in _ADDRESS_ONLY:
             raise self._forbidden(quoted, kind, "and its address", host, address)
-        name = _name(host)
+        name = _canonical_name(host)
         if not self._allows_name(name, port):
             raise self._forbidden(quoted, kind, name, host, address)
 
@@ -199,7 +199,7 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         raise AddressForbidden(f"{_quote(url)} is not a URL: {error}") from error
 
 
-def _name(host: str) -> str:
+def _canonical_name(host: str) -> str:
     try:
         return parse_host(host).name
     except ValueError:

@@ -65,7 +65,9 @@ def _encode_headers(headers: tuple[tuple[str, str], ...], authorization: str, ag
     for name, value in headers:
         key = _header_key(name)
         if not key or _UNSAFE.search(value):
-            raise ValueError(f"the header {name!r} is not one that can be sent, or holds what no header may hold")
+            raise ValueError(
+                f"the header {name!r} cannot be sent: its name is not allowed, or its value has control characters"
+            )
         keys.add(key)
         lines.append(f"{name}: {value}\r\n")
     if "user-agent" not in keys:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
     from dragoman.server.http.app import HostedAgent
-    from dragoman.transports.endpoint import PluginResponses
+    from dragoman.transports.endpoint import PluginOperations
     from dragoman.transports.http import Header, Request, Send
     from dragoman.transports.limits import DenialLog
 
@@ -183,7 +183,7 @@ class Plugin:
         """Return the routes it adds to a server."""
         return None
 
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
+    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
         """Return how the methods of A2A 0.1 are answered for an agent; None for the default."""
         return None
 

@@ -62,7 +62,7 @@ class MemoryStore:
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
     def add_table(self, table: TaskTable) -> None:
-        """Store the rows of a plug-in's table too."""
+        """Add a plug-in table, effective at once."""
         self._tables.setdefault(table, {})
 
     async def open(self) -> None:
@@ -84,7 +84,10 @@ class MemoryStore:
         return self._last_number
 
     def write(self, write: Write) -> None:
-        """Apply a change. `write.done` is called with the outcome on the next turn of the event loop."""
+        """Apply a change at once; `write.done` is called on the next turn of the event loop.
+
+        A refused change reports TaskGenerationMismatch.
+        """
         error = self._apply(write)
         # Reported later: the caller must not be called back from within its own call.
         if not self._unreported:
@@ -200,12 +203,12 @@ class MemoryStore:
         self._conversations[conversation] = self._conversations.get(conversation, 0) + 1
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact at most `rules.limit` tasks. Return how many were touched."""
-        aged = rules.ended_before_ms
+        """Delete and compact at most `rules.limit` tasks, and return how many. Dedupe keys expire without it."""
+        ended_before_ms = rules.ended_before_ms
         surplus = 0 if rules.keep_tasks is None else max(0, len(self._ended_tasks) - rules.keep_tasks)
         deleted: list[_TaskEntry] = []
         for entry in islice(self._ended_tasks.values(), rules.limit):
-            if len(deleted) >= surplus and (aged is None or entry.row.status_ms >= aged):
+            if len(deleted) >= surplus and (ended_before_ms is None or entry.row.status_ms >= ended_before_ms):
                 break
             deleted.append(entry)
         for entry in deleted:
@@ -245,7 +248,7 @@ class MemoryStore:
                 del self._repeats[key]
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Replace a row of a plug-in's table if it still has that version. Return whether it had."""
+        """Replace a row of a plug-in table if it still has that version. Return whether it had."""
         rows = self._tables[row.table]
         existing = rows.get(row.key)
         if existing is None or existing.values[row.table.position(row.table.version)] != version:
@@ -253,21 +256,21 @@ class MemoryStore:
         rows[row.key] = row
         return True
 
-    def _add_dedupe_key(self, entry: _TaskEntry, repeat: DedupeKey, reply: bytes | None = None) -> None:
+    def _add_dedupe_key(self, entry: _TaskEntry, dedupe_key: DedupeKey, reply: bytes | None = None) -> None:
         while self._repeats:
             key, (until_ms, _, _) = next(iter(self._repeats.items()))
             if until_ms > entry.row.status_ms:
                 break
             del self._repeats[key]
         # Removed first, so that the dict stays ordered by age.
-        self._repeats.pop(repeat.digest, None)
-        self._repeats[repeat.digest] = (repeat.expires_ms, entry.row.id, reply)
-        entry.dedupe_keys.append(repeat.digest)
+        self._repeats.pop(dedupe_key.digest, None)
+        self._repeats[dedupe_key.digest] = (dedupe_key.expires_ms, entry.row.id, reply)
+        entry.dedupe_keys.append(dedupe_key.digest)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def task(self, task_id: str) -> StoredTask | None:
-        """Return a task by its id; None when there is none."""
+        """Read a task by its id; None when there is none, or only a draft."""
         entry = self._by_id.get(task_id)
         return None if entry is None else entry.stored_task()
 
@@ -289,7 +292,7 @@ class MemoryStore:
         return [] if entry is None else list(entry.pushes.values())
 
     async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
-        """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
+        """The webhooks that are not done, with their tasks, oldest task first; or only those that were woken."""
         entries = sorted(self._with_webhooks.items())
         return [
             (push, entry.row)
@@ -299,11 +302,11 @@ class MemoryStore:
         ]
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
-        """A row of a plug-in's table."""
+        """Read a row of a plug-in table."""
         return self._tables[table].get(key)
 
     async def last_key(self, table: TaskTable) -> int:
-        """The largest key in a plug-in's table; 0 when it is empty."""
+        """The largest key in a plug-in table; 0 when it is empty."""
         return max(self._tables[table], default=0)
 
     async def page(self, query: TaskQuery) -> TaskPage:
@@ -316,21 +319,21 @@ class MemoryStore:
         return TaskPage.of((self._by_id[row.id].stored_task() for row in first), query, total)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
-        """The state kept for a conversation."""
+        """The saved `ctx.state` of a conversation as JSON, or None."""
         return self._context_states.get((scope, context_id))
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """Return the id of the task that took a message with this dedupe key; None once the key has expired."""
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
         until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """Return the bare message that a message with this dedupe key was answered with; None once it has expired."""
+        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
         until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
         return reply if until_ms > now_ms else None
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """Return the dedupe keys that have not expired."""
+        """The digests of all dedupe keys that have not expired."""
         return [key for key, (until_ms, _, _) in self._repeats.items() if until_ms > now_ms]
 
     async def unfinished(self, agent: str) -> list[StoredTask]:

@@ -70,6 +70,7 @@ class Binding(Protocol):
             A2AError: the agent answered with an error.
             AuthError: the agent wants other credentials.
             BadResponse: the response is not A2A.
+            BadCard: the extended card cannot be read.
             CannotConnect: a gateway says that the agent is not available.
         """
         ...
@@ -79,6 +80,7 @@ class Binding(Protocol):
 
         Raises:
             A2AError: the event is an error, which ends the stream.
+            AuthError: the error is about credentials.
             BadResponse: the event is not A2A.
         """
         ...
@@ -89,7 +91,8 @@ def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) 
 
     Raises:
         BadResponse: it is not JSON; the text shows how it begins.
-        CannotConnect: a gateway says that the agent is not available.
+        CannotConnect: it is not JSON, and a gateway says that the agent is not available.
+        AuthError, Overloaded: it is not JSON, and the status is 401 or 403, or 429.
     """
     try:
         return msgspec.json.decode(body)
@@ -98,8 +101,8 @@ def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) 
 
 
 def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: str) -> DragomanError:
-    """Build the error for a response that is not JSON."""
-    content_type = headers.get("Content-Type", "").partition(";")[0].strip() or "nothing it names"
+    """Build the error for a response that is not JSON, or not the JSON of this binding, by its status."""
+    content_type = headers.get("Content-Type", "").partition(";")[0].strip() or "no Content-Type"
     what = f"HTTP {status}, {content_type}"
     if status in (401, 403):
         return auth_error(status, headers, url)
@@ -130,7 +133,7 @@ def auth_error(status: int, headers: Mapping[str, str], url: str, message: str =
         return AuthError(
             f"{redact_url(url)} does not allow this: {detail or 'HTTP 403'}", reason="PERMISSION_DENIED", status=403
         )
-    return AuthError(f"{redact_url(url)} wants to know who calls: {detail or 'HTTP 401'}. Give auth=…", status=401)
+    return AuthError(f"{redact_url(url)} requires authentication: {detail or 'HTTP 401'}. Give auth=…", status=401)
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:

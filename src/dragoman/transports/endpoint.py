@@ -33,8 +33,8 @@ JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
 
 
-class PluginResponses(Protocol):
-    """Performs operations in place of `Endpoint` for calls in a plug-in's dialect, or on tasks that may be its own."""
+class PluginOperations(Protocol):
+    """The operations of a plug-in: replaces `Endpoint.perform` in its dialect, and for tasks that may be its own."""
 
     @property
     def dialect(self) -> CallingDialect:
@@ -79,7 +79,7 @@ class Endpoint:
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
         denial_log: DenialLog | None = None,
-        plugin_responses: PluginResponses | None = None,
+        plugin_operations: PluginOperations | None = None,
         extended_card: ExtendedCard | None = None,
     ) -> None:
         self.service = service
@@ -87,9 +87,9 @@ class Endpoint:
         self.limits = limits
         self._denial_log = denial_log
         self.dialects = Dialects(
-            blocking_by_default=blocking, legacy=V01_RPC if plugin_responses is None else plugin_responses.dialect
+            blocking_by_default=blocking, legacy=V01_RPC if plugin_operations is None else plugin_operations.dialect
         )
-        self.plugin_responses = plugin_responses
+        self.plugin_operations = plugin_operations
         self._extensions = {extension.uri for extension in extensions}
         self._pushes: dict[Operation, Callable[[CallContext, Any], Awaitable[Result]]] = {
             Operation.CREATE_PUSH: service.create_push,

@@ -32,8 +32,8 @@ A2A_JSON = b"application/a2a+json"
 _BODILESS = (204, 304)
 # A body must make this much progress within each arrival timeout. Large bodies are sent in chunks of this size.
 CHUNK_BYTES = 65_536
-# Bytes of memory per byte of a body, at most: while it is read and encoded again; and as a str of four bytes per
-# character, for which one wide character is enough.
+# Bytes of memory per byte of a body, at most. COPY_FACTOR: the body and the same encoded again. WIDE_FACTOR: the body
+# and a str with four bytes per character; one wide character makes all of them that wide.
 COPY_FACTOR, WIDE_FACTOR = 2, 5
 # Bytes of memory per JSON value, about, beside its text; and the size below which nothing is counted.
 VALUE_BYTES = 100
@@ -125,7 +125,7 @@ class Request:
         self.lease: Lease | None = None
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
-        """Set the user, the caller whose quota it counts for, and whether all tasks of that user may be listed."""
+        """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""
         self.user, self.caller, self.may_list = user, caller, may_list
 
     @property
@@ -173,9 +173,9 @@ class Request:
         pending: Any = self.receive()
         if not isinstance(pending, CoroutineType):
             return await self._receive_timed(pending, limit, length=size)
-        first_step = cast("CoroutineType[Any, Any, MutableMapping[str, Any]]", pending)
+        receive_coroutine = cast("CoroutineType[Any, Any, MutableMapping[str, Any]]", pending)
         try:
-            waits_for = first_step.send(None)
+            waits_for = receive_coroutine.send(None)
         except StopIteration as done:
             message: MutableMapping[str, Any] = done.value
             if message["type"] == "http.request" and not message.get("more_body", False):
@@ -185,7 +185,7 @@ class Request:
                 return body
             pending = _completed(message)
         else:
-            pending = _resume(first_step, waits_for)
+            pending = _resume(receive_coroutine, waits_for)
         return await self._receive_timed(pending, limit, length=size)
 
     async def _receive_timed(self, pending: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
@@ -256,7 +256,7 @@ class Request:
             self.lease = None
 
     async def wait_for_turn(self) -> None:
-        """Wait for a turn of CPU-bound work."""
+        """Wait for a turn to do CPU-bound work; return at once without a throttle."""
         if self._shared.throttle is not None:
             await self._shared.throttle.wait_for_turn()
 
@@ -332,12 +332,12 @@ async def respond(
 def with_headers(send: Send, more: Sequence[Header], status: int | None = None) -> Send:
     """Wrap `send` so that it adds headers to the response, or only to one with this status."""
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start" and status in (None, message["status"]):
             message["headers"] = [*message["headers"], *more]
         await send(message)
 
-    return sending
+    return send_with_headers
 
 
 async def send_large(send: Send, body: bytes) -> None:
@@ -371,7 +371,7 @@ def unexpected_error(error: Exception) -> A2AError:
     if isinstance(error, MemoryError):
         logger.error("there was no memory left for a request: set limits_memory lower")
         return overloaded("the server has no memory left", SERVER_MEMORY)
-    logger.error("a request broke", exc_info=error)
+    logger.error("a request failed", exc_info=error)
     return InternalError()
 
 

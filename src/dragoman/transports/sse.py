@@ -26,7 +26,7 @@ MAX_CACHED_FRAMES = 8
 
 
 def last_event_id(headers: dict[str, str]) -> int | None:
-    """Parse Last-Event-ID; None when it is absent or not an id of ours."""
+    """Parse Last-Event-ID; None when it is absent or not a generation."""
     text = headers.get("last-event-id", "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
@@ -34,7 +34,8 @@ def last_event_id(headers: dict[str, str]) -> int | None:
 class SseWriter:
     """Writes one stream to one client: events in a dialect, each between `before` and `after`.
 
-    `error` encodes a failure in the middle of the stream.
+    `encode_error` encodes a failure in the middle of the stream. `headers` are added to those of the response;
+    `artifacts` are the ids of the artifacts that the task already has, for `Dialect.event_writer`.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SseWriter:
         except A2AError as error:
             await send(_chunk(b"data: " + self._encode_error(error) + b"\n\n"))
         except Exception:
-            logger.exception("a stream broke")
+            logger.exception("a stream failed")
             await send(_chunk(b"data: " + self._encode_error(InternalError()) + b"\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

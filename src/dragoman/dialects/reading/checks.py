@@ -44,7 +44,7 @@ def check_send(request: SendMessageRequest) -> SendMessageRequest:
     """Validate a 1.x send request and return it normalized.
 
     Raises:
-        InvalidParams: as `sound_message`, or a webhook without an address.
+        InvalidParams: as `check_message`, or a webhook without a URL.
     """
     message = request.message
     push = request.configuration.task_push_notification_config
@@ -131,7 +131,7 @@ _DEPTH_CHANGES = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 _CHUNK = 65_536
 _BACKSLASH = 92
-# Above this, commas inside strings must not be counted.
+# Up to this many, values are only estimated: commas and brackets inside strings are counted too.
 _MAX_UNSCANNED = 50_000
 
 
@@ -152,7 +152,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
         Text that is not JSON is left to the decoder.
 
         Raises:
-            InvalidParams: there are too many of them, or too many parts in a message, or they are nested too deeply.
+            InvalidParams: there are too many values or parts of a message, or they are nested too deeply.
         """
         objects = text.count(b"{")
         opened = objects + text.count(b"[")

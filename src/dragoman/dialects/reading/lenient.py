@@ -57,7 +57,7 @@ class LenientReader(Generic[T]):
         # The fast path, whose errors go to `recover`. It misses snake_case keys where no required field has two words.
         self.read_strict: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not numbers_as_text).decode
         # Strict decoding fails on snake_case at the first required field of two words; without one, look for "_".
-        self._checks_snake_case = not envelope and not _demands_camel(inspect.type_info(type_))
+        self._checks_snake_case = not envelope and not _requires_camel_case(inspect.type_info(type_))
 
     def read(self, data: Any) -> T:
         """Decode JSON text or convert decoded JSON.
@@ -135,7 +135,7 @@ class _Normalizers:
         if isinstance(kind, inspect.UnionType):
             return self._union(kind)
         if isinstance(kind, inspect.EnumType) and kind.cls in _ENUMS:
-            return _enum(_ENUMS[kind.cls])
+            return _enum_normalizer(_ENUMS[kind.cls])
         return _SCALARS.get(type(kind))
 
     def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Normalizer | None:
@@ -170,8 +170,8 @@ class _Normalizers:
         names = {field.name: name for name, field in fields.items()} | aliases | {name: name for name in fields}
         if kind.tag_field:
             names[kind.tag_field] = kind.tag_field
-        free = {name for name, field in fields.items() if isinstance(field.type, inspect.AnyType)}
-        empty = self._defaults(fields) if self._fill_defaults else {}
+        free_form = {name for name, field in fields.items() if isinstance(field.type, inspect.AnyType)}
+        defaults = self._defaults(fields) if self._fill_defaults else {}
         is_part = kind.cls is Part
 
         def normalize(value: Any) -> Any:
@@ -180,10 +180,10 @@ class _Normalizers:
             normalized: dict[str, Any] = {}
             for key, item in cast("dict[str, Any]", value).items():
                 name = names.get(key)
-                if name is None or (name in normalized and key != name) or (item is None and name not in free):
+                if name is None or (name in normalized and key != name) or (item is None and name not in free_form):
                     continue
-                shape = normalizers.get(name)
-                normalized[name] = shape(item) if shape else item
+                normalize_item = normalizers.get(name)
+                normalized[name] = normalize_item(item) if normalize_item else item
             if (
                 is_part
                 and normalized.get("data", _ABSENT) is None
@@ -191,7 +191,7 @@ class _Normalizers:
             ):
                 # null is a value only when the part holds nothing else.
                 del normalized["data"]
-            for name, default in empty.items():
+            for name, default in defaults.items():
                 if name not in normalized:
                     normalized[name] = default
             return normalized
@@ -223,17 +223,18 @@ def from_base64(text: str) -> bytes:
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
-def _demands_camel(kind: inspect.Type) -> bool:
+def _requires_camel_case(kind: inspect.Type) -> bool:
+    """True when strict decoding of this type fails on snake_case keys, as a required field has two words."""
     if not isinstance(kind, inspect.StructType):
         return True
     required = [field for field in kind.fields if field.required]
     return any(
-        "_" in field.name or (isinstance(field.type, inspect.StructType) and _demands_camel(field.type))
+        "_" in field.name or (isinstance(field.type, inspect.StructType) and _requires_camel_case(field.type))
         for field in required
     )
 
 
-def _enum(parse: Callable[[object], object]) -> Normalizer:
+def _enum_normalizer(parse: Callable[[object], object]) -> Normalizer:
     def normalize(value: Any) -> Any:
         parsed = parse(value)
         return value if parsed is None else parsed
@@ -245,17 +246,17 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _integer(value: Any) -> Any:
+def _normalize_integer(value: Any) -> Any:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _boolean(value: Any) -> Any:
+def _normalize_boolean(value: Any) -> Any:
     return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _bytes(value: Any) -> Any:
+def _normalize_bytes(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -265,9 +266,9 @@ def _bytes(value: Any) -> Any:
 
 
 _SCALARS: dict[type[inspect.Type], Normalizer] = {
-    inspect.IntType: _integer,
-    inspect.BoolType: _boolean,
-    inspect.BytesType: _bytes,
+    inspect.IntType: _normalize_integer,
+    inspect.BoolType: _normalize_boolean,
+    inspect.BytesType: _normalize_bytes,
 }
 _DEFAULTS: dict[type[inspect.Type], Callable[[], Any]] = {
     inspect.StrType: str,

@@ -118,9 +118,9 @@ class V01(V03):
         with self._response_errors:
             return response_of(event_from_01(_EVENT.read(data)))
 
-    def _request(self, operation: Operation, params: Any) -> Request:
+    def _to_request(self, operation: Operation, params: Any) -> Request:
         if isinstance(params, SendParams01):
-            return _send(params)
+            return _to_send_request(params)
         if isinstance(params, TaskPush01):
             return _push_from(params)
         if operation is Operation.GET_PUSH:
@@ -174,7 +174,7 @@ class V01EventWriter:
         return self._indexes.setdefault(artifact_id, len(self._indexes))
 
 
-def _send(params: SendParams01) -> SendMessageRequest:
+def _to_send_request(params: SendParams01) -> SendMessageRequest:
     content = params.message
     # The oldest clients send a plain string.
     message_01 = (

@@ -36,7 +36,7 @@ Event = Task | Message | StatusUpdate | ArtifactUpdate
 _WRAPPED = "data_part_compat"
 _MEDIA_TYPE = "mediaType"
 _FILENAME = "filename"
-_PREFERRED = ("bearer", "basic")
+_PREFERRED_SCHEMES = ("bearer", "basic")
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def push_from_03(push: Push03, at: str, task_id: str | None = None) -> TaskPushN
 
 
 def _auth(auth: Auth03) -> AuthenticationInfo | None:
-    preferred = [scheme for scheme in auth.schemes if scheme.lower() in _PREFERRED]
+    preferred = [scheme for scheme in auth.schemes if scheme.lower() in _PREFERRED_SCHEMES]
     scheme = (preferred or list(auth.schemes) or ["Bearer"])[0]
     return AuthenticationInfo(scheme, auth.credentials) if auth.schemes or auth.credentials else None
 
@@ -295,11 +295,11 @@ class Codec03:
         """Convert an event to the wire; a status update with `last` is `final`."""
         if isinstance(event, (Task, Message)):
             return self.task_to(event) if isinstance(event, Task) else self.message_to(event)
-        of = event.task_id, event.context_id
+        ids = event.task_id, event.context_id
         if isinstance(event, StatusUpdate):
-            return self.status_update(*of, self._status_to(event.status), last, event.metadata)
+            return self.status_update(*ids, self._status_to(event.status), last, event.metadata)
         artifact = self._artifact_to(event.artifact)
-        return self.artifact_update(*of, artifact, event.append, event.last_chunk, event.metadata)
+        return self.artifact_update(*ids, artifact, event.append, event.last_chunk, event.metadata)
 
     def event_from(self, event: Any, at: str = "artifact") -> Event:
         """Convert an event whose artifact is at the path `at`. Raises InvalidParams when a part is invalid."""
@@ -307,8 +307,8 @@ class Codec03:
             return StatusUpdate(event.task_id, event.context_id, self._status_from(event.status), event.metadata)
         if isinstance(event, self.artifact_update):
             artifact = self._artifact_from(event.artifact, at)
-            of = event.task_id, event.context_id
-            return ArtifactUpdate(*of, artifact, event.append, event.last_chunk, event.metadata)
+            ids = event.task_id, event.context_id
+            return ArtifactUpdate(*ids, artifact, event.append, event.last_chunk, event.metadata)
         return self.task_from(event) if isinstance(event, self.task) else self.message_from(event, "message")
 
     def _status_to(self, status: TaskStatus) -> Any:

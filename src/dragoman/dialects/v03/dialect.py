@@ -128,7 +128,7 @@ TASK_WRITERS: Writers = {
 class V03:
     """A2A 0.3 over JSON-RPC.
 
-    `blocking_by_default` is what a request without `blocking` means: 0.3 leaves it to the server.
+    `blocking_by_default` says whether a request without `blocking` blocks: 0.3 leaves that to the server.
     """
 
     row = table.row_of(table.V0_3)
@@ -166,11 +166,11 @@ class V03:
 
     def read_request(self, operation: Operation, params: bytes) -> Request:
         table.method_of(operation, self.version)
-        return self._request(operation, self.readers[operation].read_json(params))
+        return self._to_request(operation, self.readers[operation].read_json(params))
 
     def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
         table.method_of(operation, self.version)
-        return self._request(operation, self.readers[operation].read_value(params))
+        return self._to_request(operation, self.readers[operation].read_value(params))
 
     def write_result(self, operation: Operation, result: Result) -> bytes:
         table.method_of(operation, self.version)
@@ -220,16 +220,16 @@ class V03:
 
     # -- overridden in the subclasses ----------------------------------------------------------------------------------
 
-    def _request(self, operation: Operation, params: Any) -> Request:
+    def _to_request(self, operation: Operation, params: Any) -> Request:
         if isinstance(params, SendParams03):
-            return self._send(params)
+            return self._to_send_request(params)
         if isinstance(params, TaskParams03):
             return build_task_request(operation, params.id, params.history_length, params.metadata)
         if isinstance(params, TaskPush03):
             return _push_from(params)
         return _push_request(operation, params) if isinstance(params, PushParams03) else GetExtendedAgentCardRequest()
 
-    def _send(self, params: SendParams03) -> SendMessageRequest:
+    def _to_send_request(self, params: SendParams03) -> SendMessageRequest:
         configuration = params.configuration
         blocking = self._blocking if configuration.blocking is None else configuration.blocking
         push, at = configuration.push_notification_config, "configuration.pushNotificationConfig"

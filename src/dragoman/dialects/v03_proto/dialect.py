@@ -139,16 +139,16 @@ class V03Proto(V03):
             raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
         return response_of(event)
 
-    def _request(self, operation: Operation, params: Any) -> Request:
+    def _to_request(self, operation: Operation, params: Any) -> Request:
         if isinstance(params, ProtoSend):
-            return self._send_from(params)
+            return self._from_proto_send(params)
         if isinstance(params, ProtoTaskName):
             return build_task_request(operation, params.id or _ids(params.name)[0], params.history_length or None)
         if isinstance(params, ProtoPushCreate):
             return _push_create(params)
         return _push_request(operation, params) if isinstance(params, ProtoPushName) else GetExtendedAgentCardRequest()
 
-    def _send_from(self, params: ProtoSend) -> SendMessageRequest:
+    def _from_proto_send(self, params: ProtoSend) -> SendMessageRequest:
         # A ProtoJSON client cannot write `blocking: false`: it sends a configuration without it.
         configuration = params.configuration or ProtoConfiguration(blocking=self._blocking)
         push, at = configuration.push_notification, "configuration.pushNotification"

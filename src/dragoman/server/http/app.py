@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
-    from dragoman.transports.endpoint import ExtendedCard, PluginResponses
+    from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
     from dragoman.transports.limits import DenialLog
     from dragoman.webhooks.delivery import DeliveryService
@@ -273,7 +273,7 @@ class HostedAgent:
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
-        answers: PluginResponses | None = None,
+        answers: PluginOperations | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
@@ -294,7 +294,7 @@ class HostedAgent:
             blocking=self._blocking,
             limits=self._limits,
             denial_log=denials,
-            plugin_responses=self._answers,
+            plugin_operations=self._answers,
             extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.stores.sqlite.file import is_same_file, real_path
-from dragoman.stores.sqlite.health import NO_SPACE, format_bytes, read_only, schema_version
+from dragoman.stores.sqlite.health import NO_SPACE, format_bytes, open_read_only, schema_version
 
 # Pages per step. Between two steps the interpreter runs, so that Ctrl-C works.
 STEP_PAGES = 1000
@@ -90,7 +90,7 @@ def _refuse_existing(target: Path, *, force: bool) -> None:
 def _open_source(source: Path) -> Generator[sqlite3.Connection]:
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(closing(read_only(source)))
+            store = stack.enter_context(closing(open_read_only(source)))
             # One read transaction for the whole backup: every step copies pages of the same snapshot.
             store.execute("BEGIN")
             version = schema_version(store, source)

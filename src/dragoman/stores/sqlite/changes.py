@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class Conflict(Exception):
-    """A record does not follow the task's last one: another writer was faster, or the write is a repeat."""
+    """A change does not follow the stored generation of its task: another writer was faster, or it is written twice."""
 
 
 class Changes:
     """The changes of one transaction. A task's row is written once, however many of its events are in the batch."""
 
     def __init__(self, tables: Sequence[TaskTable] = ()) -> None:
+        # About how many bytes the transaction adds to the log.
         self.size = 0
         self._tables = tables
         self._created: dict[int, tuple[TaskRow, int]] = {}
@@ -37,8 +38,9 @@ class Changes:
         self._contexts: dict[tuple[int, str], bytes] = {}
         self._repeats: list[tuple[bytes, str, int, bytes | None]] = []
         self._drafts: dict[int, tuple[int, str, int, str, str, int, bytes]] = {}
-        self._deleted_drafts: list[tuple[int]] = []
-        self._replied_drafts: list[tuple[int]] = []
+        # Drafts whose row is deleted: those that became tasks, and those that were discarded.
+        self._closed_drafts: list[tuple[int]] = []
+        self._discarded_drafts: list[tuple[int]] = []
         self._deleted: list[tuple[TaskRow, int]] = []
         self._counts: dict[tuple[int, int], int] = {}
         self._joined_contexts: Counter[tuple[int, str]] = Counter()
@@ -46,7 +48,11 @@ class Changes:
         self._extra_rows: dict[tuple[str, int], tuple[ExtraRow, str]] = {}
 
     def add(self, write: Write, scope: int) -> None:
-        """Add a change; `scope` is the number of its row's scope."""
+        """Add a change; `scope` is the number of its row's scope.
+
+        Raises:
+            Conflict: its records do not follow each other, or those of an earlier change in the transaction.
+        """
         row = write.row
         if write.delete and not write.draft:
             self._deleted.append((row, scope))
@@ -73,8 +79,8 @@ class Changes:
     def _add_draft(self, write: Write, scope: int) -> None:
         row = write.row
         if write.delete:
-            self._deleted_drafts.append((row.number,))
-            self._replied_drafts.append((row.number,))
+            self._closed_drafts.append((row.number,))
+            self._discarded_drafts.append((row.number,))
         else:
             columns = (row.number, row.id, scope, row.context_id, row.origin, row.created_ms)
             self._drafts[row.number] = (*columns, write.snapshot or b"")
@@ -82,7 +88,7 @@ class Changes:
     def _add_records(self, write: Write, scope: int) -> None:
         row, records = write.row, write.records
         if write.opens_draft:
-            self._deleted_drafts.append((row.number,))
+            self._closed_drafts.append((row.number,))
         created = self._created.get(row.number)
         before = created or self._changed.get(row.number)
         expected = 1 if write.create else before[0].generation + 1 if before else records[0].generation
@@ -116,8 +122,8 @@ class Changes:
         """Write all changes within the open transaction.
 
         Raises:
-            Conflict: a record does not follow its task's last one.
-            sqlite3.Error: a statement fails.
+            Conflict: a change does not follow the stored generation of its task.
+            sqlite3.Error: a statement fails; IntegrityError for a task that exists already.
         """
         if self._created:
             self._insert_tasks(connection)
@@ -137,7 +143,7 @@ class Changes:
             self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
-        if self._drafts or self._deleted_drafts:
+        if self._drafts or self._closed_drafts:
             self._write_drafts(connection)
         if self._extra_rows:
             write_rows(connection, self._extra_rows.values())
@@ -146,13 +152,13 @@ class Changes:
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
         # A draft that is opened or answered in the same batch is never inserted.
-        deleted = [number for number in self._deleted_drafts if self._drafts.pop(number[0], None) is None]
+        deleted = [number for number in self._closed_drafts if self._drafts.pop(number[0], None) is None]
         connection.executemany("INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?, ?)", self._drafts.values())
         connection.executemany("DELETE FROM drafts WHERE number = ?", deleted)
-        if self._replied_drafts:
-            connection.executemany("DELETE FROM notes WHERE task = ?", self._replied_drafts)
-            connection.executemany("DELETE FROM pushes WHERE task = ?", self._replied_drafts)
-            reserve_numbers(connection, max(number for (number,) in self._replied_drafts))
+        if self._discarded_drafts:
+            connection.executemany("DELETE FROM notes WHERE task = ?", self._discarded_drafts)
+            connection.executemany("DELETE FROM pushes WHERE task = ?", self._discarded_drafts)
+            reserve_numbers(connection, max(number for (number,) in self._discarded_drafts))
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
         connection.executemany(

@@ -54,6 +54,7 @@ class FileLock:
 
         Raises:
             ConfigError: another process has it.
+            OSError: the file cannot be opened or written.
         """
         if not self.try_acquire() or self.file is None:
             holder = self.path.read_bytes()[:32].decode(errors="replace").strip()
@@ -66,7 +67,7 @@ class FileLock:
         return self.file is not None and is_same_file(self.name, os.fstat(self.file))
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if it is free; return whether it was."""
+        """Acquire the lock if it is free; return whether it was. Raises OSError when the file cannot be opened."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try_lock(file)
@@ -267,7 +268,7 @@ class StoreFile:
             return False
         except OSError:  # perhaps a full disk: it is tried again later
             return True
-        logger.warning("%s was removed while the server was running: it is there again", lock.path)
+        logger.warning("%s was removed while the server was running: it has been created again", lock.path)
         self._lock.release()
         self._lock = lock
         self._remember_files()
@@ -297,7 +298,7 @@ def _in_use_error(subject: str, pid: str) -> ConfigError:
 
 
 def _find_lock_holder(stat: os.stat_result) -> str:
-    """Return the pid of the process that has locked a file; "" where the system does not tell."""
+    """Return the pid of the process that has locked a file; "" when it cannot be found out."""
     for process in _entries(Path("/proc")):
         if process.name.isdecimal():
             for opened in _entries(process / "fd"):
@@ -341,6 +342,7 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
 
     Raises:
         ServerError: the lock is not free within five seconds.
+        OSError: the lock file cannot be opened.
         sqlite3.Error: a statement fails.
     """
     path = real_path(path)

@@ -72,11 +72,12 @@ def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -
     return findings
 
 
-def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+def open_read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a read-only connection. With `immutable`, SQLite creates no files beside it, and nobody may write meanwhile.
 
     Raises:
         sqlite3.Error: it cannot be opened.
+        OSError: the links to it lead nowhere.
     """
     uri = f"{real_path(path).as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None)
@@ -231,7 +232,7 @@ def _check_database(
     yield lock
     try:
         mode = _journal_mode_at_rest(path) if at_rest else None
-        with closing(read_only(path, immutable=at_rest)) as connection:
+        with closing(open_read_only(path, immutable=at_rest)) as connection:
             connection.execute("BEGIN")  # all checks see the same snapshot, also while a server writes
             version = schema_version(connection, path)
             yield _check_schema(version)

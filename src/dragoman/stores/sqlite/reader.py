@@ -26,13 +26,13 @@ SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.
 
 
 def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
-    """Return a task by its id; None when there is none."""
+    """Read a task by its id; None when there is none, or only a draft."""
     row = connection.execute(f"{_TASK} WHERE t.id = ?", (task_id,)).fetchone()
     return None if row is None else _stored_task(row)
 
 
 def records(connection: sqlite3.Connection, number: int, after: int, limit: int) -> list[Record]:
-    """Records of a task, in order."""
+    """The records of a task with a generation above `after`, in order, at most `limit`."""
     rows = connection.execute(
         "SELECT generation, body FROM events WHERE task = ? AND generation > ? ORDER BY generation LIMIT ?",
         (number, after, limit),
@@ -41,7 +41,7 @@ def records(connection: sqlite3.Connection, number: int, after: int, limit: int)
 
 
 def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
-    """Notes of a task, in order."""
+    """All notes of a task, in the order they were written."""
     rows = connection.execute("SELECT generation, kind, body FROM notes WHERE task = ? ORDER BY note", (number,))
     return [Note(generation, kind, body) for generation, kind, body in rows]
 
@@ -92,7 +92,7 @@ def _maintained_total(connection: sqlite3.Connection, query: TaskQuery, scope: i
 
 
 def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str) -> bytes | None:
-    """The state kept for a conversation."""
+    """The saved `ctx.state` of a conversation as JSON, or None."""
     query = (
         "SELECT c.state FROM contexts c JOIN scopes s USING (scope) "
         "WHERE s.agent = ? AND s.tenant = ? AND s.owner = ? AND c.context_id = ?"
@@ -101,17 +101,17 @@ def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str)
 
 
 def duplicate_of(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
-    """Return the id of the task that took a message with this dedupe key."""
+    """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
     return _value(connection, "SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | None:
-    """Return the bare message that a message with this dedupe key was answered with."""
+    """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
     return _value(connection, "SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def dedupe_keys(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
-    """Return the dedupe keys that have not expired."""
+    """The digests of all dedupe keys that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
 
 
@@ -121,8 +121,8 @@ def undelivered_pushes(connection: sqlite3.Connection, woken: bool = False) -> l
     return _with_tasks(connection.execute(f"{_PUSHES} {where}", (woken,)))
 
 
-def undelivered(connection: sqlite3.Connection) -> list[tuple[Push, TaskRow]]:
-    """What `owed` gives, and the webhooks that are done although their receivers have refused an event."""
+def undelivered_or_refused(connection: sqlite3.Connection) -> list[tuple[Push, TaskRow]]:
+    """The webhooks of `undelivered_pushes`, and those that are done although their receivers refused an event."""
     return _with_tasks(connection.execute(f"{_PUSHES} WHERE w.state <> 1 OR w.error <> '' ORDER BY w.push"))
 
 

@@ -84,9 +84,9 @@ class Sweeper:
         self._rows = _FIRST_ROWS
 
     def step(self, connection: sqlite3.Connection, rules: Sweep, has_waiting: Callable[[], bool]) -> int:
-        """Run at least one slice for these rules, for at most `rules.limit` tasks. Ends early when `has_waiting()`.
+        """Run slices for these rules, for at most `rules.limit` tasks. Ends after the first one when `has_waiting()`.
 
-        Returns how many tasks were touched, and at least 1 when anything was deleted: 0 means that all is done.
+        Returns how many tasks were touched, and at least 1 when a slice had work: 0 means that all is done.
         """
         touched, has_worked = 0, False
         began = now = self._clock()
@@ -192,7 +192,7 @@ class Sweeper:
 
 
 def reserve_numbers(connection: sqlite3.Connection, number: int) -> None:
-    """Never reuse this task number or any before it: late notes would end up with another task."""
+    """Make sure that this task number and those before it are never reused: late notes would join another task."""
     connection.execute(
         "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
         (number,),

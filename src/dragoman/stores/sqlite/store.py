@@ -34,7 +34,10 @@ READERS = 2
 
 
 class SqliteStore:
-    """A durable store in one SQLite file, which one server uses at a time."""
+    """A durable store in one SQLite file, which one server uses at a time.
+
+    One thread writes; reads run in a small pool of threads and raise ServerError when the file cannot be read.
+    """
 
     durable: bool = True
 
@@ -51,7 +54,7 @@ class SqliteStore:
         self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     def add_table(self, table: TaskTable) -> None:
-        """Store the rows of a plug-in's table too, from the next `open` on."""
+        """Add a plug-in table, effective at the next `open`."""
         if table not in self._tables:
             self._tables.append(table)
 
@@ -96,11 +99,11 @@ class SqliteStore:
         self._file.close()
 
     async def task(self, task_id: str) -> StoredTask | None:
-        """Return a task by its id; None when there is none."""
+        """Read a task by its id; None when there is none, or only a draft."""
         return await self._read(reader.task, task_id)
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
-        """The records of a task after a generation, in order."""
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
         return await self._read(reader.records, number, after, limit)
 
     async def notes(self, number: int) -> list[Note]:
@@ -112,19 +115,19 @@ class SqliteStore:
         return await self._read(reader.page, query)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
-        """The state kept for a conversation."""
+        """The saved `ctx.state` of a conversation as JSON, or None."""
         return await self._read(reader.context_state, scope, context_id)
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """Return the id of the task that took a message with this dedupe key; None once the key has expired."""
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
         return await self._read(reader.duplicate_of, key, now_ms)
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """Return the bare message that a message with this dedupe key was answered with; None once it has expired."""
+        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
         return await self._read(reader.reply, key, now_ms)
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """Return the dedupe keys that have not expired."""
+        """The digests of all dedupe keys that have not expired."""
         return await self._read(reader.dedupe_keys, now_ms)
 
     async def pushes(self, number: int) -> list[Push]:
@@ -144,27 +147,36 @@ class SqliteStore:
         return await self._read(reader.drafts, agent)
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
-        """A row of a plug-in's table."""
+        """Read a row of a plug-in table."""
         return await self._read(tables.read_row, table, key)
 
     async def last_key(self, table: TaskTable) -> int:
-        """The largest key in a plug-in's table; 0 when it is empty."""
+        """The largest key in a plug-in table; 0 when it is empty."""
         return await self._read(tables.last_key, table)
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Replace a row of a plug-in's table if it still has that version. Raises ServerError."""
+        """Replace a row of a plug-in table if it still has that version. Return whether it had.
+
+        Raises:
+            ServerError: the store cannot write now.
+        """
         try:
             return await self._writer.run(lambda connection: tables.replace_row(connection, row, version))
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
 
     async def sweep(self, rules: Sweep) -> int:
-        """Run one step of retention. Returns how many tasks were touched."""
+        """Run one step of retention. Returns how many tasks were touched, and 0 when all is done.
+
+        Raises:
+            sqlite3.Error: a statement fails, or the store is closed.
+            ServerError: the file was moved, or is used by another server.
+        """
         has_waiting = self._writer.has_waiting
         return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
 
     async def check(self) -> None:
-        """Write and read a row. Raises ServerError when that fails, or the disk is nearly full."""
+        """Write a row and read one. Raises ServerError when that fails, or the disk is nearly full."""
 
         def work(connection: sqlite3.Connection) -> None:
             self._file.check_room()

@@ -17,7 +17,7 @@ from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.user import Account, Grant, KeySummary, User, UserSummary, is_name
 from dragoman.stores.sqlite.file import real_path, short_write
-from dragoman.stores.sqlite.health import read_only, schema_version
+from dragoman.stores.sqlite.health import open_read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, migrate
 from dragoman.stores.sqlite.store import SqliteStore
 
@@ -90,8 +90,9 @@ class SqliteUsers:
     """The users of one store.
 
     The administration methods block, work in any thread and process, need no `open`, and may be used while the
-    store's server is running. The others are for a server: accounts are cached until a change is noticed. Without a
-    path the users are in memory and last as long as this object.
+    store's server is running; they raise ServerError when the file stays busy, and sqlite3.Error when it cannot be
+    used. The others are for a server: accounts are cached until a change is noticed. Without a path the users are in
+    memory and last as long as this object.
     """
 
     def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
@@ -136,16 +137,16 @@ class SqliteUsers:
         self._clear_cache()
 
     async def by_name(self, name: str) -> Account | None:
-        """Return a user with the permissions that are valid now. Raises ServerError when the store cannot be read."""
-        now = self._drop_if_changed()
+        """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
+        now = self._clear_cache_if_changed()
         cached = self._accounts.get(name)
         if cached is not None and now < cached.fresh_until:
             return cached
         return await self._load(self._accounts, name, lambda reader: account(reader, name, now))
 
     async def by_key(self, digest: bytes) -> Account | None:
-        """Return the user of a valid API key, by its digest. Raises ServerError when the store cannot be read."""
-        now = self._drop_if_changed()
+        """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
+        now = self._clear_cache_if_changed()
         cached = self._keys.get(digest)
         if cached is not None and now < cached.fresh_until:
             return cached
@@ -187,13 +188,17 @@ class SqliteUsers:
                 _grant(db, name, permission, None)
 
     def set_password(self, name: str, password: str) -> None:
-        """Set another password hash, which invalidates the user's cookies. Raises ConfigError."""
+        """Set another password hash, which invalidates the user's cookies. Raises ConfigError for an unknown user."""
         with self._write_transaction() as db:
             values = (password, _user_key(db, name))
             db.execute("UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", values)
 
     def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
-        """Grant a permission, for a time or for good; it replaces the same one. Raises ConfigError."""
+        """Grant a permission, for a time or for good; it replaces an earlier grant of the same one.
+
+        Raises:
+            ConfigError: there is no such user, or the permission is empty or too long.
+        """
         _check_permission(permission)
         with self._write_transaction() as db:
             _grant(db, name, permission, self._expiry(seconds))
@@ -210,7 +215,7 @@ class SqliteUsers:
             db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._expiry(seconds)))
 
     def revoke(self, name: str) -> None:
-        """Revoke a user: no key, cookie or password is valid any more. Raises ConfigError."""
+        """Revoke a user: no key, cookie or password is valid any more. Raises ConfigError for an unknown user."""
         with self._write_transaction() as db:
             # The row stays, so that nobody else can take the name and with it the tasks.
             user = (_user_key(db, name),)
@@ -219,14 +224,14 @@ class SqliteUsers:
             db.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", user)
 
     def revoke_permission(self, name: str, permission: str) -> None:
-        """Revoke a permission. Raises ConfigError when the user does not have it."""
+        """Revoke a permission. Raises ConfigError when there is no such user, or the user does not have it."""
         with self._write_transaction() as db:
             values = (_user_key(db, name), permission)
             if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
                 raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
     def revoke_key(self, name: str, hint: str) -> None:
-        """Revoke the API key with this hint. Raises ConfigError when there is none, or several."""
+        """Revoke the API key with this hint. Raises ConfigError when there is no such user, no such key, or several."""
         with self._write_transaction() as db:
             values = (_user_key(db, name), hint)
             matches = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
@@ -236,7 +241,7 @@ class SqliteUsers:
             db.execute("DELETE FROM api_keys WHERE digest = ?", matches[0])
 
     def account(self, name: str) -> Account | None:
-        """Return a user with the permissions that are valid now."""
+        """Return a user with the permissions that are valid now; None when there is none, or it was revoked."""
         with self._read_connection() as reader:
             return account(reader, name, self._clock.now())
 
@@ -252,10 +257,10 @@ class SqliteUsers:
                 for user, name, created, has_password in rows
             ]
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------------
 
-    def _drop_if_changed(self) -> int:
-        """Clear the cache when something has changed. Return the time."""
+    def _clear_cache_if_changed(self) -> int:
+        """Clear the cache when users have changed since the last call. Return the current time."""
         stamp, moment = self._stamp, time.monotonic()
         # A change takes longer to write than this interval, so that it counts with the next request.
         if self._change_file is not None and moment - self._checked_at > _CHECK_INTERVAL:
@@ -303,7 +308,7 @@ class SqliteUsers:
                 yield shared
             return
         assert self._path is not None
-        with closing(read_only(self._path)) as reader:
+        with closing(open_read_only(self._path)) as reader:
             reader.execute("PRAGMA busy_timeout = 5000")
             yield reader
 
@@ -347,7 +352,7 @@ def _check_permission(permission: str) -> None:
 def _is_migrated(path: Path) -> bool:
     if not path.exists():
         return False
-    with closing(read_only(path)) as reader:
+    with closing(open_read_only(path)) as reader:
         return schema_version(reader, path) == VERSION
 
 

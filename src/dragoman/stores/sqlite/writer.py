@@ -66,7 +66,12 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> int:
-        """Open the file and start the thread. Return the largest task number so far. Raises ConfigError."""
+        """Open the file and start the thread. Return the largest task number so far.
+
+        Raises:
+            ConfigError: the file is not a store, or a newer one.
+            sqlite3.Error: it cannot be opened, read or written.
+        """
         path = self._file.path
         self._checkpoint_lock = FileLock(self._file.sibling(".ckpt"))
         self._file_error = None
@@ -109,15 +114,16 @@ class Writer:
         self._queue.put(write)
 
     def has_waiting(self) -> bool:
-        """True when writes are waiting in the queue."""
+        """True when changes or jobs are waiting in the queue."""
         return not self._queue.empty()
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job in the writer thread, between two batches, in its own transaction.
 
         Raises:
-            sqlite3.Error: a statement fails; the transaction is rolled back.
+            sqlite3.Error: a statement fails, and the transaction is rolled back; or the store is closed.
             ServerError: the file was moved, or is used by another server.
+            Exception: whatever `job` raises; the transaction is rolled back.
         """
         if self._thread is None:
             raise sqlite3.ProgrammingError("it is closed")
@@ -151,7 +157,7 @@ class Writer:
         return await outcome
 
     async def close(self) -> None:
-        """Finish what is queued and close the file."""
+        """Finish what is queued, stop the thread and close the connection."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
@@ -171,7 +177,7 @@ class Writer:
             connection.close()
 
     def _next_batch(self, connection: sqlite3.Connection) -> list[Write]:
-        """Return the next small changes, or in turn a large one; empty when the thread is to stop."""
+        """Run waiting jobs; return the next small changes or, in turn, a large one. Empty when the thread must stop."""
         if self._large and self._is_large_next:
             return self._next_large()
         batch: list[Write] = []
@@ -194,20 +200,20 @@ class Writer:
             if callable(item):
                 self._postponed = item
                 continue
-            bytes_ = item.size
-            if bytes_ > LARGE_BYTES or item.row.number in self._large_tasks:
+            item_size = item.size
+            if item_size > LARGE_BYTES or item.row.number in self._large_tasks:
                 self._large.append(item)
                 self._large_tasks[item.row.number] += 1
             else:
                 batch.append(item)
-                size += bytes_
+                size += item_size
         if not batch and self._large:
             return self._next_large()
         self._is_large_next = True
         return batch
 
     def _next_large(self) -> list[Write]:
-        """Return one large change, with the small ones queued after it."""
+        """Return one large change, with the small ones that wait behind it."""
         self._is_large_next = False
         batch: list[Write] = []
         while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size > LARGE_BYTES):

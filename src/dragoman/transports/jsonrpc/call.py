@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dragoman.model.event import StreamResponse
     from dragoman.model.operation import Request
 
-_ANSWERS = "application/json"
-_STREAMS = "text/event-stream, application/json"
+_ACCEPT_JSON = "application/json"
+_ACCEPT_STREAM = "text/event-stream, application/json"
 
 
 class _JsonRpcResponse(Struct):
@@ -63,7 +63,7 @@ class JsonRpcBinding:
             method.encode(),
             params,
         )
-        headers = {**self._headers, "Accept": _STREAMS if operation.streams else _ANSWERS}
+        headers = {**self._headers, "Accept": _ACCEPT_STREAM if operation.streams else _ACCEPT_JSON}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
         return HttpRequest("POST", self.url, headers, body, operation=operation.value)

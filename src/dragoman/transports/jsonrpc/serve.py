@@ -79,7 +79,7 @@ class JsonRpc:
         self._anonymous_error = anonymous_error
 
     def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """Return a copy in which methods of A2A 0.1 raise that error for anonymous callers."""
+        """Return a copy that answers anonymous callers of A2A 0.1 methods with that error."""
         return JsonRpc(self._endpoint, error)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -131,12 +131,12 @@ class JsonRpc:
         if is_large:
             await request.wait_for_turn()
         call = endpoint.build_context(request, match.dialect, params.tenant or "")
-        plugin_responses, headers = endpoint.plugin_responses, request.headers
+        plugin_operations, headers = endpoint.plugin_operations, request.headers
         after = last_event_id(headers) if "last-event-id" in headers else None
-        if plugin_responses is None or not (match.by_origin or match.dialect is plugin_responses.dialect):
+        if plugin_operations is None or not (match.by_origin or match.dialect is plugin_operations.dialect):
             outcome = await endpoint.perform(match.operation, call, params, after, request)
         else:
-            outcome = await plugin_responses.perform(endpoint, match, call, params, after, request)
+            outcome = await plugin_operations.perform(endpoint, match, call, params, after, request)
         dialect = endpoint.dialects.response_dialect(match, outcome.origin) if match.by_origin else match.dialect
         extra_headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(rpc_request.id)

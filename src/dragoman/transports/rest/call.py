@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from dragoman.model.event import StreamResponse
     from dragoman.model.operation import Request
 
-_ANSWERS = "application/a2a+json, application/json"
-_STREAMS = "text/event-stream, application/a2a+json, application/json"
-_SENDS = (Operation.SEND, Operation.STREAM)
+_ACCEPT_JSON = "application/a2a+json, application/json"
+_ACCEPT_STREAM = "text/event-stream, application/a2a+json, application/json"
+_SEND_OPERATIONS = (Operation.SEND, Operation.STREAM)
 
 
 class RestBinding:
@@ -47,7 +47,7 @@ class RestBinding:
         path = self._prefix + template
         tenant = getattr(request, "tenant", None)
         url = f"{self.url}/{quote(tenant, safe='')}" if tenant else self.url
-        if operation not in _SENDS:
+        if operation not in _SEND_OPERATIONS:
             params: dict[str, Any] = msgspec.json.decode(body)
             params.pop("tenant", None)
             names = [word.partition("}")[0] for word in path.split("{")[1:]]
@@ -58,7 +58,7 @@ class RestBinding:
                 body = None
                 query = {key: _query(value) for key, value in params.items()}
                 path = f"{path}?{urlencode(query)}" if query else path
-        headers = {**self._row.headers, "Accept": _STREAMS if operation.streams else _ANSWERS}
+        headers = {**self._row.headers, "Accept": _ACCEPT_STREAM if operation.streams else _ACCEPT_JSON}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if after is not None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
 
-# First segments of other paths can never be tenants.
+# Reserved: first segments of other paths, which therefore cannot be tenants.
 NOT_TENANTS = frozenset(
     {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
 )

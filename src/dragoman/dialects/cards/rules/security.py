@@ -118,7 +118,7 @@ class _Requirement(NamedTuple):
             self.shape.check(report, path, value, rule)
 
 
-def requirements_1(where: str) -> ListOf:
+def build_requirements_1(where: str) -> ListOf:
     """Build the shape of the security requirements of 1.0."""
     names = MapOf("an object of scheme names", ObjectOf("what a scheme needs", where, (Field("list", WORDS),)))
     phrase = 'a security requirement is spelled {"schemes": {"name": {"list": []}}}'
@@ -147,7 +147,7 @@ class _TypedScheme(NamedTuple):
         report.error((*path, "type"), rule_text, "missing" if kind is None else f"{describe(kind)} is not a known type")
 
 
-def schemes_03(where: str, *, all_types: bool) -> MapOf:
+def build_schemes_03(where: str, *, all_types: bool) -> MapOf:
     """Build the shape of the security schemes of 0.3; without `all_types` those of 0.2."""
     flows = OneOf(
         "flows names at least one of authorizationCode, clientCredentials, implicit and password",
@@ -221,16 +221,16 @@ def _decode_header(value: object) -> Json | None:
     return cast("Json", header) if isinstance(header, dict) else None
 
 
-def _base64url(value: object) -> Fault:
+def _check_base64url(value: object) -> Fault:
     if isinstance(value, str) and _BASE64URL.fullmatch(value) and len(value) % 4 != 1:
         return None
     return "error", f"{describe(value)} is not base64url" if value else "an empty text"
 
 
-def signatures(where: str, *, key: bool) -> ListOf:
+def build_signatures(where: str, *, key: bool) -> ListOf:
     """Build the shape of the signatures of a card; with `key` the protected header must name its key."""
     members = ("alg", "kid") if key else ("alg",)
-    coded = Scalar("a base64url text", _base64url)
+    coded = Scalar("a base64url text", _check_base64url)
     header = _ProtectedHeader("base64url of a JSON object", where, members)
     fields = (Field("protected", header, "error"), Field("signature", coded, "error"), Field("header", OBJECT))
     return ListOf("a list of signatures", ObjectOf("a signature", where, fields))

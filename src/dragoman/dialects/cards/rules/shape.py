@@ -144,13 +144,13 @@ class ObjectOf(NamedTuple):
             report.error(path, rule, f"{describe(value)} instead of an object")
             return
         members = cast("Json", value)
-        misspelt = self._check_spelling(report, path, members)
+        misspelled = self._check_spelling(report, path, members)
         for field in self.fields:
             rule_text = self._rule(field)
             member = members.get(field.name)
             if member is not None:
                 field.shape.check(report, (*path, field.name), member, rule_text)
-            elif field.need is not None and field.name not in misspelt:
+            elif field.need is not None and field.name not in misspelled:
                 report.violations.append(Violation((*path, field.name), field.need, rule_text, "missing"))
 
     def _rule(self, field: Field) -> str:
@@ -165,13 +165,13 @@ class ObjectOf(NamedTuple):
     def _check_spelling(self, report: Report, path: Path, members: Json) -> set[str]:
         names = {field.name for field in self.fields}
         where = "A2A 1.0, 5.5" if self.where.startswith("A2A 1.0") else self.where
-        misspelt: set[str] = set()
+        misspelled: set[str] = set()
         for key in members:
             camel = _SNAKE.sub(lambda found: found[1].upper(), str(key))
             if camel != key and camel in names:
                 report.error((*path, key), f"{where}: names are written in camelCase, so this is {camel}", "snake_case")
-                misspelt.add(camel)
-        return misspelt
+                misspelled.add(camel)
+        return misspelled
 
 
 class OneOf(NamedTuple):

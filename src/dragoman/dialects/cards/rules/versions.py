@@ -7,10 +7,10 @@ from typing import Any, Literal
 from dragoman.dialects.cards.rules.security import (
     REQUIREMENTS_03,
     SCHEMES_1,
+    build_requirements_1,
+    build_schemes_03,
+    build_signatures,
     check_declared,
-    requirements_1,
-    schemes_03,
-    signatures,
 )
 from dragoman.dialects.cards.rules.shape import (
     Field,
@@ -153,7 +153,7 @@ def _build_table_1() -> ObjectOf:
         ),
     )
     interfaces = ListOf("a list of interfaces", an_interface, "error")
-    a_skill = _build_skill(V1_0, Field("securityRequirements", requirements_1(skill)))
+    a_skill = _build_skill(V1_0, Field("securityRequirements", build_requirements_1(skill)))
     skills = ListOf("a list of skills", a_skill, "warning")
     return ObjectOf(
         "an agent card",
@@ -166,10 +166,10 @@ def _build_table_1() -> ObjectOf:
             *_build_fields(LINK, "documentationUrl", "iconUrl"),
             _build_capabilities(V1_0),
             Field("securitySchemes", SCHEMES_1),
-            Field("securityRequirements", requirements_1(card)),
+            Field("securityRequirements", build_requirements_1(card)),
             *_build_fields(_MODES, "defaultInputModes", "defaultOutputModes", need="error"),
             Field("skills", skills, "error", "an agent card lists at least one skill", f"{card} and 5.7"),
-            Field("signatures", signatures(_section(V1_0, "AgentCardSignature"), key=True)),
+            Field("signatures", build_signatures(_section(V1_0, "AgentCardSignature"), key=True)),
         ),
     )
 
@@ -187,7 +187,7 @@ def _build_table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
     transport = Field("preferredTransport", TRANSPORT)
     if new:
         transport = Field("preferredTransport", TRANSPORT, "warning", says, "A2A 0.3, 5.6.1")
-    signed = (Field("signatures", signatures(_section(V0_3, "AgentCardSignature"), key=False)),) if new else ()
+    signed = (Field("signatures", build_signatures(_section(V0_3, "AgentCardSignature"), key=False)),) if new else ()
     return ObjectOf(
         "an agent card",
         _section(version, "AgentCard"),
@@ -203,7 +203,7 @@ def _build_table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
             Field("version", TEXT, "error"),
             Field("documentationUrl", LINK),
             _build_capabilities(version),
-            Field("securitySchemes", schemes_03(_section(version, "SecurityScheme"), all_types=new)),
+            Field("securitySchemes", build_schemes_03(_section(version, "SecurityScheme"), all_types=new)),
             Field("security", REQUIREMENTS_03),
             *_build_fields(MEDIA_TYPES, "defaultInputModes", "defaultOutputModes", need="error"),
             Field("skills", ListOf("a list of skills", skill), "error"),
