@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.journal.retention import EVERY_SECONDS, Janitor, Retention
+from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -219,7 +219,7 @@ async def sweep(store: Any, clock: Wall, retention: Retention) -> None:
     for _ in range(2):
         assert janitor._worker is not None
         await janitor._worker
-        await clock.advance(EVERY_SECONDS)
+        await clock.advance(SWEEP_SECONDS)
     await janitor.stop()
 
 

@@ -49,7 +49,8 @@ class Bridge(Protocol):
 class PausingBridge(ABC):
     """A `Bridge` whose questions are stored as a `Pause`.
 
-    A framework implements `tools` and `turn`; asking again while a question is unanswered is done here.
+    Subclasses, one per framework, implement `tools` and `turn`. While a question of the pause is open, `run` asks it
+    and does not call `turn`.
     """
 
     def __init__(self, name: str, description: str = "") -> None:
@@ -78,7 +79,7 @@ class PausingBridge(ABC):
             async for output in outputs:
                 yield output
 
-    async def close(self) -> None:  # noqa: B027 - there is nothing to do, unless a framework has something
+    async def close(self) -> None:  # noqa: B027 - optional to override
         """Do nothing: most frameworks hold nothing open between runs."""
 
 

@@ -81,7 +81,7 @@ _INTERPRETERS = (
     _interpreter("lua[0-9.]*|luajit", "-e(.*)", "-l", "-"),
 )
 _SSH = re.compile("ssh|slogin|autossh")
-_SSH_VALUED = re.compile("-[BbcDEeFIiJLlmOopQRSWw]")
+_SSH_VALUE_OPTION = re.compile("-[BbcDEeFIiJLlmOopQRSWw]")
 
 
 def interpreter_of(word: str) -> Interpreter | None:
@@ -90,7 +90,7 @@ def interpreter_of(word: str) -> Interpreter | None:
 
 
 def script_arguments(words: Sequence[str]) -> Iterator[ScriptArgument]:
-    """Yield what an interpreter command executes, in order; nothing if the first word is no interpreter."""
+    """Yield the words that an interpreter executes, in order; none if the first word is not an interpreter."""
     interpreter = interpreter_of(words[0]) if words else None
     if interpreter is None:
         return
@@ -144,7 +144,7 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
 def _ssh_command(words: Sequence[str], at: int) -> Iterable[int]:
     """Return the positions of the words that ssh sends to the shell of its host, which splits them again."""
     while at < len(words) and words[at].startswith("-"):
-        at += 2 if _SSH_VALUED.fullmatch(words[at]) else 1
+        at += 2 if _SSH_VALUE_OPTION.fullmatch(words[at]) else 1
     return range(at + 1, len(words))
 
 
@@ -152,7 +152,7 @@ def _ssh_command(words: Sequence[str], at: int) -> Iterable[int]:
 _LAUNCHERS = {
     *("npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "pnpm", "yarn", "bun", "deno", "docker", "podman", "env"),
 }
-# Programs that start another one, whose name is not looked up.
+# Programs that start another one; the agent is still named after them.
 _WRAPPERS = {
     *(
         "sudo",
@@ -172,16 +172,16 @@ _WRAPPERS = {
     *("ssh", "kubectl", "flatpak", "firejail", "bwrap", "chroot", "systemd-run", "poetry", "pdm", "hatch", "rye"),
     *("cargo", "script"),
 }
-_WORDS = {"run", "exec", "tool", "x", "dlx"}
+_SUBCOMMANDS = {"run", "exec", "tool", "x", "dlx"}
 # Options of launchers that take a value, such as `--from PACKAGE`.
-_WITH_VALUE = {
+_VALUE_OPTIONS = {
     *("--from", "--with", "--python", "-p", "--package", "--directory", "--project", "--index", "--extra", "--group"),
     *("-e", "--env", "--env-file", "-v", "--volume", "--mount", "--network", "--name", "--user", "-w", "--workdir"),
     *("-r", "--require", "--import", "--loader", "-C", "--prefix", "--cwd", "--platform", "--entrypoint", "-u"),
     *("--label", "--memory", "--cpus", "--hostname", "--publish", "--with-editable", "--with-requirements"),
 }
 # Options of launchers that take no value.
-_ALONE = {
+_FLAGS = {
     *("-y", "--yes", "--no", "-q", "--quiet", "--silent", "--verbose", "--", "-i", "-t", "-it", "-ti", "-d", "--rm"),
     *("--init", "--interactive", "--tty", "--privileged", "--read-only", "--isolated", "--frozen", "--locked"),
     *("--offline", "--no-project", "--no-sync", "--no-dev", "--allow-net", "--allow-read", "--allow-all", "-A"),
@@ -191,14 +191,14 @@ _IMAGE = re.compile(r"(:[\w.-]+)?(@sha256:[0-9a-f]+)?$")
 _NAME = re.compile(r"[\w@./+-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][^\s=\0]*")
 # Generic names: the parent folder identifies the program better.
-_NAMELESS = {"index", "main", "server", "cli", "app", "__main__", "dist", "build", "src", "lib", "bin"}
+_GENERIC_NAMES = {"index", "main", "server", "cli", "app", "__main__", "dist", "build", "src", "lib", "bin"}
 
 
 def environment_of(env: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
     """Return the extra environment variables of a program. `KEY` without a value passes on this process's own variable.
 
     Raises:
-        ConfigError: a passed-on variable is not set here, or a name or value cannot be a variable.
+        ConfigError: a passed-on variable is not set in this process, a name is not valid, or a value contains NUL.
     """
     if env is None:
         return {}
@@ -230,7 +230,10 @@ def printable(text: str) -> str:
 
 
 def is_launcher(program: str) -> bool:
-    """Return True for a program that starts another one: how it treats an argument or `--` cannot be known."""
+    """Return True for a program that starts another one, shells and Node included.
+
+    How such a program treats an argument or `--` cannot be known.
+    """
     name = PurePath(program).name
     return name in _LAUNCHERS or name in _WRAPPERS or interpreter_of(name) in (SHELL, NODE)
 
@@ -255,12 +258,12 @@ def _launched_name(program: str, words: Sequence[str]) -> str | None:
     for word in rest:
         if word in ("-m", "--module"):
             return _module_name(next(rest, ""))
-        if word in _WITH_VALUE:
+        if word in _VALUE_OPTIONS:
             next(rest, "")
         elif word.startswith("-"):
-            if word not in _ALONE and "=" not in word:
+            if word not in _FLAGS and "=" not in word:
                 return None  # an unknown option may take the next word as its value
-        elif word not in _WORDS and "=" not in word:
+        elif word not in _SUBCOMMANDS and "=" not in word:
             name = _IMAGE.sub("", word) if program in ("docker", "podman") else word
             # The launched program may be a launcher, too.
             return name_of_command([name, *rest]) if _NAME.fullmatch(name) else None
@@ -268,10 +271,10 @@ def _launched_name(program: str, words: Sequence[str]) -> str | None:
 
 
 def _script_name(argv: Sequence[str]) -> str | None:
-    run = next(script_arguments(argv), None)
-    if run is not None:
-        script = argv[run.position]
-        return None if run.is_code or not _NAME.fullmatch(script) else clean_name(_basename(script))
+    script_argument = next(script_arguments(argv), None)
+    if script_argument is not None:
+        script = argv[script_argument.position]
+        return None if script_argument.is_code or not _NAME.fullmatch(script) else clean_name(_basename(script))
     is_module = [word.startswith("-") and word.endswith("m") for word in argv]
     return _module_name(next(iter(argv[is_module.index(True) + 1 :]), "")) if True in is_module else None
 
@@ -282,7 +285,7 @@ def _module_name(name: str) -> str | None:
 
 def _basename(word: str) -> str:
     path = [*PurePath(word).parts]
-    while len(path) > 1 and path[-1].split(".")[0] in _NAMELESS:
+    while len(path) > 1 and path[-1].split(".")[0] in _GENERIC_NAMES:
         path.pop()
     name = path[-1] if path else word
     if not word.startswith(("/", "./", "../")):
@@ -291,5 +294,8 @@ def _basename(word: str) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Replace every run of characters other than letters, digits, `_` and `-` with a hyphen."""
+    """Replace every run of characters other than ASCII letters, digits, `_` and `-` with a hyphen.
+
+    Hyphens at both ends are removed; if nothing is left, the name is "tools".
+    """
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "tools"

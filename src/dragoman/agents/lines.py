@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 
-class TooLongError(Exception):
+class LineTooLongError(Exception):
     """A line exceeds the maximum length."""
 
 
 class LineBuffer:
-    """Assembles lines of at most `longest` bytes from chunks."""
+    """Assembles lines from chunks of bytes.
+
+    `max_length` bounds the buffer: it applies to a line that spans several chunks, and to the first line of a chunk.
+    Other lines are bounded by the size of their chunk.
+    """
 
     def __init__(self, max_length: int) -> None:
         self._max_length = max_length
@@ -19,17 +23,17 @@ class LineBuffer:
         """Add a chunk and return the lines that it completes.
 
         Raises:
-            TooLongError: the unfinished line is longer than `longest`; its buffered part is dropped.
+            LineTooLongError: the line in the buffer exceeds `max_length`; the buffer and the chunk are dropped.
         """
         first, *others = data.split(b"\n")
         self._pieces.append(first)
         self._length += len(first)
         if self._length > self._max_length:
             self._pieces, self._length = [], 0
-            raise TooLongError
+            raise LineTooLongError
         if not others:
             return []
-        # Joined once, at the end of the line: joining at every chunk would be quadratic for long lines.
+        # Joined only when the line is complete: joining at every chunk would be quadratic for long lines.
         line = b"".join(self._pieces)
         *whole, last = others
         self._pieces, self._length = [last], len(last)

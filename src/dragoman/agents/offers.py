@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 GENERAL = "general"
 _MAX_TAGS = 4
 # Fewer tools may share a prefix by chance.
-_MIN_SHARING = 3
-_PRODUCTS = ("corvid_", "mcp_")
+_MIN_TOOLS_FOR_PREFIX = 3
+_PRODUCT_PREFIXES = ("corvid_", "mcp_")
 _SEPARATOR = re.compile(r"[\W_]+")
 # A run of capitals is one word, including a plural s; its last capital may begin the next word.
 _WORD = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z][A-Z0-9]*(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
@@ -59,15 +59,15 @@ _CATEGORIES = {
     "places": "map maps place places location geocode directions",
     "money": "payment payments invoice invoices price currency refund",
 }
-_BY_WORD = {word: name for name, words in _CATEGORIES.items() for word in words.split()}
+_CATEGORY_BY_WORD = {word: name for name, words in _CATEGORIES.items() for word in words.split()}
 # Ambiguous words that count only if no other word matches: "add" may be about numbers or paragraphs.
-_BY_WEAK_WORD = {"add": "math"}
+_CATEGORY_BY_WEAK_WORD = {"add": "math"}
 
 
 def humanized(tool: str, prefix: str = "") -> str:
     """Return a tool's name as a title: `list_prs` becomes "List PRs". `prefix` is removed if something remains."""
     rest = tool
-    for each in (prefix, *_PRODUCTS):
+    for each in (prefix, *_PRODUCT_PREFIXES):
         if each and rest.startswith(each) and _SEPARATOR.sub("", rest[len(each) :]):
             rest = rest[len(each) :]
     return " ".join(_spell(word) for word in _words(rest)) or tool
@@ -75,27 +75,27 @@ def humanized(tool: str, prefix: str = "") -> str:
 
 def shared_prefix(names: Iterable[str]) -> str:
     """Return the prefix of whole words that all tool names share, such as `corvid_`; empty if there is none."""
-    different = set(names)
-    if len(different) < _MIN_SHARING:
+    unique_names = set(names)
+    if len(unique_names) < _MIN_TOOLS_FOR_PREFIX:
         return ""
     # In sorted order, whatever the first and the last name share is shared by all between them.
-    first, last = min(different), max(different)
+    first, last = min(unique_names), max(unique_names)
     length = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     separators = list(_SEPARATOR.finditer(first[:length]))
     if not separators:
         return ""
     prefix = first[: separators[-1].end()]
     # A separator alone is no word, and a tool named exactly like the prefix would lose its name.
-    is_used = _SEPARATOR.sub("", prefix) and all(_SEPARATOR.sub("", name[len(prefix) :]) for name in different)
-    return prefix if is_used else ""
+    is_removable = _SEPARATOR.sub("", prefix) and all(_SEPARATOR.sub("", name[len(prefix) :]) for name in unique_names)
+    return prefix if is_removable else ""
 
 
 def categories(tool: str, description: str = "") -> tuple[str, ...]:
     """Return up to four category tags of a tool, from the words of its name, or else of its description."""
     for text in (tool, description):
         words = [word.lower() for word in _words(text)]
-        names = [_BY_WORD[word] for word in words if word in _BY_WORD]
-        names = names or [_BY_WEAK_WORD[word] for word in words if word in _BY_WEAK_WORD]
+        names = [_CATEGORY_BY_WORD[word] for word in words if word in _CATEGORY_BY_WORD]
+        names = names or [_CATEGORY_BY_WEAK_WORD[word] for word in words if word in _CATEGORY_BY_WEAK_WORD]
         if names:
             return tuple(dict.fromkeys(names))[:_MAX_TAGS]
     return (GENERAL,)
@@ -125,18 +125,18 @@ def _spell(word: str) -> str:
     return word if len(word) > 1 and word.isupper() else word[:1].upper() + word[1:].lower()
 
 
-def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dict[str, Any]]:
+def requested_skill(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dict[str, Any]]:
     """Return the skill that the first message of a task names, or None, and its arguments.
 
-    A data part `{"tool": …, "arguments": {…}}` has precedence over metadata `skillId`, for which the first data part is
-    the arguments. With `by_skill`, the key may also be `skill`.
+    The first data part `{"tool": …, "arguments": {…}}` decides. Without one, metadata `skillId` names the skill, and
+    the first data object is the arguments. With `by_skill`, the key `skill` means the same as `tool`.
     """
     message = ctx.first_message
     first: dict[str, Any] | None = None
     for part in message.parts:
         if isinstance(part.data, dict):
             data = cast("dict[str, Any]", part.data)
-            named = named_in(data, by_skill=by_skill)
+            named = skill_in_data(data, by_skill=by_skill)
             if named is not None:
                 return named
             first = data if first is None else first
@@ -144,8 +144,11 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
     return (skill_id if isinstance(skill_id, str) else None), dict(first or {})
 
 
-def named_in(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict[str, Any]] | None:
-    """Return the skill that a data part names, and its arguments; None if it names none."""
+def skill_in_data(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict[str, Any]] | None:
+    """Return the skill that a data part names under `tool`, and its arguments; None if it names none.
+
+    With `by_skill`, the key `skill` means the same.
+    """
     name: Any = data.get("tool")
     if by_skill and not name:
         name = data.get("skill")
@@ -160,7 +163,7 @@ def may_use(ctx: Context, offer: Offer) -> bool:
     return offer.permission is None or (ctx.user is not None and offer.permission in ctx.user.permissions)
 
 
-def permit(ctx: Context, offer: Offer, name: str) -> None:
+def check_permission(ctx: Context, offer: Offer, name: str) -> None:
     """Check the caller's permission for a skill; a refusal is audited.
 
     Raises:
@@ -172,7 +175,7 @@ def permit(ctx: Context, offer: Offer, name: str) -> None:
 
 
 class NamedSkill(Struct, frozen=True):
-    """A skill of a program or of another framework's agent, described by its owner. Implements `Offer`."""
+    """A skill without an input schema: of a program, an executor or another framework's agent. Implements `Offer`."""
 
     id: str
     name: str
@@ -185,7 +188,7 @@ class NamedSkill(Struct, frozen=True):
         return AgentSkill(self.id, self.name, self.description, self.tags)
 
     def sample(self) -> dict[str, Any]:
-        """Return a plain text: these skills have no input schema."""
+        """Return a text part: these skills have no input schema."""
         return {"text": "hello"}
 
 
@@ -200,8 +203,8 @@ def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, st
     return (agent, *others)
 
 
-def offers_of(name: str, description: str, tools: Sequence[str] | None) -> tuple[NamedSkill, ...]:
-    """Return one skill for each tool that the owner lists, in order; without a list, one for the program itself."""
+def offers_from_tool_names(name: str, description: str, tools: Sequence[str] | None) -> tuple[NamedSkill, ...]:
+    """Return one skill for each configured tool name, in order; without a list, one for the agent itself."""
     if tools is None:
         title = humanized(name)
         return (NamedSkill(name, title, description, categories(name, description), default=True),)

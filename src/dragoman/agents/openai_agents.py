@@ -113,7 +113,7 @@ class OpenAiRuns(PausingBridge):
             output = result.final_output
             if self._session is None:
                 _remember(history, result, history_length)
-            if isinstance(output, str) and not paragraphs.ends_with(output):
+            if isinstance(output, str) and not paragraphs.last_message_equals(output):
                 # The answer is a tool's output, or was not streamed.
                 paragraphs.begin()
                 yield paragraphs.add(output)

@@ -36,7 +36,7 @@ def approval_of(answer: Any) -> Approval | None:
     if isinstance(answer, bool):
         return Approval(answer)
     if isinstance(answer, dict):
-        return _of_data(cast("dict[str, Any]", answer))
+        return _approval_from_data(cast("dict[str, Any]", answer))
     if not isinstance(answer, str):
         return None
     words = " ".join(answer.casefold().replace("\u2019", "'").split()).strip(" .!")
@@ -47,7 +47,7 @@ def approval_of(answer: Any) -> Approval | None:
     return Approval(False, answer.strip()) if re.split(r"[^\w']", words, maxsplit=1)[0] in _NO else None
 
 
-def _of_data(answer: dict[str, Any]) -> Approval | None:
+def _approval_from_data(answer: dict[str, Any]) -> Approval | None:
     verdict = answer.get("approved", answer.get("confirmed"))
     message = answer.get("message")
     # Other keys, such as edited arguments, would be ignored, so the answer counts as unreadable.
@@ -63,10 +63,10 @@ _MAX_ARGUMENTS = 200
 
 
 class Pending(Struct, frozen=True, omit_defaults=True):
-    """One thing that a run waits for: an approval or a value.
+    """One question that a run waits for: for an approval, or else for any value.
 
-    `details` is the machine-readable form, sent next to the question. With `reason`, a value may also be a refusal that
-    carries a reason.
+    `details` is the machine-readable form, sent next to the question. `reason` says that the value may be a refusal,
+    which then gets the comment of the answer as its reason.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Pending(Struct, frozen=True, omit_defaults=True):
 
 
 class Pause(Struct, frozen=True, omit_defaults=True):
-    """Everything that a paused run waits for; serialized to JSON and stored with the question.
+    """All questions of a paused run and the answers so far; serialized to JSON and stored as the `ref` of the question.
 
     Questions are asked one at a time, so that a plain "yes" refers to one thing; a data part may answer several at
     once, by their ids. `state` is what the framework needs to resume. It is written again with every question, so large
@@ -112,10 +112,10 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         # Programs may resend all answers: the first answer to each question stays.
         if not by_id or not by_id.keys() <= {one.id for one in self.pending}:
             by_id = {waiting[0].id: cast("Any", answer)}
-        named = [one for one in waiting if one.id in by_id]
-        unread = {one.id for one in named if one.approval and approval_of(by_id[one.id]) is None}
-        read = {one.id: _with_reason(one, by_id[one.id], comment) for one in named if one.id not in unread}
-        return Pause(self.pending, self.state, {**self.answers, **read}, YES_OR_NO if unread else "")
+        addressed = [one for one in waiting if one.id in by_id]
+        unparsed = {one.id for one in addressed if one.approval and approval_of(by_id[one.id]) is None}
+        parsed = {one.id: _with_reason(one, by_id[one.id], comment) for one in addressed if one.id not in unparsed}
+        return Pause(self.pending, self.state, {**self.answers, **parsed}, YES_OR_NO if unparsed else "")
 
     def without_answer(self, id: str, remark: str) -> Pause:
         """Return the pause without the answer to one question, which is asked again with a remark."""
@@ -131,7 +131,7 @@ def _with_reason(one: Pending, answer: Any, comment: str) -> Any:
 
 
 def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
-    """Return the pause that this run resumes from, including the answer that has just arrived; None in a first run."""
+    """Return the pause that this run resumes from, with the answer that resumed it; None in a first run."""
     if resume is None:
         return None
     pause = msgspec.convert(resume.ref, Pause)
@@ -155,7 +155,7 @@ async def save_state(ctx: Context, state: Any) -> str:
 
 
 async def load_state(ctx: Context, name: str) -> Any:
-    """Return the state stored under a name.
+    """Return the state that `save_state` stored under a name.
 
     Raises:
         Failed: there is none.

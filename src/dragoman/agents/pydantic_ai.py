@@ -243,7 +243,7 @@ class PydanticTextStream:
 
     def matches(self, text: str) -> bool:
         """Return True if the text sent to callers equals this one, or nothing is streamed."""
-        return self._quiet or self._paragraphs.equals(text)
+        return self._quiet or self._paragraphs.answer_equals(text)
 
 
 def allows_text(output_type: Any) -> bool:

@@ -51,17 +51,17 @@ class Paragraphs:
         self._starts_message = False
         return lead + text
 
-    def ends_with(self, text: str) -> bool:
-        """Return True if the last message equals the text, ignoring white space."""
+    def last_message_equals(self, text: str) -> bool:
+        """Return True if the last message equals the text, up to differences in white space."""
         return ("".join(self._messages[-1]) if self._messages else "").split() == text.split()
 
-    def equals(self, text: str) -> bool:
-        """Return True if all messages together equal the text, ignoring white space."""
+    def answer_equals(self, text: str) -> bool:
+        """Return True if the whole answer equals the text, up to differences in white space."""
         return self.text.split() == text.split()
 
 
 def text_of(part: Part) -> str | None:
-    """Return a part as text: data as JSON, a text file with its name; None for other files."""
+    """Return a part as text: data as JSON, a text file with its name; None for a file that is not inline UTF-8 text."""
     if part.kind == "text":
         return part.text
     if part.kind == "data":
@@ -76,7 +76,7 @@ def text_of(part: Part) -> str | None:
 
 
 def media_of(part: Part) -> str:
-    """Return the media type of a file, by default `application/octet-stream`."""
+    """Return the media type of a part, by default `application/octet-stream`."""
     return part.media_type or "application/octet-stream"
 
 
@@ -111,7 +111,7 @@ class ConversationHistory:
         self.replace([*self.turns, turn])
 
     def replace(self, turns: Iterable[list[Any]]) -> None:
-        """Replace all stored turns."""
+        """Replace all stored turns by the newest of these that fit the limit; a turn that is too large is logged."""
         fitting: list[list[Any]] = []
         room = self._max_bytes
         for turn in reversed(list(turns)):

@@ -18,7 +18,10 @@ class DeadlineExceeded(TimeoutError):
 
 
 class Timeout:
-    """Cancels the current `wait` when the time limit passes; never cancels between two waits. Close it at the end."""
+    """Cancels the current `wait` when the time limit passes; never cancels between two waits. Call `close` at the end.
+
+    `expired` is True once the limit has passed.
+    """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -31,7 +34,8 @@ class Timeout:
         """Await `work` within the time limit.
 
         Raises:
-            DeadlineExceeded: the limit has passed; `work` was canceled.
+            DeadlineExceeded: the limit has passed. `work` was canceled, unless the limit had passed before the call:
+                then it ran to its end and its result is dropped.
         """
         worker = self._worker = asyncio.current_task()
         assert worker is not None

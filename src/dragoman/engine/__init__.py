@@ -1,1 +1,1 @@
-"""What happens: the operations, the runs and the streams. Knows only ports."""
+"""The engine: operations, runs, journals and streams. It reaches the outside through ports only."""

@@ -1,4 +1,4 @@
-"""The caller of a request and the context of its call."""
+"""The context of a call: who calls, for which tenant, and in which protocol version."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dragoman.model.user import User
 
 
 class CallContext(Struct, frozen=True):
-    """What the engine knows about the request that it handles, beside its parameters.
+    """What the engine knows about a request besides its parameters.
 
-    `origin` is an opaque tag stored with a task that this call creates; transports use it to answer later requests in
-    the dialect in which the task began. `asks` is False when the caller cannot be asked for missing arguments, `lists`
-    is False when it may not list tasks.
+    `origin` is a tag stored with a task that this call creates: the protocol version, perhaps with a suffix after a
+    slash. Transports use it to answer later requests in the dialect in which the task began. `asks` is False when the
+    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks.
     """
 
     user: User | None = None
@@ -29,5 +29,5 @@ class CallContext(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """The protocol version of the call: `origin` up to the first slash, after which agents may add a suffix."""
+        """The protocol version of the call: `origin` up to the first slash."""
         return self.origin.partition("/")[0]

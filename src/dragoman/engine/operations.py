@@ -76,7 +76,11 @@ class OperationResult(NamedTuple):
 
 
 class Service:
-    """The A2A operations of one agent: messages, tasks, streams and webhooks."""
+    """The A2A operations of one agent: messages, tasks, streams and webhooks.
+
+    Every operation of a caller raises ExtensionSupportRequired when the agent requires an extension that the call does
+    not declare.
+    """
 
     def __init__(
         self,
@@ -98,14 +102,14 @@ class Service:
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
-        self._pushes = None if outbox is None else WebhookOperations(tasks, outbox)
-        self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._pushes)
+        self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox)
+        self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._canceler = TaskCanceler(agent, tasks, locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
-        self._required = frozenset(extension.uri for extension in agent.extensions if extension.required)
+        self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
 
     @property
     def running(self) -> int:
@@ -141,12 +145,13 @@ class Service:
     async def send(
         self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
     ) -> OperationResult:
-        """Accept a message; by default wait until the task ends or asks for input.
+        """Accept a message; by default wait until the task ends or pauses.
 
         `caller` is the key that quotas count it for. `lease` is the memory of the request, held until its run ends.
 
         Raises:
-            A2AError: the message cannot be accepted.
+            ServerError: the server is stopping, or the store cannot take writes.
+            A2AError: the message cannot be accepted, as in `Inbox.accept`.
         """
         if self._closing:
             raise ServerError(STOPPING)
@@ -175,15 +180,17 @@ class Service:
     async def stream(
         self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
     ) -> Stream:
-        """Accept a message, as `send` does, and stream its task until it ends or asks for input.
+        """Accept a message, as `send` does, and stream its task until it ends or is input-required.
 
         Raises:
-            A2AError: the message cannot be accepted.
+            UnsupportedOperation: the agent does not stream.
+            Overloaded: the caller or the server has the maximum number of streams.
+            A2AError: the message cannot be accepted, as in `send`.
         """
         slot = self._admit_stream(caller)
         if request.configuration.return_immediately:  # meaningless for a stream: ignore it
-            waiting = structs.replace(request.configuration, return_immediately=False)
-            request = structs.replace(request, configuration=waiting)
+            configuration = structs.replace(request.configuration, return_immediately=False)
+            request = structs.replace(request, configuration=configuration)
         if self._closing:
             raise ServerError(STOPPING)
         accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
@@ -202,9 +209,11 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            batches = self._from_snapshot(accepted.row, truncate_history(task, length), slot, pause_ends=True)
+            batches = self._from_snapshot(
+                accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
+            )
             return Stream(batches, accepted.row.origin, accepted.repeat)
-        batches = self._follower.follow(accepted.row, 0, ends_on_pause=True, slot=slot)
+        batches = self._follower.follow(accepted.row, 0, ends_on_input_required=True, slot=slot)
         if length is not None:
             batches = truncate_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
@@ -215,6 +224,7 @@ class Service:
         Raises:
             TaskNotFound: there is no such task.
             UnsupportedOperation: the task is not waiting.
+            ServerError: the server is stopping, or the store cannot take writes.
         """
         if self._closing:
             raise ServerError(STOPPING)
@@ -224,7 +234,7 @@ class Service:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def get(self, call: CallContext, request: GetTaskRequest) -> OperationResult:
-        """Read a task; with `current_generation`, long-poll for a newer generation.
+        """Read a task; with `current_generation`, wait up to `long_poll` seconds for a newer generation.
 
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
@@ -246,7 +256,7 @@ class Service:
 
         Raises:
             InvalidParams: the page token or the timestamp is invalid.
-            Unauthorized: the caller may not list tasks.
+            Unauthorized: the caller is anonymous and may not list tasks.
         """
         scope = self._admit(call, request.tenant)
         if not call.lists:
@@ -264,9 +274,9 @@ class Service:
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
             task = truncate_history(task, request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
-            # The store counts snapshots only: a working task may be far larger by now.
-            at_rest = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None
-            budget -= len(encode(task) if at_rest is None else at_rest)
+            # The store's limit counts snapshots only: a working task may be far larger by now.
+            snapshot = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None
+            budget -= len(encode(task) if snapshot is None else snapshot)
             if tasks and budget < 0:
                 break
             tasks.append(task)
@@ -282,12 +292,13 @@ class Service:
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
             TaskNotCancelable: it has ended.
+            ServerError: the store cannot take writes.
         """
         task, origin = await self._canceler.cancel(self._admit(call, request.tenant), request.id)
         return OperationResult(task, origin)
 
     async def fail(self, task_id: str, text: str) -> bool:
-        """Fail a task from inside the server. False when it does not exist or has ended."""
+        """Fail a task from inside the server. False when it does not exist or has ended. Raises ServerError."""
         return await self._canceler.fail(task_id, text)
 
     def is_running(self, task_id: str) -> bool:
@@ -302,7 +313,8 @@ class Service:
 
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
-            UnsupportedOperation: it has ended and there is nothing left to send.
+            UnsupportedOperation: it has ended and there is nothing left to send, or the agent does not stream.
+            Overloaded: the caller or the server has the maximum number of streams.
         """
         slot = self._admit_stream(caller)
         scope = self._admit(call, request.tenant)
@@ -312,55 +324,68 @@ class Service:
         if after is not None and resumable and state.final:
             resumable = after < row.generation and await self._has_records(row, live, after)
         if after is not None and resumable:
-            batches = self._follower.follow(row, after, ends_on_pause=False, slot=slot)
+            batches = self._follower.follow(row, after, ends_on_input_required=False, slot=slot)
             return Stream(batches, row.origin, artifacts=partial(self._artifact_ids, live, stored))
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Stream(self._from_snapshot(row, task, slot, pause_ends=False), row.origin)
+        return Stream(self._from_snapshot(row, task, slot, ends_on_input_required=False), row.origin)
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
     async def create_push(self, call: CallContext, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Create a webhook that receives a task's events.
+        """Create a webhook that receives a task's events, or replace the one with the same id.
 
         Raises:
             PushNotificationNotSupported: this agent sends no webhooks.
             TaskNotFound: there is no such task, or it belongs to another caller.
-            InvalidParams: the webhook's address is not allowed.
+            InvalidParams: the webhook is malformed, or its address is not allowed.
+            Overloaded: the task has the maximum number of webhooks.
+            ServerError: the webhook cannot be stored now.
         """
         scope = self._admit(call, config.tenant)
         return await self._require_webhooks().create(scope, config, call.version)
 
     async def get_push(self, call: CallContext, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
-        """Return a webhook without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Return a webhook without its secrets.
+
+        Raises:
+            PushNotificationNotSupported: this agent sends no webhooks.
+            TaskNotFound: there is no such task or webhook, or it belongs to another caller.
+        """
         scope = self._admit(call, request.tenant)
         return await self._require_webhooks().get(scope, request)
 
     async def list_pushes(
         self, call: CallContext, request: ListPushConfigsRequest
     ) -> tuple[TaskPushNotificationConfig, ...]:
-        """Return a task's webhooks without their secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Return a task's webhooks without their secrets. Raises as `get_push` does."""
         scope = self._admit(call, request.tenant)
         return await self._require_webhooks().list(scope, request)
 
     async def delete_push(self, call: CallContext, request: GetPushConfigRequest) -> None:
-        """Delete a webhook. Raises TaskNotFound or PushNotificationNotSupported."""
+        """Delete a webhook; no error when there is none with this id.
+
+        Raises:
+            PushNotificationNotSupported: this agent sends no webhooks.
+            TaskNotFound: there is no such task, or it belongs to another caller.
+            ServerError: the store cannot take writes.
+        """
         scope = self._admit(call, request.tenant)
         await self._require_webhooks().delete(scope, request)
 
     def _require_webhooks(self) -> WebhookOperations:
-        if self._pushes is None:
+        if self._webhooks is None:
             raise PushNotificationNotSupported
-        return self._pushes
+        return self._webhooks
 
     # -- the extended card -----------------------------------------------------------------------------------------
 
     def extended_card(self, call: CallContext, tenant: str | None) -> None:
-        """Refuse a request for the extended card: there is none.
+        """Refuse a request for the extended card: the engine has none.
 
         Raises:
-            UnsupportedOperation: always.
+            UnsupportedOperation: always, unless an extension is missing.
         """
         self._admit(call, tenant)
         raise UnsupportedOperation("this agent has no extended card", capability="extendedAgentCard")
@@ -368,8 +393,8 @@ class Service:
     # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _admit(self, call: CallContext, tenant: str | None) -> Scope:
-        if self._required and not self._required <= call.extensions:
-            missing = self._required - call.extensions
+        if self._required_extensions and not self._required_extensions <= call.extensions:
+            missing = self._required_extensions - call.extensions
             names = ", ".join(sorted(missing))
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
         return Scope(self._agent.name, call.tenant or tenant or "", call.user.id if call.user else "")
@@ -389,8 +414,10 @@ class Service:
         return tuple(artifact.artifact_id for artifact in task.artifacts)
 
     def _from_snapshot(
-        self, row: TaskRow, task: Task, slot: AbstractContextManager[None], *, pause_ends: bool
+        self, row: TaskRow, task: Task, slot: AbstractContextManager[None], *, ends_on_input_required: bool
     ) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
         first_record = Record.of(generation, task)
-        return self._follower.follow(row, generation, ends_on_pause=pause_ends, first_record=first_record, slot=slot)
+        return self._follower.follow(
+            row, generation, ends_on_input_required=ends_on_input_required, first_record=first_record, slot=slot
+        )

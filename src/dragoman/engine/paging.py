@@ -1,4 +1,4 @@
-"""Page tokens of task lists, and history truncation.
+"""Page tokens of task lists, and truncation of histories.
 
 A token contains a hash of the filters, so that a token used with other filters is rejected.
 """

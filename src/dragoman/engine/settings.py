@@ -10,9 +10,12 @@ from dragoman.engine.ports.rows import TaskRows
 class EngineSettings(Struct, frozen=True):
     """Settings of one engine; times are in seconds.
 
-    `dedupe` is how long a repeated message is recognized; 0 turns that off. A draft, whose run may still answer with a
-    bare message, becomes a task after `reply_within`. `attempts` is how often a restartable run is started when the
-    process crashes each time. `task_rows` is the registry of plug-in tables.
+    `dedupe` is how long a repeated message is recognized; 0 turns that off. `heartbeat` is how long a stream may be
+    silent, `long_poll` how long a read waits for news, and `drain` how long runs may finish when the server stops.
+    With `show_errors`, callers read the exceptions of agents. A draft, whose run may still answer with a bare message,
+    becomes a task after `reply_within`. `attempts` is how often a restartable run is started when the process crashes
+    each time. `max_tasks` and `max_streams` limit what runs or is open at once, `caller_tasks` and `caller_streams` the
+    same for one caller. `page_bytes` limits a page of tasks. `task_rows` is the registry of plug-in tables.
     """
 
     dedupe: float = 600

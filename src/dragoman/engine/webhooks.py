@@ -44,6 +44,7 @@ class WebhookOperations:
         Raises:
             InvalidParams: it is malformed, or its address is not allowed.
             Overloaded: the task has the maximum number of webhooks.
+            ServerError: webhooks cannot be accepted now.
         """
         config = request.configuration.task_push_notification_config
         if config is None:
@@ -60,7 +61,7 @@ class WebhookOperations:
             else:
                 existing = await self._store.pushes(row.number)
         # Many clients send their webhook with every message: the same URL is the same webhook.
-        named = self._with_id(config, existing, dialect, same_url=True)
+        named = self._with_id(config, existing, dialect, match_url=True)
         configuration = structs.replace(request.configuration, task_push_notification_config=named)
         return structs.replace(request, configuration=configuration)
 
@@ -73,10 +74,15 @@ class WebhookOperations:
         self._outbox.follow(row, push)
 
     async def add(self, accepted: AcceptedMessage, request: SendMessageRequest, dialect: str) -> None:
-        """Store the webhook that came with a message to an existing task. Raises ServerError."""
+        """Store the webhook that came with a message to an existing task; one of a new task is stored with it.
+
+        Raises:
+            TaskNotFound: the task was deleted meanwhile.
+            ServerError: the store cannot take writes.
+        """
         config = request.configuration.task_push_notification_config
         if config is None or (request.message.task_id is None and accepted.task is None):
-            return  # a new task was created together with its webhook
+            return  # the message created the task, and the webhook with it
         row = accepted.row
         existing = next((push for push in await self._store.pushes(row.number) if push.id == config.id), None)
         if existing is not None and (accepted.repeat or self._outbox.is_unchanged(existing, config, dialect)):
@@ -94,10 +100,10 @@ class WebhookOperations:
         """Create a webhook for a task, or replace the one with the same id.
 
         Raises:
-            TaskNotFound: there is no such task.
+            TaskNotFound: there is no such task, or it belongs to another caller.
             InvalidParams: it is malformed, or its address is not allowed.
             Overloaded: the task has the maximum number of webhooks.
-            ServerError: the store cannot write it.
+            ServerError: webhooks cannot be accepted now, or the store cannot take writes.
         """
         if not config.task_id:
             raise InvalidParams("taskId is required", field="taskId")
@@ -105,7 +111,7 @@ class WebhookOperations:
         row, live, _ = await self._tasks.find(scope, config.task_id)
         self._outbox.check(config)
         existing = await self._store.pushes(row.number)
-        named = self._with_id(config, existing, dialect, same_url=False)
+        named = self._with_id(config, existing, dialect, match_url=False)
         cursor = live.folding.generation if live is not None else row.generation
         await self._save(
             scope, row, named, dialect, cursor, next((each for each in existing if each.id == named.id), None)
@@ -121,7 +127,7 @@ class WebhookOperations:
         cursor: int,
         replaced: Push | None,
     ) -> None:
-        """Store a webhook. One that replaces another also gets the events that one has not received."""
+        """Store a webhook and start its delivery. One that replaces another starts at that one's cursor."""
         if replaced is not None and replaced.state is not PushState.DONE:
             cursor = replaced.cursor
         push = self._outbox.prepare(config, task=row.number, dialect=dialect, cursor=cursor)
@@ -136,8 +142,8 @@ class WebhookOperations:
                 self._outbox.follow(row, replaced)
             raise
         # The task may have advanced while nobody was subscribed for this webhook.
-        now, _, _ = await self._tasks.find(scope, row.id)
-        self._outbox.follow(now, push)
+        current_row, _, _ = await self._tasks.find(scope, row.id)
+        self._outbox.follow(current_row, push)
 
     async def get(self, scope: Scope, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Return one webhook without its secrets; without an id, the first. Raises TaskNotFound when there is none."""
@@ -158,21 +164,21 @@ class WebhookOperations:
         """Delete a webhook. Deleting one that does not exist is no error.
 
         Raises:
-            TaskNotFound: there is no such task.
-            ServerError: the store cannot write it.
+            TaskNotFound: there is no such task, or it belongs to another caller.
+            ServerError: the store cannot take writes.
         """
         row, _, _ = await self._tasks.find(scope, request.task_id)
-        await self._write(row, unpushed=(request.id,))
+        await self._write(row, deleted_ids=(request.id,))
         self._outbox.unfollow(row.number, request.id)
 
-    async def _write(self, row: TaskRow, *, pushes: tuple[Push, ...] = (), unpushed: tuple[str, ...] = ()) -> None:
+    async def _write(self, row: TaskRow, *, pushes: tuple[Push, ...] = (), deleted_ids: tuple[str, ...] = ()) -> None:
         done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
-        def report(error: BaseException | None) -> None:
+        def on_done(error: BaseException | None) -> None:
             if not done.done():
                 done.set_result(error)
 
-        self._store.write(Write(row, report, pushes=pushes, deleted_pushes=unpushed))
+        self._store.write(Write(row, on_done, pushes=pushes, deleted_pushes=deleted_ids))
         error = await done
         if isinstance(error, TaskGenerationMismatch):  # the task was deleted in the meantime
             raise TaskNotFound(taskId=row.id) from error
@@ -180,14 +186,20 @@ class WebhookOperations:
             raise unavailable(error) from error
 
     def _with_id(
-        self, config: TaskPushNotificationConfig, existing: list[Push], dialect: str, *, same_url: bool
+        self, config: TaskPushNotificationConfig, existing: list[Push], dialect: str, *, match_url: bool
     ) -> TaskPushNotificationConfig:
-        """Return the webhook with an id. Raises Overloaded when the task has the maximum number of others."""
+        """Return the config with an id: its own, that of the webhook it replaces, or a new one.
+
+        With `match_url`, it replaces a webhook with the same URL.
+
+        Raises:
+            Overloaded: it replaces none, and the task has the maximum number of webhooks.
+        """
         if not config.id:
             matches = (
                 push
                 for push in existing
-                if (same_url and push.url == config.url) or self._outbox.replaces(push, dialect)
+                if (match_url and push.url == config.url) or self._outbox.replaces(push, dialect)
             )
             match = next(matches, None)
             config = structs.replace(config, id=new_id() if match is None else match.id)

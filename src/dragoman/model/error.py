@@ -1,4 +1,4 @@
-"""Every error Dragoman raises, as one tree.
+"""The errors of Dragoman, as one tree.
 
 DragomanError
 ├── ConfigError                     a setting, a target or a skill is wrong; says what to type instead
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DragomanError(Exception):
-    """Base class of every error Dragoman raises on purpose.
+    """Base class of Dragoman's errors.
 
     `reason` is a stable string for programs. `status` is the HTTP status of the response that caused the error, if any.
     """
@@ -98,7 +98,7 @@ class ResponseTooLarge(BadResponse):
 
 
 class AuthError(DragomanError):
-    """The server requires credentials, or did not accept them (`reason` is `PERMISSION_DENIED`)."""
+    """The caller is not authenticated (`UNAUTHENTICATED`) or not allowed to do this (`PERMISSION_DENIED`)."""
 
     reason = "UNAUTHENTICATED"
 
@@ -156,7 +156,10 @@ class Rejected(DragomanError):
 
 
 class A2AError(DragomanError):
-    """An error the protocol defines. `reason` is stable; `code` is its JSON-RPC number."""
+    """An error that a server sends to its caller. `reason` is stable; `code` is its JSON-RPC number.
+
+    `text` is the default message. `details` and `metadata` are sent with the error.
+    """
 
     code: ClassVar[int] = -32603
     reason = "INTERNAL_ERROR"
@@ -210,7 +213,7 @@ class InvalidParams(A2AError):
 
 
 class InternalError(A2AError):
-    """An internal error of the server. The text hides the cause, which is in the server's log."""
+    """An internal error of the server."""
 
 
 class ServerError(A2AError):

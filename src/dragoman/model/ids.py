@@ -17,7 +17,7 @@ _pool: list[str] = []
 
 
 def new_id() -> str:
-    """Return a UUID of version 4. They are generated in blocks, with one system call each: every task needs two."""
+    """Return a UUID of version 4. They are generated in blocks, so that few tasks need a system call."""
     try:
         return _pool.pop()
     except IndexError:

@@ -31,5 +31,5 @@ def as_list(value: object) -> list[object]:
 
 
 def as_objects(value: object) -> list[dict[str, Any]]:
-    """The entries of an array, each as an object."""
+    """The entries of an array, each as an object: an empty one for an entry that is none."""
     return [as_object(each) for each in as_list(value)]

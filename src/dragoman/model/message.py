@@ -58,7 +58,10 @@ class ResultContent:
 
     @property
     def value(self) -> Any:
-        """The content as one Python value: the data, else the bytes or URL of a file, else the text, else None."""
+        """The content as one Python value: the first part that is data, bytes or a URL, else the text.
+
+        None when there are no parts. Text with the media type JSON counts as data.
+        """
         for part in self.parts:
             if part.kind == "data" or (part.media_type == JSON_TYPE and _is_json(part.text)):
                 return self.data
@@ -114,33 +117,33 @@ DEPTH_VARIABLE = "DRAGOMAN_DEPTH"
 
 
 # Larger depths are capped to this.
-_DEEPEST = 10**18
+_MAX_DEPTH = 10**18
 
 
 def depth_of(*metadata: Mapping[str, Any] | None) -> int:
     """The largest depth in the metadata of a message or its request; 0 when there is no valid one."""
-    return max((_depth(each.get(DEPTH_KEY)) for each in metadata if each), default=0)
+    return max((_parse_depth(each.get(DEPTH_KEY)) for each in metadata if each), default=0)
 
 
-def _depth(value: Any) -> int:
+def _parse_depth(value: Any) -> int:
     if isinstance(value, str):
-        return _digits(value.strip()) or 0
+        return _parse_digits(value.strip()) or 0
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
         return 0
     # Some JSON libraries write integers as 4.0.
-    return math.ceil(min(value, _DEEPEST))
+    return math.ceil(min(value, _MAX_DEPTH))
 
 
-def _digits(text: str) -> int | None:
+def _parse_digits(text: str) -> int | None:
     if not text.isascii() or not text.isdecimal():
         return None
     digits = text.lstrip("0")
-    return _DEEPEST if len(digits) > len(str(_DEEPEST)) else min(int(digits or "0"), _DEEPEST)
+    return _MAX_DEPTH if len(digits) > len(str(_MAX_DEPTH)) else min(int(digits or "0"), _MAX_DEPTH)
 
 
 def depth_from_environ(environ: Mapping[str, str]) -> int | None:
     """The depth for messages of a program that runs as an agent; None when the program is not one."""
-    return _digits(environ.get(DEPTH_VARIABLE, ""))
+    return _parse_digits(environ.get(DEPTH_VARIABLE, ""))
 
 
 def with_depth(metadata: Mapping[str, Any] | None, environ: Mapping[str, str]) -> dict[str, Any] | None:

@@ -46,6 +46,8 @@ class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class File:
     """A file as a value: `File(path)`, `File(data)` or `File(url="https://…")`.
 
+    A string that starts with `http://` or `https://` is a URL, not a path.
+
     Raises:
         ValueError: when not exactly one of path, bytes and url is given.
     """

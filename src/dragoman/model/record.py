@@ -120,7 +120,7 @@ class Folding:
         """Apply the next event.
 
         Raises:
-            ValueError: the task has ended; nothing changes after that.
+            ValueError: the task has ended.
         """
         status = self.status
         if status.state.final:
@@ -216,7 +216,7 @@ def fold(task: Task, events: Iterable[StatusUpdate | ArtifactUpdate]) -> Task:
     """Fold a task's first record and the events after it into the task.
 
     Raises:
-        ValueError: an event follows a terminal state.
+        ValueError: an event follows a final state.
     """
     folding = Folding(task)
     for event in events:

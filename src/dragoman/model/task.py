@@ -39,7 +39,7 @@ class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A task as callers receive it.
 
-    `generation` counts the task's events; on the wire it exists from A2A 1.1 on.
+    `generation` is the number of its last record; on the wire it exists from A2A 1.1 on.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
         return self.status.message.text if self.status.message else ""
 
     def raise_for_state(self) -> None:
-        """Raise an exception unless the task has completed or is still working.
+        """Raise an exception unless the task has completed, is working, or has not started yet.
 
         Raises:
             TaskFailed: the task failed.

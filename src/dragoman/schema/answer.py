@@ -83,7 +83,7 @@ def parse_pairs(text: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def _unquote(text: str) -> str:
-    """Remove surrounding double quotes."""
+    """Decode a JSON string; return any other text unchanged."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             value = parse_json(text)
@@ -97,7 +97,7 @@ _UNPARSED = object()
 
 
 class AnswerReader:
-    """Parses the answer to one question.
+    """Parses the answer to a question about the problems of some arguments.
 
     `requested_names` are the properties the question asks for; `is_valid(value, subschema)` validates a value.
     """
@@ -154,14 +154,14 @@ class AnswerReader:
             if "object" in (self._outline.types(subschema) or ()):
                 members = {self._requested_names[0]: members}
         merged = {**arguments, **members}
-        for name, within in self._problems_by_property.items():
+        for name, problems in self._problems_by_property.items():
             if name in arguments and name in members:
-                merged[name] = self._complete_value(name, within, arguments[name], members[name])
+                merged[name] = self._complete_value(name, problems, arguments[name], members[name])
         return merged
 
-    def _complete_value(self, name: str, within: Sequence[Problem], old: Any, new: Any) -> Any:
+    def _complete_value(self, name: str, problems: Sequence[Problem], old: Any, new: Any) -> Any:
         """Merge the new object into the old one if the old one only lacked members; otherwise replace it."""
-        only_lacked = all(problem.missing and problem.path != name for problem in within)
+        only_lacked = all(problem.missing and problem.path != name for problem in problems)
         if only_lacked and isinstance(old, dict) and isinstance(new, dict):
             return _deep_merge(cast("dict[str, Any]", old), cast("dict[str, Any]", new))
         return new
@@ -175,7 +175,9 @@ class AnswerReader:
             if pairs != arguments:
                 return pairs
         inner = (
-            parse_value(text, self._outline, self._outline.at(self._problems[0].path)[1]) if self._problems else value
+            parse_value(text, self._outline, self._outline.resolve_path(self._problems[0].path)[1])
+            if self._problems
+            else value
         )
         return self._merge_value(arguments, value, inner)
 
@@ -184,7 +186,7 @@ class AnswerReader:
         name = self._requested_names[0]
         path = self._problems[0].path if len(self._problems) == 1 else name
         if path not in ("", name) and not self._is_valid(value, self._properties[name]):
-            changed = replace_at(arguments, self._outline.at(path)[0], inner)
+            changed = replace_at(arguments, self._outline.resolve_path(path)[0], inner)
             if changed is not None:
                 return cast("dict[str, Any]", changed)
         return {**arguments, name: value}
@@ -194,7 +196,7 @@ class AnswerReader:
         pairs = parse_pairs(text, [*paths, *self._requested_names, *self._properties])
         merged = dict(arguments)
         for path, value_text in pairs.items():
-            (name, *rest), subschema = self._outline.at(path)
+            (name, *rest), subschema = self._outline.resolve_path(path)
             inner = replace_at(merged.get(str(name)), rest, parse_value(value_text, self._outline, subschema))
             if isinstance(name, str) and (inner is not None or not rest):
                 merged[name] = inner
@@ -233,7 +235,7 @@ class AnswerReader:
         """Problems grouped by top-level property."""
         grouped: dict[str, list[Problem]] = {}
         for problem in self._problems:
-            steps = self._outline.at(problem.path)[0]
+            steps = self._outline.resolve_path(problem.path)[0]
             if steps and isinstance(steps[0], str):
                 grouped.setdefault(steps[0], []).append(problem)
         return grouped
@@ -242,7 +244,7 @@ class AnswerReader:
 def _deep_merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     merged = dict(old)
     for name, value in new.items():
-        mine = merged.get(name)
-        both = isinstance(mine, dict) and isinstance(value, dict)
-        merged[name] = _deep_merge(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
+        existing = merged.get(name)
+        both = isinstance(existing, dict) and isinstance(value, dict)
+        merged[name] = _deep_merge(cast("dict[str, Any]", existing), cast("dict[str, Any]", value)) if both else value
     return merged

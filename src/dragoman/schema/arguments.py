@@ -23,7 +23,8 @@ _MAX_PATH = 200
 class Schema:
     """The JSON Schema of a tool's arguments or of a form.
 
-    Accepts any schema: what cannot be used for validation is left to the server that published it.
+    Accepts any schema. One that is broken, or too expensive to validate with, reports no problems: the server that
+    published it then has to validate.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -32,7 +33,10 @@ class Schema:
         self._validator = BoundedValidator(self._outline)
 
     def coerce_integers(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Replace 3.0 by 3 wherever the schema says integer; return the same object when nothing changes."""
+        """Replace 3.0 by 3 wherever the schema says integer.
+
+        Returns the same object when nothing changes, and when it would take too long.
+        """
         if not contains_float(arguments):
             return arguments
         try:
@@ -43,9 +47,10 @@ class Schema:
             return arguments
 
     def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
-        """List what is wrong: missing properties first, then the rest in the order of the schema.
+        """List what is wrong: missing top-level properties first, then the rest in the order of the schema.
 
-        The list is capped; its last problem, which has no path, then says how many more there are.
+        A long list is cut off; its last problem, which has no path, then says how many more there are. Empty also when
+        the schema cannot be used, or not within the step budget.
         """
         errors, more = self._validator.errors(arguments)
         if not errors:
@@ -63,7 +68,7 @@ class Schema:
         if not problem.missing:
             where = path or ('""' if problem.unknown else "")  # a property name may be empty
             return f"`{tool}`: `{where}` {problem.text}" if where else f"`{tool}` {problem.text}"
-        return f"`{tool}` needs {self._field_line(path, self._outline.at(problem.path)[1])}"
+        return f"`{tool}` needs {self._field_line(path, self._outline.resolve_path(problem.path)[1])}"
 
     @step_budget()
     def fields(self) -> list[str]:
@@ -89,7 +94,10 @@ class Schema:
     def merge_answer(
         self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any
     ) -> dict[str, Any]:
-        """Return the arguments with an answer to the question merged in; text that cannot be parsed goes in as is."""
+        """Return the arguments with an answer to the question merged in.
+
+        Text that cannot be parsed becomes the value if the question was about one property, else it is ignored.
+        """
         answer = AnswerReader(self._outline, self._validator.is_valid, problems, self._requested_names(problems))
         return answer.merge_into(arguments, text, data)
 
@@ -99,12 +107,15 @@ class Schema:
             return list(self._properties)
         # A disallowed name is a problem too, but must not be sent again.
         paths = [problem.path for problem in problems if problem.path and not problem.unknown]
-        tops = dict.fromkeys(str(self._outline.at(path)[0][0]) for path in paths)
+        tops = dict.fromkeys(str(self._outline.resolve_path(path)[0][0]) for path in paths)
         return [name for name in tops if name in self._properties]
 
     @step_budget()
-    def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return the string property that plain text is for: the only open one, or the only required open one."""
+    def text_property(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return the name of the string property that plain text is for, or None.
+
+        That is the only one without an argument, or the only required one among them.
+        """
         open_names = [
             name
             for name, subschema in self._properties.items()

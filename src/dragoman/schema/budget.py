@@ -11,7 +11,7 @@ MAX_STEPS = 20_000
 
 
 class BudgetExhausted(Exception):
-    """The work would exceed the step budget."""
+    """The work would exceed the step budget, or would never end."""
 
     def __init__(self) -> None:
         super().__init__("it would take too long")
@@ -30,7 +30,10 @@ _budget: ContextVar[_Budget | None] = ContextVar("dragoman_schema_budget", defau
 
 @contextmanager
 def step_budget(steps: int = MAX_STEPS) -> Generator[None]:
-    """Limit everything done within the block to this many steps in total."""
+    """Limit the work within the block to this many steps in total. A nested block has a budget of its own.
+
+    Outside any block nothing is limited.
+    """
     token = _budget.set(_Budget(steps))
     try:
         yield
@@ -58,11 +61,11 @@ def try_spend(steps: int) -> bool:
     return True
 
 
-def enter(subschema: object, value: object) -> None:
-    """Start validating a value against a subschema.
+def enter_reference(subschema: object, value: object) -> None:
+    """Record that the reference of a subschema is being followed for a value.
 
     Raises:
-        BudgetExhausted: this pair is being validated already: the schema refers to itself without end.
+        BudgetExhausted: it is being followed for this value already, so the schema refers to itself without end.
     """
     budget = _budget.get()
     if budget is not None:
@@ -72,8 +75,8 @@ def enter(subschema: object, value: object) -> None:
         budget.active.add(pair)
 
 
-def leave(subschema: object, value: object) -> None:
-    """Finish what `enter` started."""
+def leave_reference(subschema: object, value: object) -> None:
+    """Undo `enter_reference`."""
     budget = _budget.get()
     if budget is not None:
         budget.active.discard((id(subschema), id(value)))

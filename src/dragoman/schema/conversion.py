@@ -12,7 +12,7 @@ import msgspec
 
 YES = frozenset({"yes", "y", "true", "on", "ok"})
 NO = frozenset({"no", "n", "false", "off"})
-_NAMES = {
+_TYPE_NAMES = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -29,7 +29,7 @@ _NAMES = {
 class TypeMismatch(ValueError):
     """The value does not fit the type.
 
-    The text says what would fit; `why` says what is wrong, where that is known.
+    The text names what would fit, such as "a whole number"; `why` is a sentence that says what is wrong.
     """
 
     def __init__(self, expected: str, why: str = "What was sent does not fit.") -> None:
@@ -64,7 +64,7 @@ def type_name(type_: Any) -> str:
         return " or ".join(type_name(one) for one in inner if one is not NoneType)
     if isinstance(type_, EnumType):
         return "one of " + ", ".join(str(member.value) for member in cast("type[Enum]", type_))
-    plain = _NAMES.get(origin or type_)
+    plain = _TYPE_NAMES.get(origin or type_)
     if plain is not None:
         return plain
     fields = _field_names(type_)
@@ -79,7 +79,7 @@ def _field_names(type_: Any) -> list[str]:
     return []
 
 
-def is_text(type_: Any) -> bool:
+def is_text_type(type_: Any) -> bool:
     """True for `str` and `str | None`."""
     return type_ is str or (get_origin(type_) in (Union, UnionType) and set(get_args(type_)) == {str, NoneType})
 
@@ -93,7 +93,7 @@ def convert(value: Any, type_: Any) -> Any:
     if type_ is Any:
         return value
     try:
-        return _fill_defaults(msgspec.convert(value, type_, strict=False, dec_hook=_convert_pydantic))
+        return _fill_defaults(msgspec.convert(value, type_, strict=False, dec_hook=_decode_custom_type))
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         details: Any = getattr(error.__cause__ or error, "errors", None)  # pydantic's error details
         if details is None:
@@ -103,7 +103,7 @@ def convert(value: Any, type_: Any) -> Any:
         raise TypeMismatch(type_name(type_), f"{path}: {first['msg']}." if path else f"{first['msg']}.") from None
 
 
-def _convert_pydantic(type_: Any, value: Any) -> Any:
+def _decode_custom_type(type_: Any, value: Any) -> Any:
     if hasattr(type_, "model_validate"):
         return type_.model_validate(value)
     if isinstance(value, type_):
@@ -132,7 +132,7 @@ def read_answer(text: str, data: Any, type_: Any, choices: Sequence[Any] | None)
     """Convert an answer, given as text or data, to a type or to one of the choices.
 
     Raises:
-        TypeMismatch: it fits neither.
+        TypeMismatch: it does not fit; the text says what would.
     """
     if choices is not None:
         return _parse_choice(text, data, choices)

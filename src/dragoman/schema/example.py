@@ -63,7 +63,7 @@ class ExampleBuilder:
                 for branch in sorted(branches, key=self._outline.is_null):
                     yield from self._from_branch(subschema, branch, depth + 1)
         for name in self._candidate_types(subschema, merged):
-            yield from self._of_type(name, subschema, merged, depth)
+            yield from self._candidates_of_type(name, subschema, merged, depth)
 
     def _may_descend(self, depth: int) -> bool:
         return depth < _MAX_DEPTH and self._steps < _MAX_STEPS and try_spend(1)
@@ -87,7 +87,7 @@ class ExampleBuilder:
             yield {**beside, **cast("dict[str, Any]", own)}
         yield own
 
-    def _of_type(self, name: str, subschema: Any, merged: Node, depth: int) -> Iterator[Any]:
+    def _candidates_of_type(self, name: str, subschema: Any, merged: Node, depth: int) -> Iterator[Any]:
         if name == "object":
             yield from self._objects(subschema, depth)
         elif name == "array":
@@ -145,10 +145,10 @@ class ExampleBuilder:
         return next((each for each in tries if each not in row and self._is_valid(each, subschema)), one)
 
 
-def _bound(value: Any, otherwise: int) -> int:
+def _bound(value: Any, default: int) -> int:
     """Return a length limit of the schema, capped so that an example cannot fill the memory."""
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return min(max(int(value), 0), _MAX_LENGTH) if whole else otherwise
+    return min(max(int(value), 0), _MAX_LENGTH) if whole else default
 
 
 def _strings(merged: Node) -> Iterator[str]:

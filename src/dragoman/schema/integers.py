@@ -33,14 +33,17 @@ def contains_float(value: Any) -> bool:
 
 
 class IntegerCoercion:
-    """Walks a value and its schema together. `is_valid(value, subschema)` selects the matching alternative."""
+    """Replaces integral floats, such as 3.0, by integers where a schema says so.
+
+    `is_valid(value, subschema)` selects the matching alternative.
+    """
 
     def __init__(self, outline: Outline, is_valid: Callable[[Any, Any], bool]) -> None:
         self._outline = outline
         self._is_valid = is_valid
 
     def coerce(self, value: Any, subschema: Any, depth: int = 0) -> Any:
-        """Return the value with integers where the schema wants them; the same object when nothing changes.
+        """Return the value with integers where the schema says integer; the same object when nothing changes.
 
         Raises:
             RecursionError: the nesting is too deep.
@@ -55,9 +58,9 @@ class IntegerCoercion:
         current: Any = cast("Any", value)
         for part in self._outline.parts(subschema):
             if isinstance(current, dict):
-                current = self._object(cast("dict[str, Any]", current), part)
+                current = self._coerce_object(cast("dict[str, Any]", current), part)
             else:
-                current = self._array(cast("list[Any]", current), part)
+                current = self._coerce_array(cast("list[Any]", current), part)
             for branches in self._outline.alternatives(part) if depth < MAX_DEPTH else ():
                 chosen = next((branch for branch in branches if self._is_valid(current, branch)), None)
                 if chosen is not None:
@@ -77,7 +80,7 @@ class IntegerCoercion:
                     return True
         return False
 
-    def _object(self, value: dict[str, Any], part: Node) -> dict[str, Any]:
+    def _coerce_object(self, value: dict[str, Any], part: Node) -> dict[str, Any]:
         named = node_of(part.get("properties"))
         patterns = node_of(part.get("patternProperties"))
         others = part.get("additionalProperties")
@@ -95,7 +98,7 @@ class IntegerCoercion:
                 changed[name] = new
         return {**value, **changed} if changed else value
 
-    def _array(self, value: list[Any], part: Node) -> list[Any]:
+    def _coerce_array(self, value: list[Any], part: Node) -> list[Any]:
         if not part.keys() & {"items", "prefixItems"}:
             return value
         bare = {key: part[key] for key in ("items", "prefixItems", "additionalItems") if key in part}

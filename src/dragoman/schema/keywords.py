@@ -1,7 +1,8 @@
 """JSON Schema keywords for `jsonschema` with bounded cost: work is charged to the step budget.
 
 The library's own keywords put the whole value into every error message, compare all items with each other, and run
-any regular expression. Here error messages are empty; `problem` builds the texts.
+any regular expression. Those defined here leave the message empty, because `problem` builds the texts; those that are
+kept are charged for their work and their messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
-from dragoman.schema.budget import BudgetExhausted, enter, leave, spend
+from dragoman.schema.budget import BudgetExhausted, enter_reference, leave_reference, spend
 from dragoman.schema.integers import contains_float
 from dragoman.schema.outline import FORBIDDEN, Node
 from dragoman.schema.pattern import compile_pattern
@@ -36,11 +37,11 @@ _UNEVALUATED = "unevaluatedProperties"
 
 
 @functools.cache
-def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
-    """Return the validator class of a draft with its work charged: it raises BudgetExhausted when there is too much.
+def budgeted_validator(kind: type[Validator], *, ignore_unevaluated: bool = False) -> type[Validator]:
+    """Return the validator class of a draft that charges its work, and raises BudgetExhausted when there is too much.
 
-    With `names_by_pattern` it ignores `unevaluatedProperties`: for that keyword the library runs the patterns itself,
-    on an engine whose time is unbounded.
+    With `ignore_unevaluated` it ignores `unevaluatedProperties`. Needed beside `patternProperties`: there the library
+    matches the patterns itself, with an engine whose time is unbounded.
     """
     original = cast("dict[str, Keyword]", kind.VALIDATORS)
     newest = cast("dict[str, Keyword]", Draft202012Validator.VALIDATORS)
@@ -50,11 +51,11 @@ def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False)
         name: _with_cost(original[name], cost) for name, cost in _COSTS.items() if name in original and name not in own
     }
     referring = {name: _guard_cycles(original[name]) for name in _REFERENCES if name in original}
-    ignored = {_UNEVALUATED: _ignore} if names_by_pattern else {}
+    ignored = {_UNEVALUATED: _ignore} if ignore_unevaluated else {}
     validator_class: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **ignored})
     descend = validator_class.descend
 
-    def budgeted_descend(
+    def descend_or_forbid(
         validator: Any, instance: Any, schema: Any, *args: Any, **named: Any
     ) -> Iterator[ValidationError]:
         return (
@@ -63,12 +64,15 @@ def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False)
             else descend(validator, instance, schema, *args, **named)
         )
 
-    validator_class.descend, validator_class.evolve = budgeted_descend, _evolve
+    validator_class.descend, validator_class.evolve = descend_or_forbid, _evolve
     return cast("type[Validator]", validator_class)
 
 
 def _evolve(validator: Any, **changes: Any) -> Any:
-    """Return the validator for another subschema: budgeted too, unlike the library's, whatever its `$schema` says."""
+    """Return the validator for another subschema: of the same class, whatever its `$schema` says.
+
+    The library's `evolve` would return one without a budget.
+    """
     spend(_DESCENT_COST)
     schema = changes.get("schema", validator.schema)
     return type(validator)(
@@ -108,15 +112,15 @@ def _with_cost(keyword: Keyword, cost: Callable[[Any, Any], int]) -> Keyword:
 
 
 def _guard_cycles(keyword: Keyword) -> Keyword:
-    """Wrap a reference keyword of the library so that a reference to itself ends."""
+    """Wrap a reference keyword of the library so that a reference to itself raises BudgetExhausted."""
 
     def guarded(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         spend(_DESCENT_COST)
-        enter(schema, value)
+        enter_reference(schema, value)
         try:
             yield from keyword(validator, ref, value, schema)
         finally:
-            leave(schema, value)
+            leave_reference(schema, value)
 
     return guarded
 
@@ -237,8 +241,8 @@ def _additional_properties(validator: Any, subschema: Any, value: Any, schema: A
         yield from validator.descend(one, subschema, path=name)
 
 
-def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
-    """True when the pattern matches, or cannot be tried: then the server decides."""
+def _matches_pattern(validator: Any, pattern: Any, value: Any) -> bool:
+    """True when the pattern matches, and when it cannot be tried: then the server decides."""
     if not validator.is_type(value, "string"):
         return True
     try:
@@ -298,7 +302,7 @@ _KEYWORDS: dict[str, Keyword] = {
     "enum": _keyword_from_test(_is_one_of),
     "const": _keyword_from_test(lambda _, limit, value: is_equal_json(limit, value)),
     "not": _keyword_from_test(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
-    "pattern": _keyword_from_test(_has_pattern),
+    "pattern": _keyword_from_test(_matches_pattern),
     "minLength": _length_keyword("string", operator.ge),
     "maxLength": _length_keyword("string", operator.le),
     "minItems": _length_keyword("array", operator.ge),

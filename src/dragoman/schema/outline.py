@@ -73,8 +73,8 @@ def _truncate(value: Any, pieces_left: list[int]) -> Any:
 
 def join_limited(items: Sequence[Any], spell: Callable[[Any], str] = str) -> str:
     """Join names or values with commas; of many, only the first ones."""
-    row = ", ".join(spell(item) for item in items[:_MAX_LISTED])
-    return row if len(items) <= _MAX_LISTED else f"{row}, … ({len(items)} in all)"
+    text = ", ".join(spell(item) for item in items[:_MAX_LISTED])
+    return text if len(items) <= _MAX_LISTED else f"{text}, … ({len(items)} in all)"
 
 
 def type_of(value: Any) -> str:
@@ -91,7 +91,10 @@ def type_of(value: Any) -> str:
 
 
 class Outline:
-    """One schema and its subschemas, read without validating it."""
+    """A schema as the texts, forms and examples need it, read without checking that it is well-formed.
+
+    Methods return what the schema says as far as it can be read; references outside the schema are not followed.
+    """
 
     def __init__(self, root: Node) -> None:
         self.root = root
@@ -211,17 +214,17 @@ class Outline:
         return self.types(subschema) == frozenset({"null"})
 
     def admits(self, value: Any, subschema: Any) -> bool:
-        """True when the subschema allows the type of the value."""
+        """True when the subschema allows the type of the value; nothing else is checked."""
         types = self.types(subschema)
         kind = type_of(value)
         return subschema is not False and (types is None or kind in types or (kind == "integer" and "number" in types))
 
-    def at(self, path: str) -> tuple[list[str | int], Any]:
-        """Parse a problem's path (`items[2].id`): return its steps and the subschema there."""
+    def resolve_path(self, path: str) -> tuple[list[str | int], Any]:
+        """Parse a problem's path (`items[2].id`) and return its steps and the subschema it leads to."""
         steps: list[str | int] = []
         subschema: Any = self.root
         while path:
-            step, path = self._step(subschema, path) if len(steps) < _MAX_STEPS else (path, "")
+            step, path = self._next_step(subschema, path) if len(steps) < _MAX_STEPS else (path, "")
             steps.append(step)
             subschema = self.child(subschema, step)
             path = path.removeprefix(".")
@@ -234,7 +237,7 @@ class Outline:
         rest = [part["additionalProperties"] for part in self.parts(subschema) if "additionalProperties" in part]
         return self.properties(subschema).get(step, rest[0] if rest else {})
 
-    def _step(self, subschema: Any, path: str) -> tuple[str | int, str]:
+    def _next_step(self, subschema: Any, path: str) -> tuple[str | int, str]:
         names = [name for name in self.properties(subschema) if name and _starts_with_name(path, name)]
         if names:  # the longest: a name may contain dots
             name = max(names, key=len)
@@ -277,60 +280,60 @@ _SEPARATOR = re.compile(r"[.\[]")
 _MAX_SEPARATORS = 50
 
 
-def find_steps(holder: Any, path: str) -> Steps | None:
-    """Return the steps to the name at the end of a problem's path (`items[2].id`); None when the value lacks it."""
+def find_steps(value: Any, path: str) -> Steps | None:
+    """Return the steps of a problem's path (`items[2].id`) as it is found in a value; None when the value lacks it."""
     steps: list[str | int] = []
     while True:
-        if isinstance(holder, dict):
-            mine = cast("dict[str, Any]", holder)
-            if path in mine:
+        if isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            if path in members:
                 return (*steps, path)
             ends = [match.start() for match in islice(_SEPARATOR.finditer(path), _MAX_SEPARATORS)]
             # The longest match: a name may contain dots.
-            end = next((end for end in reversed(ends) if path[:end] in mine), None)
+            end = next((end for end in reversed(ends) if path[:end] in members), None)
             if end is None:
                 return None
-            step, holder = path[:end], mine[path[:end]]
+            step, value = path[:end], members[path[:end]]
         else:
             index = _INDEX.match(path)
-            row = cast("list[Any]", holder) if isinstance(holder, list) else []
-            if index is None or int(index[1]) >= len(row):
+            items = cast("list[Any]", value) if isinstance(value, list) else []
+            if index is None or int(index[1]) >= len(items):
                 return None
-            step, holder, end = int(index[1]), row[int(index[1])], index.end()
+            step, value, end = int(index[1]), items[int(index[1])], index.end()
         steps.append(step)
         path = path[end:].removeprefix(".")
 
 
-def replace_at(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
-    """Return a copy with the value at that path; None when there is no such path."""
+def replace_at(container: Any, steps: Sequence[str | int], value: Any) -> Any:
+    """Return a copy of the container with the value at a path; None when a step before the last one leads nowhere."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
-    if isinstance(step, str) and isinstance(holder, Mapping):
-        mine = cast("Mapping[str, Any]", holder)
-        inner = replace_at(mine.get(step), rest, value)
-        return None if inner is None and rest else {**mine, step: inner}
-    if isinstance(step, int) and isinstance(holder, list) and step < len(cast("list[Any]", holder)):
-        row = list(cast("list[Any]", holder))
-        inner = replace_at(row[step], rest, value)
+    if isinstance(step, str) and isinstance(container, Mapping):
+        members = cast("Mapping[str, Any]", container)
+        inner = replace_at(members.get(step), rest, value)
+        return None if inner is None and rest else {**members, step: inner}
+    if isinstance(step, int) and isinstance(container, list) and step < len(cast("list[Any]", container)):
+        items = list(cast("list[Any]", container))
+        inner = replace_at(items[step], rest, value)
         if inner is None and rest:
             return None
-        row[step] = inner
-        return row
+        items[step] = inner
+        return items
     return None
 
 
-def remove_names(holder: Any, steps: Sequence[str | int], names: Collection[str]) -> Any:
-    """Return a copy in which the object at that path lacks these names; the value itself when there is no object."""
-    inner = holder
+def remove_names(container: Any, steps: Sequence[str | int], names: Collection[str]) -> Any:
+    """Return a copy in which the object at a path lacks these names; the container itself if there is no object."""
+    inner = container
     for step in steps:
         if not isinstance(inner, dict if isinstance(step, str) else list):
-            return holder
+            return container
         inner = cast("Any", inner).get(step) if isinstance(step, str) else cast("Any", inner)[step]
     if not isinstance(inner, dict):
-        return holder
-    mine = cast("dict[str, Any]", inner)
-    return replace_at(holder, steps, {name: one for name, one in mine.items() if name not in names})
+        return container
+    members = cast("dict[str, Any]", inner)
+    return replace_at(container, steps, {name: one for name, one in members.items() if name not in names})
 
 
 _DEFINITION_KEYWORDS = ("$defs", "definitions")

@@ -1,8 +1,9 @@
 """Regular expressions of foreign schemas, run by an engine that never backtracks.
 
-The engine is that of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
-the pattern times the length of the text. Both are charged to the step budget before a pattern is tried. A pattern
-that the engine cannot parse, such as a look-ahead or a back-reference, is not enforced, and a warning is logged.
+The engine is that of pydantic-core (Rust's `regex`), which comes with the MCP SDK. A search takes time proportional to
+the size of the pattern times the length of the text, which is charged to the step budget before it begins. A pattern
+that is too large or that the engine cannot parse, such as a look-ahead or a back-reference, is not enforced, and a
+warning is logged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STEPS_PER_STATE, _CHARACTERS_PER_STEP = 8, 60
 # States that a Unicode class (`\p{L}`) counts for: it is a table of hundreds of ranges.
 _UNICODE_CLASS_STATES = 50
 # Tokens of a character class (`[a-z_]`) that count as one more state.
-_PIECES_PER_STATE = 16
+_CLASS_TOKENS_PER_STATE = 16
 _LOGGED_LENGTH = 60
 # Compiled patterns in the cache: some of them take half a megabyte.
 _CACHE_SIZE = 256
@@ -54,17 +55,17 @@ class _PatternTranslator:
     def __init__(self, pattern: str) -> None:
         self._text: list[str] = []
         self._sizes = [0]
-        self._atom = self._pieces = 0
+        self._atom = self._class_tokens = 0
         self._in_class = self._is_negated = False
-        for piece in _TOKEN.finditer(pattern):
+        for match in _TOKEN.finditer(pattern):
             if self._in_class:
-                self._within(piece[0])
-            elif piece["least"] is not None:
+                self._add_in_class(match[0])
+            elif match["least"] is not None:
                 # The last atom is repeated that often.
-                self._grow(self._atom * max(int(piece["most"] or piece["least"]) - 1, 0))
-                self._text.append(piece[0])
+                self._grow(self._atom * max(int(match["most"] or match["least"]) - 1, 0))
+                self._text.append(match[0])
             else:
-                self._outside(piece[0])
+                self._add_outside_class(match[0])
 
     @property
     def text(self) -> str:
@@ -78,35 +79,35 @@ class _PatternTranslator:
         self._atom += states
         self._sizes[-1] += states
 
-    def _outside(self, piece: str) -> None:
-        if piece.startswith("("):
+    def _add_outside_class(self, symbol: str) -> None:
+        if symbol.startswith("("):
             self._sizes.append(0)
-        elif piece == ")" and len(self._sizes) > 1:
+        elif symbol == ")" and len(self._sizes) > 1:
             self._atom = self._sizes.pop()
             self._sizes[-1] += self._atom
-        elif piece not in "*+?|^$":
+        elif symbol not in "*+?|^$":
             self._atom = 0
-            self._grow(_UNICODE_CLASS_STATES if piece.startswith((r"\p", r"\P")) else 1)
-        self._in_class, self._is_negated = piece == "[", False
+            self._grow(_UNICODE_CLASS_STATES if symbol.startswith((r"\p", r"\P")) else 1)
+        self._in_class, self._is_negated = symbol == "[", False
         # A brace that is no repeat is a literal brace.
-        self._text.append(r"\{" if piece == "{" else _CLASSES.get(piece, (piece,))[0])
+        self._text.append(r"\{" if symbol == "{" else _CLASSES.get(symbol, (symbol,))[0])
 
-    def _within(self, piece: str) -> None:
+    def _add_in_class(self, symbol: str) -> None:
         """Translate a token of a character class, where brackets, ampersands and tildes are literal."""
-        self._pieces += 1
-        if self._pieces % _PIECES_PER_STATE == 0:
+        self._class_tokens += 1
+        if self._class_tokens % _CLASS_TOKENS_PER_STATE == 0:
             self._grow(1)
-        if piece == "]":
+        if symbol == "]":
             self._in_class = False
-        elif piece == "^" and self._text[-1] == "[":
+        elif symbol == "^" and self._text[-1] == "[":
             self._is_negated = True
-        elif piece.startswith((r"\p", r"\P")):
+        elif symbol.startswith((r"\p", r"\P")):
             self._grow(_UNICODE_CLASS_STATES)
-        elif len(piece) > 1 and not piece.startswith("\\"):
-            piece = "".join(map(re.escape, piece))  # outside a class it is a group or a repeat
-        elif piece in "[&~":
-            piece = f"\\{piece}"
-        self._text.append(_CLASSES.get(piece, (piece, piece))[self._is_negated])
+        elif len(symbol) > 1 and not symbol.startswith("\\"):
+            symbol = "".join(map(re.escape, symbol))  # outside a class it is a group or a repeat
+        elif symbol in "[&~":
+            symbol = f"\\{symbol}"
+        self._text.append(_CLASSES.get(symbol, (symbol, symbol))[self._is_negated])
 
 
 class Matcher(Struct, frozen=True):
@@ -127,7 +128,7 @@ _cache: dict[str, Matcher | None] = {}
 
 
 def compile_pattern(pattern: object) -> Matcher | None:
-    """Compile a pattern; None, with a warning logged, when it cannot be enforced.
+    """Compile a pattern, or return it from the cache; None when it cannot be enforced, which is logged the first time.
 
     Raises:
         BudgetExhausted: too few steps are left to compile it.
@@ -152,7 +153,7 @@ def _compile(pattern: str) -> Matcher | None:
     try:
         return Matcher(SchemaValidator(schema), translation.size)
     except SchemaError:
-        return _log_not_enforced(pattern, "it is none that can be tried in linear time")
+        return _log_not_enforced(pattern, "it cannot be matched in linear time")
 
 
 def _log_not_enforced(pattern: str, why: str) -> None:

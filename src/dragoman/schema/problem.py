@@ -72,9 +72,10 @@ class _ProblemCollector:
 def problems_from_errors(
     errors: Iterable[ValidationError], outline: Outline, more: int | None = 0
 ) -> tuple[Problem, ...]:
-    """Return the problems behind a validator's errors: missing properties first, then in the order of the schema.
+    """Convert a validator's errors to problems: missing top-level properties first, then in the order of the schema.
 
-    `more` is the number of errors beyond these, None for too many to count; the last problem then says so.
+    `more` is the number of errors beyond these, None for too many to count. If any are left out, the last problem
+    says how many.
     """
     relevant = [inner for error in errors for inner in _relevant_errors(error)]
     with_choices = {_path(error) for error in relevant if error.validator in ("enum", "const")}
@@ -85,12 +86,12 @@ def problems_from_errors(
         _add_problems(collector, error, outline)
     positions = {name: index for index, name in enumerate(outline.properties(outline.root))}
 
-    def order(problem: Problem) -> tuple[bool, int]:
-        steps = outline.at(problem.path)[0]
+    def sort_key(problem: Problem) -> tuple[bool, int]:
+        steps = outline.resolve_path(problem.path)[0]
         top = str(steps[0]) if steps else ""
         return not (problem.missing and len(steps) == 1), positions.get(top, len(positions))
 
-    problems = sorted(collector.problems.values(), key=order)
+    problems = sorted(collector.problems.values(), key=sort_key)
     if collector.more or more is None:
         many = "many" if more is None else str(collector.more)
         problems.append(Problem("", False, f"has {many} {_MORE}{'s' if many != '1' else ''}"))
@@ -130,7 +131,10 @@ def _is_missing_property(error: ValidationError) -> bool:
 def _discriminator_error(
     error: ValidationError, branches: Sequence[Sequence[ValidationError]]
 ) -> ValidationError | None:
-    """Build the error that lists the values selecting an alternative, when the same property selects in all of them."""
+    """Build an error that lists the allowed values of the property that selects an alternative.
+
+    Returns None unless all alternatives are selected by the same property.
+    """
     choosing = [next((inner for inner in some if inner.validator in ("enum", "const")), None) for some in branches]
     first = choosing[0]
     if first is None or any(one is None or one.path != first.path for one in choosing):
@@ -198,7 +202,7 @@ def _unknown_name_text(name: str, allowed: Sequence[str]) -> str:
 
 def _error_text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
     keyword = str(error.validator)
-    if _is_about_a_name(error):
+    if _is_about_name(error):
         return f"has a name that is not allowed: {short_json(value)}"
     if keyword == FORBIDDEN:
         return "must not be given"
@@ -212,7 +216,7 @@ def _error_text(error: ValidationError, value: Any, limit: Any, outline: Outline
     return build_text(limit) if build_text is not None else "does not fit the schema"
 
 
-def _is_about_a_name(error: ValidationError) -> bool:
+def _is_about_name(error: ValidationError) -> bool:
     steps = list(error.absolute_schema_path)
     return any(
         one == "propertyNames" and before != "properties" for before, one in zip(["", *steps], steps, strict=False)

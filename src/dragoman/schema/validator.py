@@ -38,21 +38,21 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == value // 1
 
 
-def _is_names(value: Any) -> bool:
+def _is_name_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
 
 
 def _is_type(value: Any) -> bool:
     names = [value] if isinstance(value, str) else value
-    return bool(names) and _is_names(names) and set(TYPES).issuperset(names)
+    return bool(names) and _is_name_list(names) and set(TYPES).issuperset(names)
 
 
 def _is_limit(value: Any) -> bool:
     return _is_number(value) or isinstance(value, bool)  # draft 4: a boolean says whether `minimum` is exclusive
 
 
-def _is_lists_of_names(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_names, cast("dict[str, Any]", value).values()))
+def _is_name_list_object(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_name_list, cast("dict[str, Any]", value).values()))
 
 
 def _is_text(value: Any) -> bool:
@@ -62,9 +62,9 @@ def _is_text(value: Any) -> bool:
 _KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     "type": _is_type,
     "enum": lambda value: isinstance(value, list),
-    "required": _is_names,
+    "required": _is_name_list,
     "pattern": _is_text,
-    "dependentRequired": _is_lists_of_names,
+    "dependentRequired": _is_name_list_object,
     "uniqueItems": lambda value: isinstance(value, bool),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "exclusiveMinimum": _is_limit,
@@ -92,7 +92,7 @@ def check_shape(schema: Any) -> None:
     for _ in range(_MAX_DEPTH):
         count += len(level)
         if count > _MAX_SUBSCHEMAS:
-            raise ValueError("it is too large to be judged by")
+            raise ValueError("it is too large")
         level = [inner for subschema in level for inner in _subschemas(subschema)]
         if not level:
             return
@@ -103,7 +103,7 @@ def has_unevaluated_patterns(schema: Any) -> bool:
     """True when `unevaluatedProperties` may be used together with `patternProperties`.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is not JSON.
+        ValueError, TypeError, RecursionError: the schema cannot be encoded as JSON.
     """
     # Searched anywhere in the text: a reference may lead to a part under no keyword.
     text = msgspec.json.encode(schema)
@@ -228,14 +228,15 @@ logger = logging.getLogger("dragoman.mcp")
 
 # Errors collected per value.
 _MAX_ERRORS = 20
-# Always raised on. Not among them: a panic of a Rust library, which is a BaseException too.
+# Never handled here. A panic of a Rust library is a BaseException too, but means only that the schema is unusable.
 _RERAISED = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class BoundedValidator:
-    """Validates values within the step budget.
+    """Validates values against a foreign schema, with every step charged to the step budget.
 
     Where the schema cannot be used, or not within the budget, values pass: the server that published it decides.
+    `errors` has a budget of its own, `is_valid` uses that of its caller.
     """
 
     def __init__(self, outline: Outline) -> None:
@@ -245,7 +246,7 @@ class BoundedValidator:
     def errors(self, value: Any) -> tuple[list[ValidationError], int | None]:
         """Return the first errors and the number of further ones, None when they are too many to count.
 
-        Empty when the schema cannot be used for this value within the budget.
+        There are no errors when the schema cannot be used for this value, or not within the budget.
         """
         if self._flat is not None and self._flat.is_surely_valid(value):
             return [], 0
@@ -287,16 +288,16 @@ class BoundedValidator:
 
     @functools.cached_property
     def _validator(self) -> Validator | None:
-        # The draft is chosen here, once for all subschemas. `required` goes first, so that its errors are not cut off.
+        # The draft is chosen here, once for all subschemas. `required` goes first: only the first errors are collected.
         first = {"required": self._outline.root["required"]} if "required" in self._outline.root else {}
         schema = {key: value for key, value in {**first, **self._outline.root}.items() if key != "$schema"}
         try:
             kind = validator_for(self._outline.root, default=Draft202012Validator)
             check_shape(schema)
-            by_pattern = has_unevaluated_patterns(schema)
-            if by_pattern:
+            ignore_unevaluated = has_unevaluated_patterns(schema)
+            if ignore_unevaluated:
                 logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server")
-            validator_class = cast("Any", budgeted_validator(kind, names_by_pattern=by_pattern))
+            validator_class = cast("Any", budgeted_validator(kind, ignore_unevaluated=ignore_unevaluated))
             return validator_class(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
         except _RERAISED:
             raise
@@ -315,7 +316,7 @@ class BoundedValidator:
 
 
 def _resolver(kind: type[Validator], schema: dict[str, Any]) -> Any:
-    """Build the resolver of references within the schema and the drafts: the default would fetch from the network."""
+    """Build a resolver for references within the schema and to the drafts; the default one may use the network."""
     specification = specification_with(cast("Any", kind).ID_OF(kind.META_SCHEMA), default=Specification.OPAQUE)
     resource = specification.create_resource(schema)
     uri = resource.id() or ""

@@ -48,7 +48,7 @@ def retry_delay(tries: int, retry_after: float = 0.0) -> float:
     The delay doubles from `FIRST_DELAY` up to `MAX_DELAY`; half of it is random. A receiver that asks for more with
     Retry-After gets it, up to `MAX_RETRY_AFTER`.
     """
-    # The exponent is bounded: after a week of doubling the number would not fit a float.
+    # The exponent is bounded because 2 ** 1024 does not fit a float.
     backoff = min(MAX_DELAY, FIRST_DELAY * 2 ** min(tries - 1, 30)) * (0.5 + random.random() / 2)  # noqa: S311 - jitter
     return max(backoff, min(retry_after, MAX_RETRY_AFTER))
 

@@ -48,7 +48,7 @@ class WebhookRegistry:
         self._is_ready = False
 
     async def ready(self) -> None:
-        """Create the keys in a thread: that is slow, and streams run on the event loop. Raises ServerError."""
+        """Load or create the keys, in a thread because that is slow. Raises ServerError when it fails."""
         if self._is_ready:
             return
 
@@ -109,5 +109,5 @@ class WebhookRegistry:
         return TaskPushNotificationConfig(push.url, push.id, task_id, None, authentication)
 
     def secrets(self, push: Push) -> Secrets:
-        """Unseal the secrets of a webhook. Raises BadSeal when they were sealed with a key that is not here."""
+        """Unseal the secrets of a webhook. Raises BadSeal when this server does not have their key."""
         return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)

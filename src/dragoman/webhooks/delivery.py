@@ -51,7 +51,7 @@ LOST_KEY = "its secrets were sealed with a key that this server does not have: r
 
 
 class Delivery:
-    """The delivery of one task's events to one webhook. It is small, as many thousands may wait for parked tasks.
+    """The delivery of one task's events to one webhook. Kept small: many thousands may exist for paused tasks.
 
     It is idle, busy (`_is_busy`: running or queued in the scheduler), or waiting for a timer. `_has_more` means that
     the last page was full, `_is_quiet` that nothing in it was sent, `_is_stopped` that the delivery has ended.
@@ -95,7 +95,7 @@ class Delivery:
 
     @property
     def is_waiting(self) -> bool:
-        """True while it waits for a retry, which may then be made at once instead."""
+        """True while a timer is pending: for a retry, or for the quiet interval."""
         return self._timer is not None
 
     @property
@@ -123,7 +123,7 @@ class Delivery:
         self._continue()
 
     def stop(self) -> None:
-        """Stop listening and waiting. A request that is being made goes on, unless it is canceled."""
+        """Unsubscribe and cancel the timer. A request that is being made goes on, unless `cancel` is called."""
         self._is_stopped = True
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -138,7 +138,7 @@ class Delivery:
             self._worker.cancel()
 
     def start_work(self) -> bool:
-        """Start a worker, when the scheduler says so. False when the delivery has ended meanwhile."""
+        """Start a worker; the scheduler calls this. False when the delivery has ended meanwhile."""
         if self._is_stopped:
             return False
         self._worker = asyncio.ensure_future(self._deliver())
@@ -151,11 +151,10 @@ class Delivery:
         self._worker, self._is_busy = None, False
         error = None if worker.cancelled() else worker.exception()
         if error is not None and not self._is_stopped:
-            is_expected = isinstance(
-                error, DragomanError
-            )  # such as a store that cannot be read now, which has been logged
+            # Such as a store that cannot be read now, which has been logged.
+            is_expected = isinstance(error, DragomanError)
             logger.error(
-                "a webhook of task %s could not be served", self._row.id, exc_info=None if is_expected else error
+                "the delivery to a webhook of task %s failed", self._row.id, exc_info=None if is_expected else error
             )
             self._record_failure(type(error).__name__, 0.0)
         self._service.scheduler.release(self._origin)
@@ -196,14 +195,14 @@ class Delivery:
             return
         page = await service.store.records(self.push.task, self.push.cursor, _PAGE)
         payloads = self._payloads or PayloadBuilder(service.store, stored, self.push.dialect, chunks=service.chunks)
-        payloads.renew(stored)
+        payloads.refresh(stored)
         try:
             if page:
                 self._has_more = await self._deliver_page(page, payloads) and len(page) == _PAGE
             else:
-                await self._deliver_final_state(stored, payloads)
+                await self._deliver_stored_state(stored, payloads)
         except JournalCompacted:
-            await self._deliver_final_state(stored, payloads)
+            await self._deliver_stored_state(stored, payloads)
         # The replayed task is kept for the next page only.
         self._payloads = payloads if self._has_more else None
 
@@ -217,27 +216,34 @@ class Delivery:
                 if not await self._post(record.generation, body, payloads.media_type):
                     return False
             state = record.state
-            over = state is not None and state.final
-            # The cursor is not saved for records that are not sent.
-            if body is not None or over:
-                self._record_success(record.generation, over=over)
+            is_final = state is not None and state.final
+            # A record that is not sent moves the cursor in memory only: that saves a write.
+            if body is not None or is_final:
+                self._record_success(record.generation, is_final=is_final)
             else:
                 self.push = structs.replace(self.push, cursor=record.generation)
-            if over:
+            if is_final:
                 return False
         return True
 
-    async def _deliver_final_state(self, stored: StoredTask, payloads: PayloadBuilder) -> None:
-        """Deliver the last state of a task whose events have been compacted meanwhile."""
-        generation, over = stored.row.generation, stored.row.state.final
-        if self.push.cursor >= generation and not over:
+    async def _deliver_stored_state(self, stored: StoredTask, payloads: PayloadBuilder) -> None:
+        """Handle a journal without records after the cursor: it was compacted, or everything has been delivered.
+
+        Sends the stored state if the cursor is behind it, and closes the webhook if the task has ended.
+        """
+        generation, is_final = stored.row.generation, stored.row.state.final
+        if self.push.cursor >= generation and not is_final:
             return
-        body = payloads.build_final(stored) if self.push.cursor < generation else None
+        body = payloads.build_from_snapshot(stored) if self.push.cursor < generation else None
         if body is None or await self._post(generation, body, payloads.media_type):
-            self._record_success(generation, over=over)
+            self._record_success(generation, is_final=is_final)
 
     async def _post(self, generation: int, body: bytes, media_type: str) -> bool:
-        """Post one event; True when it has arrived, or was refused for good."""
+        """Post one event.
+
+        Returns True when the cursor may pass it: it arrived, or was refused and is skipped. False when it is retried
+        later, or the webhook was given up.
+        """
         push, service = self.push, self._service
         try:
             request = delivery_request(
@@ -274,8 +280,8 @@ class Delivery:
 
     # -- progress ------------------------------------------------------------------------------------------------------
 
-    def _record_success(self, generation: int, *, over: bool) -> None:
-        state = PushState.DONE if over else PushState.OPEN
+    def _record_success(self, generation: int, *, is_final: bool) -> None:
+        state = PushState.DONE if is_final else PushState.OPEN
         cursor = max(generation, self.push.cursor)
         skipped = backoff.skipped_event(self.push)
         self.push = structs.replace(
@@ -320,10 +326,12 @@ class Delivery:
 
 
 class DeliveryService(WebhookRegistry):
-    """The `Outbox` that delivers. A webhook that has failed for `give_up` seconds is dead until somebody wakes it.
+    """Implements `Outbox`: delivers the events of all tasks to their webhooks.
 
-    An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; every other status that is
-    not 2xx is retried after the delay that `backoff` decides.
+    An event is retried with the delays of `backoff` after a lost connection, after 408, 425 and 429, and after every
+    other status that is not 2xx or 4xx. Any other 4xx is recorded and its event skipped. A webhook is given up when it
+    has failed for `give_up` seconds, answers 410, or its address is forbidden; then it is dead until `dragoman push
+    retry` wakes it.
 
     With `chunks`, the pieces of a streamed artifact are sent too, not only the finished artifact. At most
     `max_per_host` webhooks of one origin are served at once, and `max_total` in all. `warm` loads what the first
@@ -358,6 +366,7 @@ class DeliveryService(WebhookRegistry):
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
         self._deliveries: dict[tuple[int, str], Delivery] = {}
+        # The running deliveries, and the poll for woken webhooks while it runs.
         self.workers: set[asyncio.Task[None]] = set()
         self._poll_timer: Timer | None = None
         self._closed = False
@@ -369,13 +378,13 @@ class DeliveryService(WebhookRegistry):
 
     @property
     def busy_count(self) -> int:
-        """How many deliveries are running or queued."""
+        """How many deliveries are running or queued. The poll for woken webhooks counts as one while it runs."""
         return len(self.workers) + self.scheduler.waiting
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Resume the undelivered webhooks of the store."""
+        """Resume the open webhooks of the store, and start to look for webhooks that were woken."""
         for push, row in await self.store.undelivered_pushes():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
@@ -407,7 +416,7 @@ class DeliveryService(WebhookRegistry):
             await asyncio.wait(workers)
         await self.http.close()
 
-    # -- what the engine asks for --------------------------------------------------------------------------------------
+    # -- called by the engine --------------------------------------------------------------------------------------
 
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
         """Build the webhook to store; one that replaces a followed webhook continues at its cursor."""
@@ -430,7 +439,7 @@ class DeliveryService(WebhookRegistry):
             self.forget(delivery)
             delivery.cancel()
 
-    # -- what deliveries ask for ---------------------------------------------------------------------------------------
+    # -- called by deliveries ---------------------------------------------------------------------------------------
 
     def forget(self, delivery: Delivery) -> None:
         """Stop a delivery and drop it."""
@@ -440,7 +449,7 @@ class DeliveryService(WebhookRegistry):
 
     def save(self, row: TaskRow, push: Push) -> None:
         """Save the progress of a delivery."""
-        self.store.write(Write(row, _report, push_progress=(push,)))
+        self.store.write(Write(row, _log_save_error, push_progress=(push,)))
 
     # -- webhooks that were woken by hand ------------------------------------------------------------------------------
 
@@ -454,7 +463,7 @@ class DeliveryService(WebhookRegistry):
         worker.add_done_callback(self.workers.discard)
 
     async def _resume_woken(self) -> None:
-        """Resume the webhooks that somebody has woken with `dragoman push retry`."""
+        """Resume the webhooks that `dragoman push retry` has woken."""
         try:
             woken = await self.store.undelivered_pushes(woken=True)
             for push, row in woken:
@@ -467,12 +476,12 @@ class DeliveryService(WebhookRegistry):
             if woken:
                 await self._catch_up()
         except DragomanError as error:
-            logger.warning("webhooks that were woken could not be looked for: %s", error)
+            logger.warning("cannot look for woken webhooks: %s", error)
         finally:
             self._schedule_poll()
 
 
-def _report(error: BaseException | None) -> None:
+def _log_save_error(error: BaseException | None) -> None:
     if error is not None:
-        # After a restart the event is sent again; its idempotency key tells the receiver so.
-        logger.error("how far a webhook has come could not be written: %s", error)
+        # After a restart the event is sent again, with the same idempotency key.
+        logger.error("the progress of a webhook could not be saved: %s", error)

@@ -46,7 +46,7 @@ class MemoryDelivery:
         self._size = 0
         self._last_number = 0
         self._scheduler = FairScheduler[tuple[str, int]](self._start, max_per_key=1, max_total=MAX_CONCURRENT)
-        self._dropped = 0
+        self._dropped_count = 0
         self._is_failing = False
         self._workers: set[asyncio.Task[None]] = set()
 
@@ -69,13 +69,13 @@ class MemoryDelivery:
             await asyncio.wait(self._workers)
 
     async def close(self, seconds: float) -> int:
-        """Wait for at most `seconds`, then stop. Return how many events were not delivered."""
+        """Wait for at most `seconds`, then stop. Return how many events were still queued or being posted."""
         draining = asyncio.ensure_future(self.drain())
         await asyncio.wait((draining,), timeout=seconds)
         draining.cancel()
         undelivered = len(self._workers) + self.waiting
         self._bodies.clear()
-        self._dropped = 0
+        self._dropped_count = 0
         for worker in self._workers:
             worker.cancel()
         await self.drain()
@@ -84,9 +84,9 @@ class MemoryDelivery:
     def _drop_oldest(self) -> None:
         while len(self._bodies) > 1 and (len(self._bodies) > MAX_EVENTS or self._size > MAX_BYTES):
             self._pop_body(next(iter(self._bodies)))
-            if not self._dropped:
+            if not self._dropped_count:
                 logger.warning("the webhook at %s is too slow: the oldest events are dropped", origin_of(self._url))
-            self._dropped += 1
+            self._dropped_count += 1
 
     def _pop_body(self, number: int) -> bytes | None:
         """Take a body out of the queue; None when it was dropped."""
@@ -105,9 +105,9 @@ class MemoryDelivery:
     def _on_done(self, task_id: str, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         self._scheduler.release(task_id)
-        if self._dropped and not self._bodies:
-            logger.warning("the webhook at %s has missed %d events", origin_of(self._url), self._dropped)
-            self._dropped = 0
+        if self._dropped_count and not self._bodies:
+            logger.warning("the webhook at %s has missed %d events", origin_of(self._url), self._dropped_count)
+            self._dropped_count = 0
 
     async def _deliver(self, number: int) -> None:
         body = self._pop_body(number)
@@ -117,11 +117,11 @@ class MemoryDelivery:
         key = new_id()
         try:
             for delay in (*RETRY_DELAYS, None):
-                problem, may_pass = await self._post(body, key)
+                problem, is_retryable = await self._post(body, key)
                 if not problem:
                     self._is_failing = False
                     return
-                if delay is None or not may_pass:
+                if delay is None or not is_retryable:
                     # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
                     level = logging.DEBUG if self._is_failing else logging.WARNING
                     logger.log(level, "an event was not posted to the webhook at %s: %s", origin_of(self._url), problem)
@@ -132,12 +132,12 @@ class MemoryDelivery:
             logger.exception("an event could not be posted")
 
     async def _post(self, body: bytes, key: str) -> tuple[str, bool]:
-        """Post once. Return what went wrong, "" for nothing, and whether a retry may help."""
+        """Post once. Return the problem, "" for success, and whether a retry may help."""
         if not self._is_allowed(self._url):
             return "its address may not be called any more", False
         try:
             status, _ = await post(
-                self._http, post_request(self._url, body, key, silence=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT
+                self._http, post_request(self._url, body, key, read_timeout=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT
             )
         except TimeoutError:
             return "timeout", True

@@ -17,8 +17,6 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, StoredTask
 
-_PAGE = 256
-
 
 class PayloadBuilder:
     """Builds the payloads of one webhook, record by record."""
@@ -29,8 +27,8 @@ class PayloadBuilder:
         self._form = self._dialect.row.webhook
         self._chunks = chunks
 
-    def renew(self, stored: StoredTask) -> None:
-        """Continue with a newer read of the task."""
+    def refresh(self, stored: StoredTask) -> None:
+        """Continue with a newer version of the stored task."""
         self._replay.refresh(stored)
 
     @property
@@ -47,37 +45,37 @@ class PayloadBuilder:
         """Build the payload for a record; None when the record is not sent.
 
         Raises:
-            Compacted: the records it is built from have been compacted.
+            JournalCompacted: the records it is built from have been compacted.
         """
         event = record.event
         if isinstance(event, ArtifactUpdate):
-            return await self._artifact(record, event) if self._form.events else None
+            return await self._build_artifact(record, event) if self._form.events else None
         if self._form.events:
-            return self._event(record)
-        return self._task(await self._replay.task(record.generation))
+            return self._encode_event(record)
+        return self._encode_task(await self._replay.task(record.generation))
 
-    async def _artifact(self, record: Record, event: ArtifactUpdate) -> bytes | None:
+    async def _build_artifact(self, record: Record, event: ArtifactUpdate) -> bytes | None:
         if self._chunks or (event.last_chunk and not event.append):
-            return self._event(record)
+            return self._encode_event(record)
         if not event.last_chunk:
             return None
         # The last of several chunks that were not sent: the whole artifact is sent instead.
         folded = await self._replay.task(record.generation)
         artifact_id = event.artifact.artifact_id
         artifact = next((each for each in folded.artifacts if each.artifact_id == artifact_id), event.artifact)
-        return self._event(Record.of(record.generation, replace(event, artifact=artifact, append=False)))
+        return self._encode_event(Record.of(record.generation, replace(event, artifact=artifact, append=False)))
 
-    def build_final(self, stored: StoredTask) -> bytes | None:
-        """Build the last state of a task whose events have been compacted; None without a snapshot."""
+    def build_from_snapshot(self, stored: StoredTask) -> bytes | None:
+        """Build a payload from the task's snapshot alone, for a compacted journal; None without a snapshot."""
         if stored.snapshot is None:
             return None
         task = decode_task(stored.snapshot)
         if not self._form.events:
-            return self._task(task)
-        return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
+            return self._encode_task(task)
+        return self._encode_event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
-    def _event(self, record: Record) -> bytes:
+    def _encode_event(self, record: Record) -> bytes:
         return self._dialect.write_event(record, last=False)
 
-    def _task(self, task: Task) -> bytes:
+    def _encode_task(self, task: Task) -> bytes:
         return self._dialect.write_result(Operation.GET, task)

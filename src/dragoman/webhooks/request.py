@@ -54,7 +54,7 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
     """Return the secrets that a config asks to have sent with every event.
 
     Raises:
-        InvalidParams: a value is too long, or cannot be sent in a header.
+        InvalidParams: a value of the config, its URL and id included, is too long or malformed.
     """
     authentication = config.authentication
     secrets = Secrets(
@@ -93,7 +93,7 @@ def post_request(
     secrets: Secrets | None = None,
     *,
     media_type: str = "application/json",
-    silence: float = 60.0,
+    read_timeout: float = 60.0,
 ) -> HttpRequest:
     """Build the request that posts an event to a webhook. `key` is its idempotency key."""
     headers = {"Content-Type": media_type, IDEMPOTENCY_HEADER: key, "User-Agent": "dragoman"}
@@ -101,7 +101,7 @@ def post_request(
         headers[TOKEN_HEADER] = secrets.token
     if secrets is not None and secrets.scheme and secrets.credentials:
         headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
-    return HttpRequest("POST", url, headers, body, operation="Push", read_timeout=silence)
+    return HttpRequest("POST", url, headers, body, operation="Push", read_timeout=read_timeout)
 
 
 def delivery_request(
@@ -146,7 +146,7 @@ async def post(http: HttpClient, request: HttpRequest, seconds: float | None = N
     Raises:
         TimeoutError: there is no response within `seconds`.
         CannotConnect: the connection fails.
-        Forbidden: the guard of the client does not allow the address.
+        AddressForbidden: the guard of the client does not allow the address.
     """
     async with asyncio.timeout(seconds):
         response = await http.send(request)

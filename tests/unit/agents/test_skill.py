@@ -50,7 +50,7 @@ def test_name_description_and_facts_come_from_the_function() -> None:
     assert (skill.id, skill.name) == ("add_numbers", "add_numbers")
     assert skill.description == "Add two numbers.\n\nReally."
     assert [(p.name, p.type, p.required) for p in skill.parameters] == [("a", int, True), ("b", int, False)]
-    assert skill.context is None
+    assert skill.context_parameter is None
     assert (skill.default, skill.restart, skill.permission, skill.timeout) == (False, False, None, None)
     card = skill.card()
     assert (card.id, card.name, card.description, card.tags) == ("add_numbers", "add_numbers", skill.description, ())
@@ -103,8 +103,8 @@ def test_the_context_is_no_parameter() -> None:
     async def on_loop(a: int, ctx: Context) -> None: ...
     def in_thread(anything: SyncContext, a: int) -> None: ...
 
-    assert (read_skill(on_loop).context, read_skill(on_loop).takes_sync_context) == ("ctx", False)
-    assert (read_skill(in_thread).context, read_skill(in_thread).takes_sync_context) == ("anything", True)
+    assert (read_skill(on_loop).context_parameter, read_skill(on_loop).takes_sync_context) == ("ctx", False)
+    assert (read_skill(in_thread).context_parameter, read_skill(in_thread).takes_sync_context) == ("anything", True)
     for function in (on_loop, in_thread):
         assert [parameter.name for parameter in read_skill(function).parameters] == ["a"]
 

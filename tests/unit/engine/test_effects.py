@@ -505,7 +505,7 @@ async def test_an_undeclared_reply_is_named_in_a_warning_once(start: Any, caplog
         assert (await engine.send("hello")).status.message.text == "hi"
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
-    assert "`surprising` answered with a Reply without saying that it may" in warnings[0]
+    assert "`surprising` returned a Reply but does not declare it" in warnings[0]
 
 
 # -- what waits for its turn ---------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ async def test_a_clean_up_changes_nothing(start: Any, exit_: type[BaseException]
 
     engine = await start(run)
     assert (await engine.send()).state is State.INPUT_REQUIRED
-    assert exit_ is GeneratorExit or "an agent failed while it was closed" in caplog.text
+    assert exit_ is GeneratorExit or "an agent raised an exception while its generator was being closed" in caplog.text
 
 
 async def test_being_told_of_a_cancel_changes_nothing(start: Any, exit_: type[BaseException], caplog: Any) -> None:

@@ -130,7 +130,7 @@ async def test_a_failing_clean_up_is_logged_and_changes_nothing(start: Any, capl
     task = await engine.send()
     await engine.idle()
     assert (await engine.get(task)).state is State.INPUT_REQUIRED
-    assert "failed while it was closed" in caplog.text
+    assert "raised an exception while its generator was being closed" in caplog.text
 
 
 async def test_a_state_that_cannot_be_read_fails_the_task(start: Any, failing_store: Any) -> None:

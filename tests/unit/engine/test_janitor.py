@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import Agent, Client
-from dragoman.engine.journal.retention import EVERY_SECONDS, Janitor, Retention
+from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
 from dragoman.model.error import TaskNotFound
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
@@ -38,7 +38,7 @@ async def test_what_is_too_old_or_too_much_goes_within_a_minute(retention: Reten
         old = await client.send("old")
         await held.clock.advance(590)
         young = await client.send("young")
-        await held.clock.advance(10 + EVERY_SECONDS)
+        await held.clock.advance(10 + SWEEP_SECONDS)
 
         with pytest.raises(TaskNotFound):
             await client.get_task(old)
@@ -56,7 +56,7 @@ async def test_by_default_a_task_stays_and_only_its_events_go_after_a_day() -> N
         assert stored is not None
         assert len(await held.store.records(stored.row.number, 0, 10)) == 4
 
-        await held.clock.advance(86_400 + 2 * EVERY_SECONDS)
+        await held.clock.advance(86_400 + 2 * SWEEP_SECONDS)
 
         assert await held.store.records(stored.row.number, 0, 10) == []
         assert await client.get_task(task) == task

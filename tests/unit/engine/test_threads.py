@@ -81,7 +81,7 @@ async def test_what_is_no_exception_comes_out_too() -> None:
 
 async def test_stop_iteration_does_not_leave_anybody_waiting() -> None:
     async with asyncio.timeout(SECONDS):
-        with pytest.raises(RuntimeError, match="let StopIteration out"):
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
             await in_thread(next, iter(()))
 
 

@@ -195,7 +195,7 @@ def test_a_schema_that_says_nothing_takes_everything(schema: Any) -> None:
     assert Schema(schema).coerce_integers({"a": [1.0]}) == {"a": [1.0]}
     assert Schema(schema).example() == {}
     assert Schema(schema).takes_text
-    assert Schema(schema).text_slot({}) is None
+    assert Schema(schema).text_property({}) is None
 
 
 def test_the_schema_false_takes_nothing() -> None:
@@ -315,7 +315,7 @@ def test_plain_text_goes_to_the_string_that_is_left(
     properties: dict[str, Any], required: list[str], given: dict[str, Any], slot: str | None
 ) -> None:
     schema = Schema({"$defs": {"Text": {"type": "string"}}, "properties": properties, "required": required})
-    assert schema.text_slot(given) == slot
+    assert schema.text_property(given) == slot
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ def test_a_broken_schema_judges_nothing_and_breaks_nothing(schema: Any, caplog: 
             assert isinstance(made.example(), dict)
             assert isinstance(made.requested_schema([Problem("a", True, "is missing")]), dict)
             assert made.question("t", [Problem("a.b[3]", True, "is missing")]).startswith("`t` needs `a.b[3]`")
-            assert made.text_slot({}) is None
+            assert made.text_property({}) is None
             assert isinstance(made.takes_text, bool)
             assert isinstance(made.merge_answer({}, [Problem("a", False, "is wrong")], "x=1", None), dict)
     assert len(caplog.records) <= 1

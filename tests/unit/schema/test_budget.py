@@ -266,7 +266,7 @@ def test_a_schema_that_only_refers_to_itself_keeps_nobody_waiting(
         lambda: made.merge_answer(arguments, problems, "a=1", None),
         made.example,
         made.fields,
-        lambda: made.text_slot({}),
+        lambda: made.text_property({}),
         lambda: made.takes_text,
     ):
         _soon(work)

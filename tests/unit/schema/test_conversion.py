@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.schema.conversion import TypeMismatch, convert, is_text, type_name
+from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, type_name
 
 
 class Model(pydantic.BaseModel):
@@ -82,7 +82,7 @@ def test_a_type_is_named_in_the_words_of_a_caller(wanted: Any, name: str) -> Non
 
 
 def test_text_is_what_text_can_fill() -> None:
-    assert is_text(str)
-    assert is_text(str | None)
-    assert not is_text(int)
-    assert not is_text(str | int)
+    assert is_text_type(str)
+    assert is_text_type(str | None)
+    assert not is_text_type(int)
+    assert not is_text_type(str | int)

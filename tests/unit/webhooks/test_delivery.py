@@ -511,7 +511,7 @@ async def test_a_full_disk_costs_repetitions_and_nothing_else(make: Any, caplog:
     await first.send("echo")
     await first.settle()
     assert [each.number for each in first.receiver.came] == [2, 3, 4]
-    assert "could not be written" in caplog.text
+    assert "could not be saved" in caplog.text
     await first.drop()
     store.full = False
     second = await make(store, keys=first.keys, clock=first.clock)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.executor.adapter import ExecutorRequest, check_executor, installed_adapter
 from dragoman.agents.executor.execution import Execution, cancel_executor, status_from_ref, stop
-from dragoman.agents.offers import NamedSkill, offers_of
+from dragoman.agents.offers import NamedSkill, offers_from_tool_names
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ExecutorRuns:
 
     def offers(self) -> tuple[NamedSkill, ...]:
         """One skill, which handles every message."""
-        return offers_of(self.name, self.description or "Answers messages", None)
+        return offers_from_tool_names(self.name, self.description or "Answers messages", None)
 
     def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the executor on a message."""

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.functions.skill import FunctionKind
 from dragoman.agents.functions.sync_context import SyncContext
-from dragoman.agents.offers import may_use, permit, request_of
+from dragoman.agents.offers import check_permission, may_use, requested_skill
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
 from dragoman.model.part import Part
-from dragoman.schema.conversion import TypeMismatch, convert, is_text, read_answer, type_name
+from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, read_answer, type_name
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Parameter, Skill
@@ -51,9 +51,10 @@ def find_pause(error: BaseException) -> PauseSignal | None:
 
 
 class QuestionReplay:
-    """Replays the questions of one task in the order they are asked.
+    """Answers the questions of a function that runs again: in the order they are asked, each from the journal.
 
-    `first_state` is the conversation state at the start of the first run; it is stored with the first question.
+    The first question without an answer pauses the task. `first_state` is the conversation state at the start of the
+    first run; it is stored with the first question.
     """
 
     def __init__(self, answers: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
@@ -68,7 +69,12 @@ class QuestionReplay:
         return self._next < len(self._answers)
 
     async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
-        """Return the answer; ask again when it does not fit. Raises PauseSignal when there is none yet."""
+        """Return the answer; ask again when it does not fit.
+
+        Raises:
+            PauseSignal: there is no answer yet.
+            Failed: the question differs from the one that was answered, or the task is paused already.
+        """
         text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
         prompt = text
         while True:
@@ -79,13 +85,18 @@ class QuestionReplay:
                 prompt = f"{text} Please answer with {problem}."
 
     async def ask_auth(self, text: str, url: str | None) -> Any:
-        """Return what the task was resumed with. Raises PauseSignal when it was not resumed yet."""
+        """Return the data, else the text, that the task was resumed with; None when it came with neither.
+
+        Raises:
+            PauseSignal: the task was not resumed yet.
+            Failed: the question differs from the one that was answered, or the task is paused already.
+        """
         details = () if url is None else (Part(url=url),)
         answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
         return (answer.text or None) if answer.data is None else answer.data
 
-    def check(self) -> None:
-        """Raise Failed when the function continues after it was paused."""
+    def check_not_paused(self) -> None:
+        """Raise Failed if the function goes on after a question paused it: its code has caught the PauseSignal."""
         if self.paused:
             raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
 
@@ -93,7 +104,7 @@ class QuestionReplay:
         return {"state": self._first_state} if self._next == 0 else None
 
     def _answer(self, question: str, ask: Ask) -> AnsweredQuestion:
-        self.check()
+        self.check_not_paused()
         if not self.replaying:
             self.paused = True
             raise PauseSignal(ask)
@@ -111,7 +122,7 @@ _END = object()
 
 
 class Functions:
-    """An agent made of skills. After a pause the skill runs again from the top; see `QuestionReplay`."""
+    """An agent made of functions, its skills by id. After a pause the function runs again from the top."""
 
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
@@ -129,20 +140,20 @@ class Functions:
 
     def named_skill(self, ctx: Context) -> Skill | None:
         """Return the skill that the message names, if it names an existing one."""
-        name, _ = request_of(ctx)
+        name, _ = requested_skill(ctx)
         return self.skills.get(name) if name else None
 
     def choose_skill(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
-        """Choose the skill and take its arguments from the message.
+        """Return the skill that the message names, else the default, and its arguments.
 
         Raises:
-            Failed: the named skill does not exist.
+            Failed: the named skill does not exist, or the agent has no skills.
         """
         parts = ctx.first_message.parts
         if not ctx.first_metadata and len(parts) == 1 and parts[0].text is not None:  # nearly every message
             name, arguments = None, dict[str, Any]()
         else:
-            name, arguments = request_of(ctx)
+            name, arguments = requested_skill(ctx)
         if name is None:
             return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
@@ -155,14 +166,14 @@ class Functions:
         return skill, arguments
 
     def _default_for(self, ctx: Context) -> Skill:
-        """Return the first skill that the caller may use, else the first."""
+        """Return the first skill that the caller may use, else the first. Raises Failed if there are no skills."""
         if not self.skills:
             raise Failed("this agent has no skills")
         skills = self.skills.values()
         return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
     def plan(self, ctx: Context) -> Plan:
-        """Choose the skill that the message asks for."""
+        """Return the plan to run the skill that the message asks for; for an unknown skill, the run fails."""
         try:
             skill, arguments = self.choose_skill(ctx)
         except Failed:
@@ -173,7 +184,7 @@ class Functions:
         """Run the skill that the message asks for.
 
         Raises:
-            Failed: there is no such skill.
+            Failed: there is no such skill, or no skill at all.
             Rejected: the caller may not use it.
         """
         return self._run(*self.choose_skill(ctx), ctx)
@@ -183,19 +194,19 @@ class Functions:
         ctx.replay_followups()
         ctx.skill = skill.id
         if skill.permission is not None:
-            permit(ctx, skill, skill.name)
-        text = ctx.text if skill.only_text is not None and not arguments else ""
-        values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is None or skill.context is not None or ctx.answers:
+            check_permission(ctx, skill, skill.name)
+        text = ctx.text if skill.text_parameter is not None and not arguments else ""
+        values = {skill.text_parameter: text} if skill.text_parameter is not None and text else None
+        if values is None or skill.context_parameter is not None or ctx.answers:
             return _run_with_replay(skill, ctx, arguments, values)
         # Most messages are one text for a function that cannot ask: nothing to bind, to replay or to store.
-        return _outputs(skill, ctx, values)
+        return _call_with_context(skill, ctx, values)
 
 
 async def _run_with_replay(
     skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
 ) -> AsyncGenerator[Any, None]:
-    """Yield the outputs of a skill that may ask, or has arguments to ask for, without those of earlier runs."""
+    """Yield the outputs of a skill that may ask, or whose arguments may be missing, without those of earlier runs."""
     loaded = first = _copy_state(ctx.state)
     if ctx.answers:
         _replace_state(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
@@ -206,12 +217,12 @@ async def _run_with_replay(
     try:
         if values is None:
             values = await _bind_arguments(skill, arguments, ctx, replay)
-        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+        async with aclosing(_call_with_context(skill, ctx, values)) as outputs:
             async for value in outputs:
-                replay.check()
+                replay.check_not_paused()
                 if not ctx.answers or not replay.replaying:
                     yield value
-        replay.check()
+        replay.check_not_paused()
         if replay.replaying:
             raise Failed("the function ended before asking what had been answered already")
     except (PauseSignal, BaseExceptionGroup) as error:
@@ -255,12 +266,12 @@ async def _bind_arguments(
     if unknown:
         takes = ", ".join(sorted(names)) or "no arguments"
         raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
-    # The message text fills the only open text parameter, or the only required one.
-    open_texts = [p for p in skill.parameters if is_text(p.type) and p.name not in arguments]
-    if len(open_texts) > 1:
-        open_texts = [p for p in open_texts if p.required]
-    if len(open_texts) == 1 and ctx.text:
-        arguments = {**arguments, open_texts[0].name: ctx.text}
+    # The text of the message fills the only text parameter without an argument, or the only required one.
+    text_parameters = [p for p in skill.parameters if is_text_type(p.type) and p.name not in arguments]
+    if len(text_parameters) > 1:
+        text_parameters = [p for p in text_parameters if p.required]
+    if len(text_parameters) == 1 and ctx.text:
+        arguments = {**arguments, text_parameters[0].name: ctx.text}
     values: dict[str, Any] = {}
     for parameter in skill.parameters:
         if parameter.name in arguments:
@@ -305,10 +316,10 @@ async def _with_timeout(skill: Skill, ctx: Context, values: dict[str, Any]) -> A
         timeout.close()
 
 
-def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    if skill.context is not None:
+def _call_with_context(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.context_parameter is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
-        values = {**values, skill.context: context}
+        values = {**values, skill.context_parameter: context}
     return _call(skill, values) if skill.timeout is None else _with_timeout(skill, ctx, values)
 
 
@@ -317,7 +328,7 @@ def _call(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
         case FunctionKind.ASYNC_GENERATOR:
             return skill.fn(**values)
         case FunctionKind.GENERATOR:
-            return _from_thread(skill, values)
+            return _generate_in_thread(skill, values)
         case _:
             return _single_output(skill, values)
 
@@ -329,7 +340,7 @@ async def _single_output(skill: Skill, values: dict[str, Any]) -> AsyncGenerator
         yield await in_thread(functools.partial(skill.fn, **values), pool=skill_threads(), name=skill.id)
 
 
-async def _from_thread(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+async def _generate_in_thread(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     items = _ThreadGenerator(skill.fn(**values))
     try:
         while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:

@@ -70,8 +70,8 @@ class Offer(Protocol):
 class Skill(Struct, frozen=True):
     """A skill made from a function.
 
-    `context` is the name of the parameter that receives the context; `only_text` is the name of its only other
-    parameter, where that is a `str`.
+    `context_parameter` names the parameter that receives the context. `text_parameter` names the parameter that
+    receives the text of a message; it is set only where that is a `str` and the only one that callers fill.
     """
 
     id: str
@@ -79,11 +79,11 @@ class Skill(Struct, frozen=True):
     description: str
     fn: Callable[..., Any]
     parameters: tuple[Parameter, ...]
-    context: str | None
+    context_parameter: str | None
     takes_sync_context: bool
     may_reply: bool
     kind: FunctionKind
-    only_text: str | None
+    text_parameter: str | None
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     default: bool = False
@@ -136,10 +136,11 @@ def read_skill(
     restart: bool = False,
     replies: bool = False,
 ) -> Skill:
-    """Read a function's signature and docstring as a skill.
+    """Build a skill from a function's signature and docstring.
 
     Raises:
-        ConfigError: a parameter has no type, or cannot be passed by name.
+        ConfigError: a parameter has no type, a type that cannot be resolved, or no name to pass it by; or the
+            context's type does not suit the function: `dragoman.sync.Context` for `def`, `Context` for `async def`.
     """
     parameters, context, sync = read_parameters(fn)
     kind = _kind(fn)
@@ -150,11 +151,11 @@ def read_skill(
         description=description if description is not None else inspect.getdoc(fn) or "",
         fn=fn,
         parameters=parameters,
-        context=context,
+        context_parameter=context,
         takes_sync_context=sync,
         may_reply=replies or returns_reply(fn),
         kind=kind,
-        only_text=parameters[0].name if len(parameters) == 1 and parameters[0].type is str else None,
+        text_parameter=parameters[0].name if len(parameters) == 1 and parameters[0].type is str else None,
         tags=tuple(tags),
         examples=tuple(examples),
         default=default,
@@ -165,10 +166,10 @@ def read_skill(
 
 
 def read_parameters(fn: Callable[..., Any]) -> tuple[tuple[Parameter, ...], str | None, bool]:
-    """Read the parameters that callers fill; with the name of the context parameter, and True for a sync context.
+    """Return the parameters that callers fill, the name of the context parameter, and whether that is a sync context.
 
     Raises:
-        ConfigError: a parameter has no type, or cannot be passed by name.
+        ConfigError: a parameter has no type, a type that cannot be resolved, or no name to pass it by.
     """
     hints = _type_hints(fn)
     parameters: list[Parameter] = []
@@ -224,7 +225,7 @@ def _check_context(fn: Callable[..., Any], kind: FunctionKind, context: str | No
 
 
 def returns_reply(fn: Callable[..., Any]) -> bool:
-    """True when the return annotation of a function contains Reply: it may answer with a bare message."""
+    """True when the return annotation of a function contains `Reply`: it may answer with a message, without a task."""
     try:
         return _has_reply(get_type_hints(fn).get("return"))
     except (NameError, TypeError):

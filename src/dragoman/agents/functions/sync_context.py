@@ -20,7 +20,8 @@ T = TypeVar("T")
 class SyncContext:
     """Gives a `def` skill its task, its message and its caller.
 
-    The skill runs in a thread; every method runs on the engine's event loop and blocks until it is done.
+    The skill runs in a thread; every method runs on the engine's event loop and blocks until it is done. Once the task
+    is canceled, `progress` and `artifact` do nothing.
     """
 
     def __init__(self, ctx: Context, loop: asyncio.AbstractEventLoop) -> None:

@@ -136,7 +136,7 @@ class LangGraphRuns(PausingBridge):
             # The result of an entrypoint is no state, so it is unknown which messages are new.
             if result is None and self._fields:
                 text = answer.text(turn.values)
-                return None if text is None or turn.text_stream.paragraphs.equals(text) else Replace(text)
+                return None if text is None or turn.text_stream.paragraphs.answer_equals(text) else Replace(text)
         return None if _is_streamed(result, turn) else Replace(plain(result))
 
     async def _remember(self, ctx: Context, config: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ def _is_streamed(value: Any, turn: GraphTurn) -> bool:
     from langchain_core.messages import BaseMessage
 
     if isinstance(value, str):
-        return turn.text_stream.paragraphs.ends_with(value)
+        return turn.text_stream.paragraphs.last_message_equals(value)
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return value is None or (bool(items) and all(isinstance(item, BaseMessage) for item in items))
 

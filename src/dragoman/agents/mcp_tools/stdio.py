@@ -26,7 +26,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from msgspec import Struct
 
-from dragoman.agents.lines import LineBuffer, TooLongError
+from dragoman.agents.lines import LineBuffer, LineTooLongError
 from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import PipeEnd, Spawner
 
@@ -245,7 +245,7 @@ class StdioTransport(asyncio.BaseProtocol):
             return
         try:
             self._lines.extend(self._buffer.feed(data))
-        except TooLongError:
+        except LineTooLongError:
             self.fail(f"it sent a line longer than {MAX_LINE // 1_000_000} MB")
             return
         if len(self._lines) > _MAX_QUEUED:

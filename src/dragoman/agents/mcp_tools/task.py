@@ -30,7 +30,7 @@ from dragoman.agents.mcp_tools.elicitation import (
     parse_answer,
 )
 from dragoman.agents.mcp_tools.tool import USER, ToolRequest, choose_tool, choose_tool_by_answer
-from dragoman.agents.offers import permit
+from dragoman.agents.offers import check_permission
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
@@ -136,7 +136,7 @@ class TaskRun:
 
     def _check_permission(self, tool: Tool) -> Tool:
         self._ctx.skill = tool.id
-        permit(self._ctx, tool, tool.title)
+        check_permission(self._ctx, tool, tool.title)
         return tool
 
     # -- the call ------------------------------------------------------------------------------------------------------

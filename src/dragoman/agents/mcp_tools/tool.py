@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.agents.offers import categories, humanized, may_use, named_in, request_of
+from dragoman.agents.offers import categories, humanized, may_use, requested_skill, skill_in_data
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import Rejected
@@ -180,7 +180,7 @@ def choose_tool(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
     Raises:
         Rejected: there is no such tool, or the caller may not use it.
     """
-    name, arguments = request_of(ctx, by_skill=True)
+    name, arguments = requested_skill(ctx, by_skill=True)
     explicit = (
         _parse_request(_parse_json_object(ctx.history[0].text if ctx.history else ctx.text))
         if name is None
@@ -262,12 +262,12 @@ def _find_tool(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
 
 
 def _with_text(tool: Tool, arguments: dict[str, Any], text: str) -> dict[str, Any]:
-    slot = tool.schema.text_slot(arguments) if text else None
+    slot = tool.schema.text_property(arguments) if text else None
     return arguments if slot is None else {**arguments, slot: text}
 
 
 def _parse_request(data: object) -> tuple[str, dict[str, Any]] | None:
-    return named_in(cast("dict[str, Any]", data), by_skill=True) if isinstance(data, dict) else None
+    return skill_in_data(cast("dict[str, Any]", data), by_skill=True) if isinstance(data, dict) else None
 
 
 def _parse_json_object(text: str) -> object:

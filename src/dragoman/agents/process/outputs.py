@@ -127,7 +127,7 @@ class LinesOutput:
         self._buffer = LineBuffer(MAX_LINE_BYTES)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of the next chunk. Raises TooLongError."""
+        """Yield the events of the next chunk. Raises LineTooLongError."""
         for line in self._buffer.feed(data):
             yield from self._read(line)
 

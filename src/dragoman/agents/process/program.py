@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agents.lines import TooLongError
+from dragoman.agents.lines import LineTooLongError
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.guard.spawner import PipeEnd
 
@@ -257,7 +257,7 @@ class Program:
                         await self._emit(event)
                     if not self._is_text:
                         await asyncio.sleep(0)
-            except TooLongError:
+            except LineTooLongError:
                 self._fail("the program wrote a line that is too long to be a message", "output")
                 self._readers[0].close()
                 return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from dragoman.agents.offers import offers_of
+from dragoman.agents.offers import offers_from_tool_names
 from dragoman.agents.process import folders
 from dragoman.agents.process.folders import SessionFolders
 from dragoman.agents.process.manager import ProgramManager, interactive_manager, stop
@@ -214,7 +214,7 @@ class CommandSessions:
         self._max_depth = 3
         # One agent may be served on several event loops at once.
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, SessionRuns] = WeakKeyDictionary()
-        self.offers = offers_of(spec.name, description, tools)
+        self.offers = offers_from_tool_names(spec.name, description, tools)
 
     def configure(self, home: Path | None, keep: float, max_depth: int) -> None:
         """Set where session folders are kept and for how long; without `home` they last as long as the server.

@@ -29,15 +29,9 @@ class ToolServerPlugin(Plugin):
         tasks = NumberedTasks(store, clock)
         return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
 
-<<<<<<< HEAD
     def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
-        """Return the answers to callers of A2A 0.1."""
-        return None if agent.tools is None else ToolAnswers(store, clock)
-=======
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
         """Return the responses to callers of A2A 0.1; None for agents that are not made of tools."""
         return None if agent.tools is None else ToolResponses(store, clock)
->>>>>>> main
 
 
 TOOL_SERVER = ToolServerPlugin()

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
 
 _BITS = 1 << 24
-_places = struct.Struct("<4I").unpack_from
+_unpack_words = struct.Struct("<4I").unpack_from
 
 
 def _positions(digest: bytes) -> list[tuple[int, int]]:
-    places: tuple[int, ...] = _places(digest)
-    return [((place % _BITS) >> 3, 1 << (place & 7)) for place in places]
+    words: tuple[int, ...] = _unpack_words(digest)
+    return [((word % _BITS) >> 3, 1 << (word & 7)) for word in words]
 
 
 class BloomFilter:
     """Bloom filter over digests: no false negatives, rare false positives.
 
-    It takes two million bytes, allocated with the first digest. At two million digests one lookup in fifty is a false
-    positive, which costs a read from the store.
+    It takes 2 MiB, allocated with the first digest. At two million digests one lookup in fifty is a false positive,
+    which costs a read from the store.
     """
 
     def __init__(self) -> None:
@@ -51,6 +51,7 @@ class BloomFilter:
         return all(bits[byte] & bit for byte, bit in _positions(digest))
 
 
+# How many keys are in memory with their tasks; beyond that the oldest move to the Bloom filter.
 MAX_RECENT_KEYS = 50_000
 
 
@@ -102,7 +103,7 @@ class Deduplicator:
         return None
 
     def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
-        """Add a key to the memory cache. The store saves it too, in the commit of the message."""
+        """Add a key in memory. The store gets it with the write of what the message caused."""
         now = self._clock.now()
         if now - self._rotated_ms >= self._window_ms:
             self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now

@@ -13,7 +13,7 @@ from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.accept.quota import too_many_parts
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.live import NewTask
-from dragoman.engine.journal.replay import Origin
+from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
 from dragoman.model.error import (
     InvalidParams,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 class AcceptedMessage(NamedTuple):
     """The outcome of accepting a message: its task's row, its live task if there is one, and whether it is a repeat.
 
-    `task` is the existing task after the message was added to it; None for a new task. `reply` is the stored bare
-    message that a repeat is answered with.
+    `task` is the existing task after the message was added to it; None for a new task and for a repeat. `reply` is the
+    stored bare message that a repeat is answered with.
     """
 
     row: TaskRow
@@ -87,21 +87,24 @@ class Inbox:
 
         Raises:
             TaskNotFound: it names a task that does not exist or belongs to another caller.
-            InvalidParams: its context is not the task's, or an id that the caller chose is not printable or too long.
-            UnsupportedOperation: its task has ended.
+            InvalidParams: it has too many parts, an id that cannot be used, another context than its task, a
+                generation to match but no task, or a webhook that is malformed or not allowed.
+            UnsupportedOperation: its task has ended, or was interrupted and is not recovered.
             TaskGenerationMismatch: its task is not at the expected generation.
-            Overloaded: the caller or the server has reached a limit.
+            PushNotificationNotSupported: it brings a webhook, and this agent sends none.
+            Overloaded: the caller, the server or the task has reached a limit.
+            ServerError: the store cannot take writes, another process owns the task, or the server is stopping.
         """
-        message, quota, alive = request.message, self._quota, self._tasks.live
+        message, quota, live_tasks = request.message, self._quota, self._tasks.live
         if len(message.parts) > self._settings.max_parts:
             raise too_many_parts(self._settings.max_parts, len(message.parts))
         task_id = message.task_id or request.new_task_id
-        target = None if task_id is None else alive.get(task_id)
+        target = None if task_id is None else live_tasks.get(task_id)
         if target is not None and target.row.scope != scope:
             target = None  # another caller's: the quota must not reveal that it exists
         starts_run = target is None or target.state.waiting
         if starts_run:  # a follow-up to a working task starts no run
-            quota.reserve(caller, len(alive) if target is None else 0)
+            quota.reserve(caller, len(live_tasks) if target is None else 0)
         try:
             if request.configuration.task_push_notification_config is None:
                 accepted = await self._route(scope, call, request, caller)
@@ -111,9 +114,9 @@ class Inbox:
             if starts_run:
                 quota.cancel_reservation(caller)
             raise
-        # The run that got the message: None for a repeat, which starts nothing, and when it has ended already.
+        # The live task whose run got the message; None for a repeat, or when the run has ended already.
         live = accepted.live
-        if live is not None and (accepted.repeat or alive.get(live.id) is not live):
+        if live is not None and (accepted.repeat or live_tasks.get(live.id) is not live):
             live = None
         if starts_run:
             quota.start_run(live, caller)
@@ -135,27 +138,27 @@ class Inbox:
     async def _route(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
     ) -> AcceptedMessage:
-        """Decide what a message is: a repeat, the start of a new task, or a message to an existing task."""
+        """Decide what a message is, a repeat, a new task or a message to an existing task, and handle it."""
         message = request.message
         check_id(message.message_id, "message.messageId")
         dedupe_key = self.deduplicator.key_of(scope, message)
-        is_new = message.task_id is None and request.new_task_id is None
-        if is_new and self._settings.task_rows is not None and self._id_source(call) is not None:
-            is_new = False
+        can_create_now = message.task_id is None and request.new_task_id is None
+        if can_create_now and self._settings.task_rows is not None and self._id_source(call) is not None:
+            can_create_now = False  # getting an id from a row maker takes an await: see `_route_by_id`
         if dedupe_key is None:
-            if is_new:
+            if can_create_now:
                 return self._create(scope, call, request, None, caller)
-            return await self._continue_task(scope, call, request, None, caller)
-        if is_new and not self.deduplicator.may_contain(dedupe_key):
-            # The key is added before anything is awaited, so no lock is needed.
+            return await self._route_by_id(scope, call, request, None, caller)
+        if can_create_now and not self.deduplicator.may_contain(dedupe_key):
+            # `_create` adds the key, and nothing is awaited before that: no lock is needed.
             return self._create(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(dedupe_key.digest):
             duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
             if duplicate is not None:
                 return duplicate
-            if is_new:
+            if can_create_now:
                 return self._create(scope, call, request, dedupe_key, caller)
-            return await self._continue_task(scope, call, request, dedupe_key, caller)
+            return await self._route_by_id(scope, call, request, dedupe_key, caller)
 
     async def _find_duplicate(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
@@ -173,6 +176,7 @@ class Inbox:
             reply = await self._tasks.store.reply(dedupe_key.digest, now)
             if reply is None:
                 return None
+            # A placeholder: a message that was answered with a bare reply has no stored task.
             row = TaskRow(0, task_id, scope, message.context_id or "", call.origin, State.COMPLETED, now, 0, now)
             return AcceptedMessage(row, None, repeat=True, reply=decode_message(reply))
         return AcceptedMessage(row, live, repeat=True)
@@ -182,10 +186,10 @@ class Inbox:
         row_maker = self._tasks.row_maker(call.origin)
         return row_maker if row_maker is not None and row_maker.assigns_id(call) else None
 
-    async def _continue_task(
+    async def _route_by_id(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
-        """Accept a message that names a task, or whose new task gets its id from a row maker."""
+        """Accept a message to an existing task, or one whose new task has an id from the caller or a row maker."""
         task_id = request.message.task_id or request.new_task_id
         id_source = self._id_source(call) if task_id is None else None
         if task_id is None:
@@ -193,16 +197,16 @@ class Inbox:
                 request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
             return self._create(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
-            draft = self._tasks.live.get(task_id)
-            if draft is not None and draft.draft:  # wait until it is either a task or answered without one
-                await draft.wait_opened()
+            current = self._tasks.live.get(task_id)
+            if current is not None and current.draft:  # wait until it is either a task or answered without one
+                await current.wait_opened()
             try:
                 row, live, stored = await self._tasks.find(scope, task_id)
             except TaskNotFound:
                 if request.message.task_id is not None:
                     raise
                 return await self._create_with_id(scope, call, request, dedupe_key, caller)
-            self._check(request, row, live)
+            self._check_can_accept(request, row, live)
             if live is not None and not live.state.waiting:
                 return await self._deliver(live, request.message, dedupe_key)
             if live is not None:  # it has just paused and its run is still being released
@@ -212,7 +216,7 @@ class Inbox:
                 raise TaskNotFound(taskId=task_id)
             return await self._resume_task(stored, call, request.message, request.metadata, dedupe_key, caller)
 
-    def _check(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
+    def _check_can_accept(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
         context_id = request.message.context_id
         if context_id is not None and context_id != row.context_id:
             raise InvalidParams("contextId is not the context of this task", field="message.contextId")
@@ -233,7 +237,7 @@ class Inbox:
     async def _create_with_id(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
-        # The id may belong to another scope, which the caller must not learn, or to a task that is not stored yet.
+        # The id may belong to a task of another scope or to one that is not stored yet: the error does not say which.
         task_id = request.new_task_id or ""
         exists = await self._tasks.store.task(task_id) is not None
         live = self._tasks.live.get(task_id)
@@ -254,7 +258,7 @@ class Inbox:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
         task_id = request.new_task_id or new_id()
-        joins = message.context_id is not None
+        joins_context = message.context_id is not None
         context_id = message.context_id or (
             new_id() if self._settings.task_rows is None or tasks.row_maker(call.origin) is None else task_id
         )
@@ -265,22 +269,23 @@ class Inbox:
         if request.configuration.task_push_notification_config is not None and self._webhooks is not None:
             # Generation 1, the task itself, is in the response: the webhook gets what follows.
             webhook = self._webhooks.prepare(request.configuration.task_push_notification_config, row, call.version, 1)
-        plain = not metadata and call == CallContext(origin=call.origin)
+        # A default request is not stored: `RunHistory.call` rebuilds it from the row.
+        is_default_request = not metadata and call == CallContext(origin=call.origin)
         new = NewTask(
             row,
             Task(task_id, context_id, status, history=(message,), metadata=self._task_metadata),
-            joins,
-            None if plain else msgspec.json.encode(Origin(call, metadata)),
+            joins_context,
+            None if is_default_request else msgspec.json.encode(StoredRequest(call, metadata)),
             dedupe_key,
             webhook,
         )
         live = tasks.new(new, None if webhook is None else partial(self._follow, row, webhook))
-        ctx = self._runner.first_context(live, call, message, metadata)
+        ctx = self._runner.build_first_context(live, call, message, metadata)
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and not request.configuration.return_immediately
-        self._runner.create(live, ctx, plan, new_context=not joins, draft=draft, caller=caller)
+        self._runner.create(live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller)
         return AcceptedMessage(row, live)
 
     def _follow(self, row: TaskRow, webhook: Push) -> None:
@@ -292,12 +297,12 @@ class Inbox:
     async def _deliver(self, live: LiveTask, message: Message, dedupe_key: DedupeKey | None) -> AcceptedMessage:
         await self._tasks.reload(live)
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
-        stored = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
+        note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, live.id)
         live.deliver(message)
-        await stored
+        await note_durable
         return AcceptedMessage(live.row, live, task)
 
     async def _resume_task(
@@ -315,19 +320,25 @@ class Inbox:
         live = await self._tasks.load(stored)
         history = await self._tasks.run_history(row)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
-        metadata = metadata or (history.origin.metadata if history.origin else None)
+        metadata = metadata or (history.request.metadata if history.request else None)
         # No await from here to the run: a canceled request must not leave the task working without a run.
         live.status(State.WORKING, notes=(("answer", encode(message)),), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, row.id)
-        ctx = self._runner.context(live, call, message, history, metadata, answer=message)
+        ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
         await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)
 
     async def resume(self, task_id: str, data: Any) -> AcceptedMessage:
-        """Resume a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
+        """Resume a waiting task from inside the server, with `data` as the caller's answer.
+
+        Raises:
+            TaskNotFound: this agent has no such task.
+            UnsupportedOperation: the task is not waiting.
+            ServerError: the store cannot take writes, or another process owns the task.
+        """
         stored = await self._tasks.store.task(task_id)
         if stored is None or stored.row.scope.agent != self._agent.name:
             raise TaskNotFound(taskId=task_id)

@@ -1,6 +1,6 @@
 """Quotas and rate limits per caller: runs, streams, memory, requests per second.
 
-A caller is a key made by `caller_of`. The empty key is this process itself, which has no limits.
+A caller is a key made by `caller_of`. The empty key is this process itself: only the server-wide limits apply to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.settings import EngineSettings
 
-# The Retry-After when nobody can predict when a limit is free again.
+# The Retry-After when it cannot be predicted when a limit is free again.
 RETRY_SECONDS = 1
 # How many callers a rate limiter tracks at once. An evicted caller starts with a full burst.
 MAX_CALLERS = 100_000
@@ -45,7 +45,10 @@ def too_many_parts(limit: int, parts: int) -> InvalidParams:
 
 
 class CallerCounter:
-    """Counts one kind of resource per caller, up to `maximum`; 0 is unlimited. Callers at zero use no memory."""
+    """Counts one kind of resource per caller, up to `maximum`; 0 is unlimited. Callers at zero use no memory.
+
+    `limit` is the name of the limit in errors, and `things` what its text calls the resources.
+    """
 
     def __init__(self, limit: str, things: str, maximum: int) -> None:
         self._limit = limit
@@ -175,7 +178,7 @@ class Lease:
 
 
 class Quota:
-    """The quotas of one agent: runs and streams per caller and in total."""
+    """The quotas of one agent: runs and streams per caller and in total. A run is identified by its LiveTask."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
@@ -188,7 +191,7 @@ class Quota:
         self._suspended: dict[object, list[Callable[[], Lease]]] = {}
 
     def reserve(self, caller: str, running: int = 0) -> None:
-        """Reserve a slot for a run, with `running` others; `start_run` or `cancel_reservation` must follow.
+        """Reserve a slot for a run; `running` tasks are live. `start_run` or `cancel_reservation` must follow.
 
         Raises:
             Overloaded: the server or the caller has the maximum number of runs.
@@ -198,11 +201,11 @@ class Quota:
         self.tasks.add(caller)
 
     def cancel_reservation(self, caller: str) -> None:
-        """Return a reserved slot: no run was started."""
+        """Free a reserved slot: no run was started."""
         self.tasks.remove(caller)
 
     def start_run(self, run: object | None, caller: str) -> None:
-        """Assign the reserved slot to a run; with None, return it."""
+        """Assign the reserved slot to a run; free the slot when `run` is None or has one already."""
         if not caller:
             return
         if run is None or run in self._runs:  # another message may have started it

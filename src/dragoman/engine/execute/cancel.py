@@ -35,21 +35,22 @@ class TaskCanceler:
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
             TaskNotCancelable: it has ended.
+            ServerError: the store cannot take writes, or another process owns the task.
         """
         async with self._locks.hold(task_id):
             row, live, stored = await self._tasks.find(scope, task_id)
             if (live.state if live else row.state).final:
                 raise TaskNotCancelable(taskId=task_id)
-            live, parked = await self._end(row, live, stored, State.CANCELED, None)
-        if parked:
+            live, was_waiting = await self._end(row, live, stored, State.CANCELED, None)
+        if was_waiting:
             await self._notify_agent(row)
         return live.task(), row.origin
 
     async def fail(self, task_id: str, text: str) -> bool:
-        """Fail a task with a message from the agent. False when it does not exist or has ended.
+        """Fail a task with `text` as the agent's message. False when this agent has no such task or it has ended.
 
         Raises:
-            ServerError: the store cannot write now.
+            ServerError: the store cannot take writes, or another process owns the task.
         """
         async with self._locks.hold(task_id):
             live = self._tasks.live.get(task_id)
@@ -57,15 +58,16 @@ class TaskCanceler:
             row = live.row if live is not None else stored.row if stored is not None else None
             if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
                 return False
-            _, parked = await self._end(row, live, stored, State.FAILED, text)
-        if parked:
+            _, was_waiting = await self._end(row, live, stored, State.FAILED, text)
+        if was_waiting:
             await self._notify_agent(row)
         return True
 
     async def _end(
         self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
     ) -> tuple[LiveTask, bool]:
-        parked = (live.state if live else row.state).waiting  # also while its run is still being released
+        """End a task durably. Returns it, and whether it was waiting for an answer."""
+        was_waiting = (live.state if live else row.state).waiting  # its run may still be being released
         if live is None and stored is not None:
             live = await self._tasks.load(stored)
         if live is None:
@@ -74,10 +76,10 @@ class TaskCanceler:
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
         await live.wait_durable()
-        return live, parked
+        return live, was_waiting
 
     async def _notify_agent(self, row: TaskRow) -> None:
-        """Notify the agent that a parked task has ended: it has no run that could be canceled."""
+        """Notify the agent that a waiting task has ended: it has no run that could be canceled."""
         questions = (await self._tasks.run_history(row)).questions
         try:
             await self._agent.canceled(questions[-1].ref if questions else None)

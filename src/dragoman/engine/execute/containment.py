@@ -29,7 +29,7 @@ class RunOwner(NamedTuple):
 _run_owner: contextvars.ContextVar[RunOwner | None] = contextvars.ContextVar("dragoman-work", default=None)
 
 
-# The run that the current code belongs to; None outside of runs.
+# The owner of the run that the current code belongs to; None outside of runs.
 current_run_owner: Callable[[], RunOwner | None] = _run_owner.get
 set_run_owner: Callable[[RunOwner], object] = _run_owner.set
 
@@ -49,7 +49,7 @@ def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
 def _factory(existing: TaskFactory | None) -> Any:
     """Build a task factory that wraps the coroutines of runs and leaves all others to the existing factory.
 
-    It is a plain function because it is called for every request.
+    It is a closure, not an object with `__call__`, for speed: it is called for every request.
     """
     make: Any = existing
     task: Any = asyncio.Task
@@ -66,7 +66,7 @@ def _factory(existing: TaskFactory | None) -> Any:
 class _ContainedCoroutine(Coroutine[Any, Any, Any]):
     """Wraps a coroutine and raises RuntimeError in place of its KeyboardInterrupt and SystemExit.
 
-    This is not an `async def` around it: one whose task is cancelled before it starts would never await the inner one.
+    This is not an `async def` around it: one whose task is canceled before it starts would never await the inner one.
     """
 
     __slots__ = ("_coroutine",)
@@ -102,4 +102,4 @@ class _ContainedCoroutine(Coroutine[Any, Any, Any]):
 
 
 def _to_runtime_error(error: BaseException) -> RuntimeError:
-    return RuntimeError(f"the agent wanted to end the program: {type(error).__name__}")
+    return RuntimeError(f"the agent tried to end the program: {type(error).__name__}")

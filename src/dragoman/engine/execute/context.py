@@ -51,7 +51,7 @@ class AskHandler(Protocol):
 
 
 class Context:
-    """What a run can read and do: its message, task, caller and conversation; asking, progress and artifacts."""
+    """The `ctx` of a run: its message, task, caller and conversation, and the methods to ask, report and send."""
 
     def __init__(
         self,
@@ -166,11 +166,12 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the task was canceled or the server stops; code in a thread should poll it."""
+        """True once this run's output is ignored: the task was ended or the server stops. Threads should poll it."""
         return self._live.over
 
     @property
-    def _mute(self) -> bool:
+    def _drops_output(self) -> bool:
+        """True when the run is over, or repeats what is in the journal already."""
         return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)
 
     # -- actions ---------------------------------------------------------------------------------------------------
@@ -212,6 +213,7 @@ class Context:
         Raises:
             Failed: the call was started in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
+            ServerError: the note cannot be stored.
         """
         if self._once_locks is None:
             self._once_locks = KeyedLocks()
@@ -238,7 +240,7 @@ class Context:
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Send a progress message to the caller, as a WORKING status."""
-        if self._mute:
+        if self._drops_output:
             return
         measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
         message = agent_message(self._live, (Part(text=text, metadata=self.progress_metadata),))
@@ -248,12 +250,13 @@ class Context:
     async def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Send an artifact beside the answer.
+        """Send a complete artifact besides the run's outputs.
 
         Raises:
             TypeError: a value has no JSON form.
+            OSError: a file cannot be read.
         """
-        if self._mute:
+        if self._drops_output:
             return
         parts = tuple(part for value in values for part in parts_of(value))
         number = self._live.artifact_number()
@@ -268,7 +271,7 @@ class Context:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Send an artifact, or a chunk of one, unchanged; for agents that manage their own artifacts."""
-        if self._mute:
+        if self._drops_output:
             return
         self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         await self._live.drain()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Reply(Struct, frozen=True):
     """Answers with a bare Message and no task. It must be the only output.
 
-    A skill declares that it may do so, with `replies=True` or in its return type. Without that, or after more than a
-    second, the message completes a task instead.
+    A skill declares that it may do so, with `replies=True` or in its return type. Without that, for a caller that does
+    not wait, or when it takes longer than `reply_within` (a second), the message completes a task instead.
     """
 
     value: Any
@@ -64,11 +64,13 @@ class AnsweredQuestion(Struct, frozen=True):
 def parts_of(value: Any) -> tuple[Part, ...]:
     """Convert a value to parts.
 
-    Strings become text; numbers become text with the media type JSON, so that every client can display them and ours
-    returns the number; bytes and files become files; everything else becomes data.
+    Strings become text; numbers and booleans become text with the media type JSON, so that every client can display
+    them and ours returns the value; bytes and files become files; parts, and lists of parts and files, stay as they
+    are; everything else becomes data.
 
     Raises:
         TypeError: the value has no JSON form.
+        OSError: a file cannot be read.
     """
     if isinstance(value, Part):
         return (value,)
@@ -190,28 +192,28 @@ class ResultWriter:
         self._live.defer_output(None)
         if not self._started:
             if last is not None or self._prefix:
-                self._text(self._prefix + (last or ""), append=False, last=True, more=True)
+                self._send_text(self._prefix + (last or ""), append=False, last=True, more=True)
             return
         if self._replaced and last is None:
             return
         if self._closing == "last" or not self._only_text:
-            self._text(last or "", append=True, last=True, more=True)
+            self._send_text(last or "", append=True, last=True, more=True)
             return
         if last is not None:
-            self._text(last, append=True, last=False, more=True)
-        self._text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
+            self._send_text(last, append=True, last=False, more=True)
+        self._send_text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
 
     def _flush(self) -> None:
         text, self._pending = self._pending, None
         if text is None or self._live.over:
             return
         self._live.defer_output(None)
-        self._text(self._prefix + text, append=self._started, last=False)
+        self._send_text(self._prefix + text, append=self._started, last=False)
         self._prefix = ""
         self._started = True
         self._replaced = False
 
-    def _text(self, text: str, *, append: bool, last: bool, more: bool = False) -> None:
+    def _send_text(self, text: str, *, append: bool, last: bool, more: bool = False) -> None:
         live, artifact_id = self._live, self._id or self._text_id()
         artifact = Artifact(artifact_id, (Part(text=text),), self.name)
         live.emit(ArtifactUpdate(live.id, live.context_id, artifact, append, last), more=more)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 INTERRUPTED = "interrupted by a restart"
 UNSTORED = "the store could not take writes"
+# The pause before broken tasks are failed, and between two tries.
 RETRY_SECONDS = 1
 
 
@@ -41,7 +42,13 @@ class Recovery:
         self._ownership = ownership
 
     async def recover(self) -> None:
-        """Run the tasks that never started or may be restarted; fail the others with a plain reason."""
+        """Run the tasks that never started or may be restarted; fail the others with a plain reason.
+
+        A task that cannot be read is logged and left as it is.
+
+        Raises:
+            ServerError: the failures could not be written.
+        """
         ended: list[LiveTask] = []
         drafts = [(stored, True) for stored in await self._ownership.unowned_drafts(self._agent.name)]
         for stored, draft in (*drafts, *((one, False) for one in await self._ownership.unowned(self._agent.name))):
@@ -61,12 +68,12 @@ class Recovery:
         live = await self._tasks.load(stored, restart=True, draft=draft)
         history = await self._tasks.run_history(stored.row)
         call = history.call(stored.row)
-        metadata = history.origin.metadata if history.origin else None
+        metadata = history.request.metadata if history.request else None
         began = draft or stored.row.state is not State.SUBMITTED
         reason = INTERRUPTED
         if live.folding.history:  # a task imported into the store may have no message to run
             message = history.answers[-1] if history.answers else live.folding.history[0]
-            ctx = self._runner.context(live, call, message, history, metadata, restarted=began)
+            ctx = self._runner.build_context(live, call, message, history, metadata, restarted=began)
             ctx.replay_followups()
             attempt: int | None = None
             plan = self._agent.plan(ctx)
@@ -98,7 +105,7 @@ class BrokenTaskReaper:
         self._closed = False
 
     def add(self, task_id: str, number: int) -> None:
-        """Add a task whose journal ends before its run did."""
+        """Add a task whose run was stopped because the store refused a write."""
         self._ids[task_id] = number
         self._schedule()
 
@@ -135,7 +142,7 @@ class BrokenTaskReaper:
 
     async def _fail(self, task_id: str, number: int) -> bool:
         stored = await self._tasks.store.task(task_id)
-        # Missing: it was never acknowledged. Waiting: the refused write was an answer, which can be sent again.
+        # Not stored: its creation was refused. Waiting: the refused write was an answer, which can be sent again.
         if (
             stored is None
             or stored.row.number != number

@@ -1,4 +1,4 @@
-"""One run of an agent: drives its generator and turns outputs into events."""
+"""One run of an agent: iterates its generator and turns outputs into events."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _WARNED_SKILLS: set[str] = set()
 
 
 class Run:
-    """One run of the agent's code for a task. That it starts is durable before the code is called.
+    """One run of the agent's code for a task.
 
-    The end of the generator completes the task, an exception fails it, and a cancel is raised at its `yield`. A queued
-    run may unload its message and read it from the store when it starts. `attempt` counts the runs of a task that is
-    restarted after crashes; `new_context` is True for the first task of a conversation. `caller` is the quota key;
-    None stands for the task's owner.
+    Its start is durable before the agent's code is called, unless the run may be repeated after a crash or the store is
+    not durable. The end of the generator completes the task and an exception fails it; a cancellation is raised where
+    the generator waits. `attempt` counts the runs of a restartable task that was recovered after a crash; None for
+    other runs. `new_context` is True for the first task of a conversation. `caller` is the quota key; None stands for
+    the task's owner.
     """
 
     def __init__(
@@ -56,19 +57,24 @@ class Run:
         self._plan = plan
         self._new_context = new_context
         self._attempt = attempt
-        self._state_before: bytes | None = None
-        # A draft becomes a task when the bare reply takes too long.
+        self._context_state_before: bytes | None = None
+        # A draft becomes a task when its reply takes too long.
         self._open_timer = None
         if live.draft:
             self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
 
     def unload(self) -> None:
-        """Drop the context and the message, which are in the store."""
+        """Free the context and the leases of a queued run; `_restore_context` rebuilds them from the store."""
         self._ctx = None
         self._runner.quota.suspend_leases(self.live)
 
     async def work(self) -> None:
-        """Run until the end or a pause. Raises nothing but CancelledError, when this asyncio task is cancelled."""
+        """Run until the task ends or pauses. What the agent raises ends the task and is not raised here.
+
+        Raises:
+            CancelledError: this asyncio task was canceled, as when the server stops.
+            A2AError: an unloaded run could not be restored from the store.
+        """
         live, runner, attempt = self.live, self._runner, self._attempt
         ctx = self._ctx
         if ctx is None:
@@ -80,7 +86,7 @@ class Run:
                 await self._execute(ctx)
         except asyncio.CancelledError:
             if runner.stopping and not live.over and self._restarts():
-                # The server stopped it, it did not crash the server: do not count the attempt.
+                # The server stops: unlike a crash, that is not counted as an attempt.
                 live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
         finally:
@@ -98,8 +104,8 @@ class Run:
         runner.quota.resume_leases(live)
         await runner.tasks.reload(live)
         history = await runner.tasks.run_history(live.row)
-        metadata = history.origin.metadata if history.origin else None
-        ctx = runner.context(live, history.call(live.row), live.folding.history[0], history, metadata)
+        metadata = history.request.metadata if history.request else None
+        ctx = runner.build_context(live, history.call(live.row), live.folding.history[0], history, metadata)
         self._plan = runner.agent.plan(ctx)
         return ctx
 
@@ -108,9 +114,9 @@ class Run:
         outputs: AsyncIterator[Any] | None = None
         try:
             if not self._new_context:
-                saved_state = await store.context_state(live.row.scope, live.context_id)
-                ctx.state.update(msgspec.json.decode(saved_state) if saved_state else {})
-            self._state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
+                saved_context_state = await store.context_state(live.row.scope, live.context_id)
+                ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
+            self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
             if plan.prepare is not None:
                 await plan.prepare(ctx)
                 if live.ended:
@@ -131,12 +137,11 @@ class Run:
             self._end(State.FAILED, str(error))
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
-            # A requested cancel while the task has not ended means that the server stops: recovery handles the task.
+            # When this asyncio task is canceled and the task has not ended, the server stops: recovery handles it.
             if isinstance(error, asyncio.CancelledError) and not live.ended and _is_being_cancelled():
                 raise
-            if (
-                isinstance(error, GeneratorExit) and _current_task() is not live.worker
-            ):  # the loop was closed: not raised by the agent
+            # Not raised by the agent: the loop was closed.
+            if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
             self._end(State.FAILED, None if live.ended else self._log_and_describe(error))
         finally:
@@ -144,22 +149,22 @@ class Run:
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live
-        response: ResultWriter | None = None
+        writer: ResultWriter | None = None
         async for value in outputs:
             if live.ended:
                 return
             if isinstance(value, Reply):
-                self._reply(ctx, value, alone=response is None or not response.has_pending_text)
+                self._reply(ctx, value, has_pending_text=writer is not None and writer.has_pending_text)
                 return
             if live.draft:
                 live.open()
-            if response is None:
-                response = self._response(ctx)
+            if writer is None:
+                writer = self._result_writer(ctx)
             if isinstance(value, Ask):
-                response.pause()
+                writer.pause()
                 self._pause(value)
                 return
-            response.write(value)
+            writer.write(value)
             if live.needs_drain:
                 await live.drain()
         if live.ended:
@@ -167,14 +172,14 @@ class Run:
         if live.draft:
             live.open()
         # A run without output may still have to close a text that was started before a pause.
-        (response or self._response(ctx)).close()
+        (writer or self._result_writer(ctx)).close()
         self._end(State.COMPLETED)
 
-    def _response(self, ctx: Context) -> ResultWriter:
+    def _result_writer(self, ctx: Context) -> ResultWriter:
         agent = self._runner.agent
         return ResultWriter(self.live, f"{ctx.skill or agent.name}-result", agent.closing, restarted=ctx.restarted)
 
-    def _reply(self, ctx: Context, reply: Reply, *, alone: bool) -> None:
+    def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
         concludes = isinstance(reply, Conclude)
         if concludes:
@@ -182,19 +187,19 @@ class Run:
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))
-        elif live.folding.artifact_count() or not alone:
+        elif live.folding.artifact_count() or has_pending_text:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:
             if not concludes and not self._plan.replies:
                 _warn_of_reply(ctx, ctx.skill or self._runner.agent.name)
-            live.status(State.COMPLETED, message, context_state=self._changed_state())
+            live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _pause(self, ask: Ask) -> None:
         details = tuple(part for value in ask.details for part in parts_of(value))
         message = agent_message(self.live, (Part(text=ask.question), *details))
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         body = msgspec.json.encode({"question": ask.question, "ref": json_of(ask.ref)})
-        self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_state())
+        self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_context_state())
 
     def _end(self, state: State, text: str | None = None) -> None:
         live = self.live
@@ -204,20 +209,21 @@ class Run:
         message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
         if live.draft:
             live.open()
-        live.status(state, message, context_state=self._changed_state())
+        live.status(state, message, context_state=self._changed_context_state())
 
-    def _changed_state(self) -> bytes | None:
+    def _changed_context_state(self) -> bytes | None:
+        """The encoded `ctx.state`; None when the run has not changed it, or it is not JSON."""
         ctx = self._ctx
-        if ctx is None or self._state_before is None:
+        if ctx is None or self._context_state_before is None:
             return None
-        if not ctx.state and self._state_before == b"{}":
+        if not ctx.state and self._context_state_before == b"{}":
             return None
         try:
             after = msgspec.json.encode(json_of(ctx.state))
         except (TypeError, ValueError, RecursionError) as error:
             ctx.log.warning("ctx.state is not JSON and was not saved: %s", error)
             return None
-        return after if after != self._state_before else None
+        return after if after != self._context_state_before else None
 
     def _log_and_describe(self, error: BaseException) -> str:
         reference = secrets.token_hex(3)
@@ -231,8 +237,8 @@ def _warn_of_reply(ctx: Context, who: str) -> None:
     if who not in _WARNED_SKILLS:
         _WARNED_SKILLS.add(who)
         ctx.log.warning(
-            "`%s` answered with a Reply without saying that it may: its callers get a task. "
-            "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
+            "`%s` returned a Reply but does not declare it: its callers get a task. "
+            "Declare it with `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
             who,
         )
 
@@ -262,4 +268,4 @@ async def _close(outputs: AsyncIterator[Any] | None) -> None:
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:
-            logger.exception("an agent failed while it was closed")
+            logger.exception("an agent raised an exception while its generator was being closed")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
 
 logger = logging.getLogger("dragoman.engine")
-# How long cancelled runs may take to clean up when the server stops.
+# How long canceled runs may take to clean up when the server stops.
 CANCEL_GRACE_SECONDS = 3
 
 
@@ -48,7 +48,7 @@ class Runner:
         """The number of runs that are executing now."""
         return len(self._workers)
 
-    def context(
+    def build_context(
         self,
         live: LiveTask,
         call: CallContext,
@@ -59,14 +59,14 @@ class Runner:
         answer: Message | None = None,
         restarted: bool = False,
     ) -> Context:
-        """Build the context of a run that resumes or restarts a task."""
+        """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
         return Context(
             live,
             call,
             message,
             clock=self.tasks.clock,
             metadata=metadata,
-            first_metadata=history.origin.metadata if history.origin else None,
+            first_metadata=history.request.metadata if history.request else None,
             progress_metadata=self._progress_metadata,
             answers=history.answered_questions(answer),
             once=history.once,
@@ -75,10 +75,10 @@ class Runner:
             restarted=restarted,
         )
 
-    def first_context(
+    def build_first_context(
         self, live: LiveTask, call: CallContext, message: Message, metadata: dict[str, Any] | None
     ) -> Context:
-        """Build the context of the first run of a new task."""
+        """Build the context of the first run of a new task, which has no history yet."""
         return Context(
             live,
             call,
@@ -131,13 +131,13 @@ class Runner:
         worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers.add(worker)
-        # A callback, because a run that is cancelled before it starts executes none of its code.
-        worker.add_done_callback(partial(self._next, key, run.live))
+        # A callback, because a run that is canceled before it starts executes none of its code.
+        worker.add_done_callback(partial(self._on_done, key, run.live))
 
-    def _next(self, key: tuple[object, str], live: LiveTask, done: asyncio.Task[None]) -> None:
-        self._workers.discard(done)
-        if not done.cancelled() and (error := done.exception()) is not None:
-            logger.error("the run of task %s broke off", live.id, exc_info=error)
+    def _on_done(self, key: tuple[object, str], live: LiveTask, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            logger.error("the run of task %s raised an exception", live.id, exc_info=error)
         self._release(live)
         queue = self._queues.get(key)
         while queue:
@@ -153,7 +153,7 @@ class Runner:
         self.tasks.release(live)
 
     async def drain(self, seconds: float) -> None:
-        """Let executing and queued runs finish for that long, then cancel the remaining ones."""
+        """Let executing and queued runs finish for `seconds`, then drop the queued ones and cancel the others."""
         if seconds > 0:
             await self._wait_idle(seconds)
         waiting = [run.live for queue in self._queues.values() for run in queue]
@@ -168,7 +168,7 @@ class Runner:
         await self._wait_idle(CANCEL_GRACE_SECONDS)
         if self._workers:
             logger.error(
-                "%d runs go on although they were cancelled: the next start says what became of their tasks",
+                "%d runs go on although they were canceled: the next start recovers their tasks",
                 len(self._workers),
             )
 

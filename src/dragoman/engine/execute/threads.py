@@ -27,8 +27,8 @@ AGENT_SHARE = 3
 WARN_SECONDS = 60.0
 
 
-class _Job:
-    """A queued call. `run` raises nothing and reports its own result."""
+class _ThreadCall:
+    """A call to be made in a thread. `run` raises nothing and reports its own result."""
 
     __slots__ = ("dropped", "name", "owner", "run")
 
@@ -39,7 +39,7 @@ class _Job:
         self.dropped = False
 
     def drop(self) -> None:
-        """Skip the call if it has not started."""
+        """Skip the call, unless it has started."""
         self.dropped = True
 
 
@@ -55,7 +55,7 @@ class FairThreadPool(Executor):
     def __init__(self, name: str, max_threads: int = MAX_THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._numbers = count()
-        self._ready: SimpleQueue[_Job] = SimpleQueue()
+        self._ready: SimpleQueue[_ThreadCall] = SimpleQueue()
         self._lock = threading.Lock()
         self._now = now
         self._warn_at = 0.0
@@ -64,10 +64,10 @@ class FairThreadPool(Executor):
         # All below is guarded by the lock.
         self._threads = 0
         self._idle = 0
-        self._running: set[_Job] = set()
+        self._running: set[_ThreadCall] = set()
         self._by_caller: dict[str, int] = {}
         self._by_agent: dict[str, int] = {}
-        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Job, None]]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_ThreadCall, None]]] = OrderedDict()
         self._queued = 0
 
     def resize(self, max_threads: int, *, shared: bool) -> None:
@@ -95,10 +95,10 @@ class FairThreadPool(Executor):
         future.on_cancel(partial(self.drop, call))
         return future
 
-    def start(self, run: Callable[[], None], name: str) -> _Job:
+    def start(self, run: Callable[[], None], name: str) -> _ThreadCall:
         """Call `run`, which raises nothing, in a thread: now, or when it is the current caller's turn."""
         owner = current_run_owner()
-        call = _Job(run, name, owner)
+        call = _ThreadCall(run, name, owner)
         with self._lock:
             if owner is not None and not self._is_free_for(owner):
                 self._waiting.setdefault(owner.agent, OrderedDict()).setdefault(owner.caller, OrderedDict())[call] = (
@@ -106,17 +106,17 @@ class FairThreadPool(Executor):
                 )
                 self._queued += 1
                 warning = self._warning()
-                grows = None
+                needs_thread = None
             else:
                 warning = None
-                grows = self._count(call)
-        if grows is not None:
-            self._dispatch(call, grows)
+                needs_thread = self._count_start(call)
+        if needs_thread is not None:
+            self._dispatch(call, needs_thread)
         elif warning is not None:
             logger.warning(*warning)
         return call
 
-    def drop(self, call: _Job) -> None:
+    def drop(self, call: _ThreadCall) -> None:
         """Remove a call from the queue, unless it has started."""
         call.drop()
         owner = call.owner
@@ -127,7 +127,7 @@ class FairThreadPool(Executor):
                 del calls[call]
                 self._queued -= 1
                 if not calls:
-                    self._forget(owner, callers)
+                    self._remove_caller(owner, callers)
 
     @property
     def waiting(self) -> int:
@@ -136,9 +136,9 @@ class FairThreadPool(Executor):
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _dispatch(self, call: _Job, grows: bool) -> None:
+    def _dispatch(self, call: _ThreadCall, needs_thread: bool) -> None:
         self._ready.put(call)
-        if grows:
+        if needs_thread:
             threading.Thread(target=self._serve, name=f"{self._name}-{next(self._numbers)}", daemon=True).start()
 
     def _serve(self) -> None:
@@ -148,7 +148,7 @@ class FairThreadPool(Executor):
                 if not call.dropped:
                     call.run()
                 with self._lock:
-                    self._discount(call)
+                    self._count_end(call)
                     del call  # an idle thread keeps nothing alive
                     ready = self._dequeue_ready() if self._waiting else []
                     if not ready:
@@ -158,15 +158,15 @@ class FairThreadPool(Executor):
                         self._idle += 1
                         break
                     # This thread takes the first itself: it never became idle.
-                    call, grows = ready.pop(0)
-                    if grows:
+                    call, needs_thread = ready.pop(0)
+                    if needs_thread:
                         self._threads -= 1
                     else:
                         self._idle += 1
                 for other in ready:
                     self._dispatch(*other)
 
-    # -- scheduling; all of it under the lock ------------------------------------------------------------------------
+    # -- scheduling, under the lock ---------------------------------------------------------------------------------
 
     def _is_free_for(self, owner: RunOwner) -> bool:
         free = self.max_threads - len(self._running)
@@ -175,7 +175,7 @@ class FairThreadPool(Executor):
         # This process itself has no limit: its calls may be what its other calls wait for.
         return not owner.caller or self._by_caller.get(owner.caller, 0) < free
 
-    def _count(self, call: _Job) -> bool:
+    def _count_start(self, call: _ThreadCall) -> bool:
         """Count a call that gets a thread; True when a new thread must be started for it."""
         owner = call.owner
         if owner is not None:
@@ -188,7 +188,7 @@ class FairThreadPool(Executor):
         self._threads += 1
         return True
 
-    def _discount(self, call: _Job) -> None:
+    def _count_end(self, call: _ThreadCall) -> None:
         owner = call.owner
         if owner is None:
             return
@@ -199,14 +199,14 @@ class FairThreadPool(Executor):
             else:
                 del counts[key]
 
-    def _dequeue_ready(self) -> list[tuple[_Job, bool]]:
+    def _dequeue_ready(self) -> list[tuple[_ThreadCall, bool]]:
         """Take from the queue the calls that may start now, each with whether it needs a new thread."""
-        ready: list[tuple[_Job, bool]] = []
+        ready: list[tuple[_ThreadCall, bool]] = []
         while (call := self._next()) is not None:
-            ready.append((call, self._count(call)))
+            ready.append((call, self._count_start(call)))
         return ready
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> _ThreadCall | None:
         for agent, callers in self._waiting.items():
             for caller, calls in callers.items():
                 owner = RunOwner(agent, caller)
@@ -217,11 +217,11 @@ class FairThreadPool(Executor):
                     callers.move_to_end(caller)
                     self._waiting.move_to_end(agent)
                     if not calls:
-                        self._forget(owner, callers)
+                        self._remove_caller(owner, callers)
                     return call
         return None
 
-    def _forget(self, owner: RunOwner, callers: OrderedDict[str, Any]) -> None:
+    def _remove_caller(self, owner: RunOwner, callers: OrderedDict[str, Any]) -> None:
         del callers[owner.caller]
         if not callers:
             del self._waiting[owner.agent]
@@ -234,7 +234,7 @@ class FairThreadPool(Executor):
         by_skill = Counter((call.name, call.owner.agent if call.owner else "") for call in self._running)
         ((name, agent), threads), *_ = by_skill.most_common(1)
         return (
-            "calls wait for a thread: `%s` of agent %s holds %d of %d: let it be `async def`, give it a timeout, or "
+            "calls wait for a thread: `%s` of agent %s holds %d of %d: make it `async def`, give it a timeout, or "
             "raise limits_threads",
             name,
             agent,
@@ -244,7 +244,7 @@ class FairThreadPool(Executor):
 
 
 class _CancelableFuture(Future[Any]):
-    """A future that removes its call from the queue when it is cancelled."""
+    """A future that removes its call from the queue when it is canceled."""
 
     _on_cancel: Callable[[], None]
 
@@ -317,7 +317,7 @@ def _call_without_stop_iteration(fn: Callable[..., Any], args: tuple[Any, ...]) 
         return fn(*args)
     except StopIteration as error:
         # A future cannot hold StopIteration: whoever awaits it would wait forever.
-        raise RuntimeError(f"{_name_of(fn)} let StopIteration out") from error
+        raise RuntimeError(f"{_name_of(fn)} raised StopIteration") from error
 
 
 def _set_result(done: asyncio.Future[Any], result: Any) -> None:

@@ -40,8 +40,8 @@ def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
 class NewTask(Struct, frozen=True):
     """What is written when a task is created.
 
-    `joins_context` is True when its context may have tasks already. `request` is the encoded `Origin`, `dedupe_key` the
-    key of its message, and `webhook` the one in the message's configuration.
+    `joins_context` is True when its context may have tasks already. `request` is the encoded `StoredRequest`,
+    `dedupe_key` the key of its message, and `webhook` the one in the message's configuration.
     """
 
     row: TaskRow
@@ -55,13 +55,14 @@ class NewTask(Struct, frozen=True):
 class LiveTask(TaskWriter):
     """A task with a run in this process: numbers, folds and encodes its events, and queues them for the store.
 
-    A draft is stored, but no query returns it: its first event creates the task, unless the run answers with a bare
-    reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those of
-    the last pause. `status_metadata` is added to every status. `claim` is the ownership of a task that was not created
-    by this process.
+    A draft is stored, but no query returns it: `open` or its first event makes it a task, unless the run answers with a
+    bare reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those
+    of the last pause. `status_metadata` is added to every status. `claim` is that of a task loaded from the store; a
+    new task needs none.
 
-    `ended` is True when the task has ended and takes no more events. `over` is True when further output of the run is
-    ignored: the task has ended, is paused, or was abandoned.
+    `ended` is True when the task takes no more events: it has ended, its draft was answered with a bare reply, or the
+    store has refused a write. `over` is True when further output of the run is ignored: `ended`, or the task is paused
+    or was abandoned.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LiveTask(TaskWriter):
         *,
         committed: int,
         new: NewTask | None = None,
-        in_store: bool = False,
+        is_stored_draft: bool = False,
         base_artifacts: tuple[Artifact, ...] = (),
         status_metadata: dict[str, Any] | None = None,
         row_maker: RowMaker | None = None,
@@ -93,7 +94,7 @@ class LiveTask(TaskWriter):
         self.wakeup = asyncio.Event()  # set when there is a follow-up to read, or the run is over
         self.worker: asyncio.Task[None] | None = None
         self._new = new
-        self._is_stored_draft = in_store
+        self._is_stored_draft = is_stored_draft
         self._status_metadata = status_metadata
         self._row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
@@ -112,7 +113,7 @@ class LiveTask(TaskWriter):
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def attach(self, worker: asyncio.Task[None]) -> None:
-        """Set the asyncio task of the run, which is cancelled when the task is ended from outside."""
+        """Set the asyncio task of the run, which `stop_work` cancels."""
         self.worker = worker
 
     def stop_work(self) -> None:
@@ -121,7 +122,7 @@ class LiveTask(TaskWriter):
             self.worker.cancel()
 
     def defer_output(self, flush: Callable[[], None] | None) -> None:
-        """Register deferred output; `flush` is called before the next event is numbered. None clears it."""
+        """Register output that is not emitted yet; `flush` emits it before the next event. None clears it."""
         self._flush_pending, self._has_pending = flush, flush is not None
 
     def _on_refused(self) -> None:
@@ -209,7 +210,7 @@ class LiveTask(TaskWriter):
             self.status(State.WORKING)
 
     def open(self) -> None:
-        """Turn a draft into a task, whatever its run answers."""
+        """Turn a draft into a task. Does nothing when it is a task already, or its run is over."""
         if self.draft and not self.over:
             self.create(starts=self._started)
 
@@ -228,6 +229,10 @@ class LiveTask(TaskWriter):
 
         `history_message` is appended to the history with this event. With `more`, another event follows at once, and
         both are one write.
+
+        Raises:
+            ServerError: the store has refused a write, or the task was abandoned.
+            ValueError: the task has ended.
         """
         if self.broken or self._abandoned:
             self._check()
@@ -255,12 +260,12 @@ class LiveTask(TaskWriter):
             self.ended = state.final
             self.over = state.final or state.waiting
             if self.over:
-                self._settle_at = generation
+                self._settled_at = generation
                 self._settled_task = settled = self.folding.task()
                 snapshot = encode(structs.replace(settled, generation=None))
                 self.wakeup.set()
             else:
-                self._settle_at = None
+                self._settled_at = None
             if self._row_maker is not None and state is not before:
                 rows = self._row_maker.rows(self.row, self.task())
         else:
@@ -306,7 +311,7 @@ class LiveTask(TaskWriter):
         context_state: bytes | None = None,
         dedupe_key: DedupeKey | None = None,
     ) -> None:
-        """Write a new status with the current time."""
+        """Emit a new status with the current time. Raises as `emit` does."""
         now = self._clock.now()
         if self._status_metadata:
             metadata = {**self._status_metadata, **(metadata or {})}
@@ -329,7 +334,11 @@ class LiveTask(TaskWriter):
         history_message: Message | None = None,
         dedupe_key: DedupeKey | None = None,
     ) -> asyncio.Future[None]:
-        """Store a note with the last record, without a number of its own. The future is done when it is durable."""
+        """Store a note with the last record, without a number of its own. The future is done when it is durable.
+
+        Raises:
+            ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
+        """
         self._check()
         if history_message is not None:
             self.folding.add_message(history_message)
@@ -338,17 +347,21 @@ class LiveTask(TaskWriter):
         return self._wait(0, self._notes_queued)
 
     async def wait_settled(self) -> None:
-        """Wait until the run has ended or paused durably. Raises ServerError when the store refuses the writes."""
+        """Wait until the task has ended or paused, and that is durable. A bare reply ends it too.
+
+        Raises:
+            ServerError: the store refused a write, or the server is stopping.
+        """
         if self.broken or self._abandoned:
             self._check()
-        if self._reply_durable or (self._settle_at is not None and self.committed >= self._settle_at):
+        if self._reply_durable or (self._settled_at is not None and self.committed >= self._settled_at):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._settlers.append(future)
+        self._settle_waiters.append(future)
         await future
 
     async def wait_opened(self) -> None:
-        """Wait until the task is durable, or its draft was answered with a bare message."""
+        """Wait until the task is durable, or its draft was answered with a bare reply. Raises as `wait_durable`."""
         while self.draft and not self._reply_durable:
             self._check()
             await self._wait(1, 0)
@@ -356,13 +369,16 @@ class LiveTask(TaskWriter):
             await self.wait_durable(1)
 
     def finish_with_reply(self, reply: Message) -> None:
-        """Delete a draft and answer with a bare message, which waiters get once it is stored for repeats."""
+        """Answer with a bare reply and delete the draft. Waiters are woken once that is durable.
+
+        The reply is stored for repeats if the message has a dedupe key. Raises ServerError as `emit` does.
+        """
         self._check()
         self.reply = reply
         self.ended = self.over = True
-        repeat = None if self._new is None else self._new.dedupe_key
-        body = encode(reply) if repeat is not None else None
-        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, dedupe_key=repeat, reply=body))
+        dedupe_key = None if self._new is None else self._new.dedupe_key
+        body = encode(reply) if dedupe_key is not None else None
+        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, dedupe_key=dedupe_key, reply=body))
 
     def _reply_done(self, error: BaseException | None) -> None:
         if error is not None:
@@ -371,16 +387,16 @@ class LiveTask(TaskWriter):
         self._reply_durable = True
         self.committed = max(self.committed, 1)
         self._wake_waiters()
-        self._wake_settlers()
+        self._wake_settle_waiters()
 
     # -- while queued ----------------------------------------------------------------------------------------------
 
     def unload(self, on_unloaded: Callable[[], None]) -> None:
         """Free the memory of a large queued task once it is durable, then call `on_unloaded`.
 
-        `reload` must be called before anything is added to an unloaded task.
+        Small tasks and drafts stay in memory. `reload` must be called before anything is added to an unloaded task.
         """
-        # A task read from the store has an empty window.
+        # The window of a task loaded from the store is empty.
         size = self._window_bytes or len(encode(self.folding.task()))
         if size <= SMALL_BYTES or self.draft:
             return

@@ -43,7 +43,7 @@ class Replay:
         self._messages = None
 
     async def task(self, generation: int | None = None) -> Task:
-        """The task at `generation`, by default the latest. Generations must not decrease from call to call.
+        """Return the task at `generation`, by default the latest. Generations must not decrease from call to call.
 
         Raises:
             JournalCompacted: a record that is needed was deleted.
@@ -89,8 +89,8 @@ def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
     return messages
 
 
-class Origin(msgspec.Struct, omit_defaults=True):
-    """The call that created a task and its metadata, stored for later runs. The body of a "request" note."""
+class StoredRequest(msgspec.Struct, omit_defaults=True):
+    """The call that created a task and the request's metadata, kept for later runs. The body of a "request" note."""
 
     call: CallContext
     metadata: dict[str, Any] | None = None
@@ -106,12 +106,12 @@ class OpenQuestion(msgspec.Struct):
 class RunHistory(NamedTuple):
     """What the notes of a task record about its earlier runs.
 
-    `followups` are the messages that arrived while the task was working. `once` has the results of `ctx.once` by key;
-    `in_doubt` are the keys of calls that were started and may or may not have happened. `attempt` is how often a run
-    for the last message has started; None when it was not counted.
+    `request` is None when it was a default one. `followups` are the messages that arrived while the task was working.
+    `once` has the results of `ctx.once` by key; `in_doubt` are the keys of calls that were started and may or may not
+    have happened. `attempt` is how often a run for the last message has started; None when it was not counted.
     """
 
-    origin: Origin | None
+    request: StoredRequest | None
     questions: tuple[OpenQuestion, ...]
     answers: tuple[Message, ...]
     followups: tuple[Message, ...]
@@ -120,8 +120,8 @@ class RunHistory(NamedTuple):
     attempt: int | None = None
 
     def call(self, row: TaskRow) -> CallContext:
-        """The context of the call that created the task."""
-        return self.origin.call if self.origin else CallContext(tenant=row.scope.tenant, origin=row.origin)
+        """The context of the call that created the task; built from the row when it was not stored."""
+        return self.request.call if self.request else CallContext(tenant=row.scope.tenant, origin=row.origin)
 
     def answered_questions(self, last: Message | None = None) -> tuple[AnsweredQuestion, ...]:
         """The questions with their answers; `last` is an answer that is not stored yet."""
@@ -134,7 +134,7 @@ class RunHistory(NamedTuple):
 
 def read_run_history(notes: Iterable[Note]) -> RunHistory:
     """Build the run history from the notes of a task."""
-    origin: Origin | None = None
+    request: StoredRequest | None = None
     questions: list[OpenQuestion] = []
     answers: list[Message] = []
     followups: list[Message] = []
@@ -143,7 +143,7 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
     attempt: int | None = None
     for note in notes:
         if note.kind == "request":
-            origin = msgspec.json.decode(note.body, type=Origin)
+            request = msgspec.json.decode(note.body, type=StoredRequest)
         elif note.kind == "ask":
             questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
         elif note.kind == "answer":
@@ -160,4 +160,4 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
             in_doubt.add(note.body.decode())
         elif note.kind == "attempt":
             attempt = int(note.body)
-    return RunHistory(origin, tuple(questions), tuple(answers), tuple(followups), once, frozenset(in_doubt), attempt)
+    return RunHistory(request, tuple(questions), tuple(answers), tuple(followups), once, frozenset(in_doubt), attempt)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store
 
 logger = logging.getLogger("dragoman.engine")
-EVERY_SECONDS = 60
+# The pause between two sweeps.
+SWEEP_SECONDS = 60
 
 
 class Retention(Struct, frozen=True):
@@ -61,12 +62,12 @@ class Janitor:
             rules = self._retention.sweep(self._clock.now())
             while await self._store.sweep(rules) > 0:
                 pass  # each step queues behind the writes that arrived in the meantime
-        except Exception as error:  # noqa: BLE001 - a full store may be swept later
+        except Exception as error:  # noqa: BLE001 - the next sweep may succeed
             logger.warning("the store could not be swept: %s", error)
-        self._timer = self._clock.call_later(EVERY_SECONDS, self._begin)
+        self._timer = self._clock.call_later(SWEEP_SECONDS, self._begin)
 
     async def stop(self) -> None:
-        """Stop, and wait until the current step is done."""
+        """Stop. A step that the store has begun may still be completed."""
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:

@@ -51,7 +51,7 @@ class Tasks:
         return None if self._task_rows is None else self._task_rows.of(origin)
 
     async def unused_id(self, row_maker: RowMaker) -> str:
-        """Return an id from the row maker that no task has. Use it before the next await."""
+        """Return an id from the row maker that no task has. It must be used before the next await."""
         while True:
             task_id = row_maker.next_id(self.clock.now())
             # A 0.1 caller may have chosen this id for its task.
@@ -78,7 +78,7 @@ class Tasks:
         self._reaper.close()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
-        """Find a task in its scope.
+        """Find a task in its scope. Returns its row, and the live task if there is one, else the stored task.
 
         Raises:
             TaskNotFound: there is none, or it is in another scope; the two cannot be told apart.
@@ -95,7 +95,12 @@ class Tasks:
         return (live.row, live, None) if live is not None else (stored.row, None, stored)
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
-        """Return the task with all its events so far, once they are durable."""
+        """Return a live or stored task with all its events so far, once they are durable.
+
+        Raises:
+            ServerError: the store refused a write of the live task, or the server is stopping.
+            InternalError: records of the stored task are missing.
+        """
         if live is not None and not live.unloaded:
             task = live.task()
             await live.wait_durable()
@@ -103,7 +108,7 @@ class Tasks:
         if live is not None:
             stored = await self.store.task(live.id)
         if stored is None:
-            raise InternalError("a task is alive or stored")
+            raise InternalError("the task is neither live nor stored")
         return await self.read(stored)
 
     async def read(self, stored: StoredTask) -> Task:
@@ -114,7 +119,7 @@ class Tasks:
             raise InternalError(str(error)) from None
 
     async def reload(self, live: LiveTask) -> None:
-        """Reload a queued task that was unloaded. Raises TaskNotFound."""
+        """Reload a queued task if it was unloaded. Raises TaskNotFound when it was deleted."""
         if live.unloaded:
             stored = await self.store.task(live.id)
             if stored is None:
@@ -128,6 +133,7 @@ class Tasks:
 
         Raises:
             ServerError: another process owns it.
+            InternalError: records are missing.
         """
         row = stored.row
         claim = await self._ownership.claim(row)
@@ -146,7 +152,7 @@ class Tasks:
             folding,
             committed=0 if draft else row.generation,
             new=NewTask(row, task) if draft else None,
-            in_store=draft,
+            is_stored_draft=draft,
             base_artifacts=base_artifacts,
             status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
@@ -157,7 +163,7 @@ class Tasks:
         return live
 
     def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
-        """Create a live task that is not in the store yet."""
+        """Create a live task from a new task, without writing it."""
         return LiveTask(
             self.store,
             self.bus,

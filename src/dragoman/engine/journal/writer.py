@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Folding, Record
 
-# How far an agent may run ahead of the disk, and how many records subscribers find in memory.
+# How far an agent may run ahead of the disk, and how many records of a task stay in memory for subscribers. The bytes
+# are a limit of both.
 AHEAD_EVENTS = 256
 AHEAD_BYTES = 1_000_000
 WINDOW_EVENTS = 512
@@ -35,8 +36,9 @@ def unavailable(error: BaseException | None) -> ServerError:
 class TaskWriter:
     """Queues the writes of one task, keeps its last records in memory, and wakes the waiters when they are durable.
 
-    Writing never waits for the disk; whatever leaves the process awaits `wait_durable` first. `on_durable` is called
-    once, when the first write of a new task is durable. `broken` is True when the store has refused a write.
+    Writing never waits for the disk; whatever leaves the process awaits `wait_durable` first. `committed` is the last
+    durable generation. `on_durable` is called once, when the first records are durable. `broken` is True when the
+    store has refused a write.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class TaskWriter:
         self.committed = committed
         self.draft = False  # True while it is no task yet and has no records
         self.broken = False
-        self._has_pending = False  # deferred output that is not numbered yet
+        self._has_pending = False  # True while there is deferred output that is not numbered yet
         self._on_durable = on_durable
         self._window: deque[Record] = deque()
         self._window_bytes = 0
@@ -68,8 +70,8 @@ class TaskWriter:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._notes_queued: int = 0
         self._notes_durable = 0
-        self._settle_at: int | None = None
-        self._settlers: list[asyncio.Future[None]] = []
+        self._settled_at: int | None = None
+        self._settle_waiters: list[asyncio.Future[None]] = []
         self._error: BaseException | None = None
         self._abandoned = False
 
@@ -80,7 +82,7 @@ class TaskWriter:
 
     @property
     def refusal(self) -> ServerError:
-        """The error for those who wait for a write that the store refused."""
+        """The error for callers that wait for a write that the store refused."""
         return unavailable(self._error)
 
     def queue_note(self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None) -> None:
@@ -110,8 +112,8 @@ class TaskWriter:
             on_durable()
         if self._waiters:
             self._wake_waiters()
-        if self._settlers and self._settle_at is not None and self.committed >= self._settle_at:
-            self._wake_settlers()
+        if self._settle_waiters and self._settled_at is not None and self.committed >= self._settled_at:
+            self._wake_settle_waiters()
         self._bus.notify(self.id, self.committed)
 
     def _note_done(self, error: BaseException | None) -> None:
@@ -136,9 +138,9 @@ class TaskWriter:
             else:
                 future.set_result(None)
 
-    def _wake_settlers(self) -> None:
-        settlers, self._settlers = self._settlers, []
-        for future in settlers:
+    def _wake_settle_waiters(self) -> None:
+        waiters, self._settle_waiters = self._settle_waiters, []
+        for future in waiters:
             if not future.done():
                 future.set_result(None)
 
@@ -148,18 +150,18 @@ class TaskWriter:
         self.broken, self._error = True, error
         self._on_refused()
         self._fail_waiters(str(self.refusal))
-        # Wake the subscribers without a new generation: no record follows.
+        # Wake the subscribers, so that they notice: no record follows.
         self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
-        """Mark a task whose run is gone although it has neither ended nor paused; its waiters get ServerError."""
+        """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError."""
         self._abandoned = True
         self._on_abandoned()
         self._fail_waiters(STOPPING)
 
     def _fail_waiters(self, reason: str) -> None:
-        waiting = [*(future for _, _, future in self._waiters), *self._settlers]
-        self._waiters, self._settlers = [], []
+        waiting = [*(future for _, _, future in self._waiters), *self._settle_waiters]
+        self._waiters, self._settle_waiters = [], []
         for future in waiting:
             if not future.done():
                 future.set_exception(ServerError(reason))
@@ -171,7 +173,7 @@ class TaskWriter:
             raise ServerError(STOPPING)
 
     async def wait_durable(self, generation: int | None = None) -> None:
-        """Wait until `generation`, by default everything so far, survives a crash.
+        """Wait until `generation` is durable, by default everything so far, notes included.
 
         Raises:
             ServerError: the store refused a write, or the server is stopping.
@@ -184,7 +186,7 @@ class TaskWriter:
             await self._wait(target, notes)
 
     async def drain(self) -> None:
-        """Wait until the task is no longer too far ahead of the store. Raises ServerError, as `wait_durable` does."""
+        """Wait until the task is no longer too far ahead of the store. Raises as `wait_durable` does."""
         while self.needs_drain:
             await self.wait_durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
 
@@ -194,7 +196,7 @@ class TaskWriter:
         ahead = self.folding.generation - self.committed + self._has_pending
         return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
 
-    def after(self, generation: int) -> list[Record] | None:
+    def records_after(self, generation: int) -> list[Record] | None:
         """The durable records after `generation` from memory; None when they must be read from the store."""
         window = self._window
         if generation >= self.committed:

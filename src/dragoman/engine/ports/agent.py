@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 
 class Runnable(Protocol):
-    """An agent as the engine sees it: one async generator and a few constants."""
+    """An agent as the engine sees it: `plan`, which decides how a message is handled, and a few constants."""
 
     @property
     def name(self) -> str:

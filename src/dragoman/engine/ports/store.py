@@ -23,8 +23,9 @@ class Scope(NamedTuple):
     owner: str
 
 
-# "begun" is written before `ctx.once` calls its function and "once" after it, with the result; "attempt" counts how
-# often a restartable run has started.
+# "request" is the encoded `StoredRequest` and "message" a follow-up. "ask" is a question that paused the task, "answer"
+# the message that resumed it. "begun" is written before `ctx.once` calls its function and "once" after it, with the
+# result; "attempt" counts how often a restartable run has started.
 NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "attempt"]
 
 
@@ -37,7 +38,11 @@ class Note(NamedTuple):
 
 
 class TaskRow(Struct, frozen=True):
-    """The columns of a task: what a store returns without reading its journal."""
+    """The columns of a task: what a store returns without reading its journal.
+
+    `number` is the key of the task in its store; later tasks have larger numbers. `status_ms` is the time of its last
+    status and `generation` that of its last record.
+    """
 
     number: int
     id: str
@@ -73,7 +78,7 @@ class PushState(IntEnum):
     DEAD = 2
 
 
-# The `due_ms` of a webhook that `dragoman push retry` asks to deliver now, until the server has noticed.
+# The `due_ms` of a webhook that `dragoman push retry` has woken, until the server notices it.
 WOKEN = -1
 
 
@@ -185,7 +190,7 @@ class Sweep(Struct, frozen=True):
 
     Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Tasks that
     ended before `compact_before_ms` keep their snapshot and lose their events. Dedupe keys that expired before
-    `expired_before_ms` are deleted, unless the store expires them itself. One sweep touches at most `limit` tasks.
+    `expired_before_ms` are deleted, unless the store expires them itself. One step touches at most `limit` tasks.
     """
 
     ended_before_ms: int | None = None

@@ -15,7 +15,7 @@ class Outbox(Protocol):
     """
 
     async def ready(self) -> None:
-        """Prepare for the first webhook. Raises ServerError when webhooks cannot be accepted now."""
+        """Wait until webhooks can be accepted. Raises ServerError when they cannot be accepted now."""
         ...
 
     def check(self, config: TaskPushNotificationConfig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.lines import TooLongError
+from dragoman.agents.lines import LineTooLongError
 from dragoman.agents.process import events, outputs
 from dragoman.agents.process.events import Event
 from dragoman.agents.process.outputs import JsonLines, LinesOutput, TextOutput, output_of
@@ -79,7 +79,7 @@ def test_a_line_may_be_long_but_not_without_end(monkeypatch: pytest.MonkeyPatch)
     output = LinesOutput(Lines())
     assert told(output, *[b"x" * 100] * 10, b"\n") == ["x" * 1000]
     told(output, *[b"x" * 100] * 10)
-    with pytest.raises(TooLongError):
+    with pytest.raises(LineTooLongError):
         told(output, b"x")
 
 
@@ -91,7 +91,7 @@ def test_many_short_lines_are_not_one_long_one(monkeypatch: pytest.MonkeyPatch) 
 def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     output = LinesOutput(Lines())
-    with pytest.raises(TooLongError):
+    with pytest.raises(LineTooLongError):
         told(output, b"x" * 11)
     assert list(output.close()) == [events.result("over")]
 
