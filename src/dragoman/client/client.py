@@ -196,11 +196,13 @@ class Client:
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
     ) -> Task | Message:
-        """Send a message; by default wait until the task ends or needs input. A failed task is returned, not raised.
+        """Send a message; by default wait until the task ends or pauses. A failed task is returned, not raised.
 
-        `task` continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
+        A task pauses when it needs input or authorization. `task` continues that task, `context` starts a new one in
+        the same conversation. `push` is a webhook.
 
         Raises:
+            ConfigError: the message would be empty, or the arguments contradict each other.
             A2AError: the agent did not accept the message.
             CannotConnect: the agent cannot be reached.
             AuthError: the agent requires other credentials.
@@ -240,7 +242,11 @@ class Client:
     ) -> EventStream:
         """Send a message and return a stream of its events; `stream.task` is the task assembled so far.
 
-        The stream reconnects by itself after a broken connection and yields every event once.
+        The stream reconnects by itself after a broken connection and yields every event once. The message is sent when
+        the iteration begins; it raises the errors of `send`.
+
+        Raises:
+            ConfigError: the message would be empty, or the arguments contradict each other.
         """
         message = build_message(
             text,
@@ -261,8 +267,9 @@ class Client:
 
         Raises:
             TaskEnded: the task failed, was rejected or canceled.
-            InputRequired: the task needs input.
+            InputRequired: the task needs input or authorization.
             A2AError: the agent did not accept the message.
+            CannotConnect: the agent cannot be reached.
         """
         result = await self.send(tool=tool, arguments=arguments)
         result.raise_for_state()
@@ -285,7 +292,7 @@ class Client:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     async def wait(self, task: TaskLike) -> Task:
-        """Wait until a task ends or needs input, and return it. Raises TaskNotFound."""
+        """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
         current = await self.get_task(task)
         return current if current.state.final or current.state.waiting else await self._wait_for_end(current)
 
@@ -298,7 +305,10 @@ class Client:
         return await self.get_task(task)
 
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
-        """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
+        """Follow a task until it ends; with `after`, from the event after the one with that `.id`.
+
+        The iteration raises TaskNotFound, and UnsupportedOperation when the task has ended and nothing is left to send.
+        """
         task_id = task_id_of(task)
         return EventStream(partial(self._new_stream, until_final=True), lambda stream: stream.subscribe(task_id, after))
 
@@ -379,7 +389,7 @@ class Client:
         return await self._perform(Operation.LIST_PUSH, ListPushConfigsRequest(task_id_of(task)))
 
     async def delete_push_config(self, task: TaskLike, id: str) -> None:
-        """Delete a webhook of a task; deleting a missing one is not an error."""
+        """Delete a webhook of a task; deleting a missing one is not an error. Raises TaskNotFound."""
         await self._perform(Operation.DELETE_PUSH, GetPushConfigRequest(task_id_of(task), id))
 
     # -- cards -------------------------------------------------------------------------------------------------------
@@ -390,6 +400,7 @@ class Client:
         Raises:
             BadCard: there is no card, it cannot be parsed, or it is not signed as `trust` requires.
             CannotConnect: the agent cannot be reached.
+            AuthError: the card is not public, and the credentials are missing or wrong.
         """
         return await (await self._open()).card()
 

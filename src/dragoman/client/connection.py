@@ -82,6 +82,8 @@ class Connection(Protocol):
         Raises:
             A2AError: the agent answered with an error.
             CannotConnect: the agent cannot be reached.
+            AuthError: the agent requires other credentials.
+            BadResponse: the response is not valid A2A.
         """
         ...
 
@@ -99,6 +101,8 @@ class Connection(Protocol):
         Raises:
             A2AError: the agent answered with an error.
             CannotConnect: the agent cannot be reached, or the connection broke.
+            AuthError: the agent requires other credentials.
+            BadResponse: the response is not valid A2A.
             ResponseTooLarge: the task exceeds its budget.
         """
         ...
@@ -290,9 +294,9 @@ MAX_RETRY_AFTER = 60.0
 
 
 class Backoff:
-    """Exponential backoff with jitter. The first retry is immediate; each later one waits about twice as long.
+    """Exponential backoff with jitter: the first retry is immediate, later ones wait 0.2 s, 0.4 s … up to 8 s.
 
-    The jitter keeps many callers of one server from coming back together.
+    The jitter takes up to half off, to keep many callers of one server from coming back together.
     """
 
     def __init__(self, retries: int, clock: Clock) -> None:
@@ -315,7 +319,7 @@ class Backoff:
 
 
 def with_retry_after(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
-    """Return the error of a response with the server's Retry-After attached."""
+    """Return the error of a response; with status 429 or 503, the server's Retry-After is attached to it."""
     if status in (429, 503):
         vars(error)["retry_after"] = _parse_retry_after(headers.get("Retry-After", "").strip(), clock)
     return error

@@ -143,6 +143,8 @@ class Discovery:
             CannotConnect: the server cannot be reached.
             BadCard: there is no card, it cannot be parsed, or it is not trusted.
             AuthError: the card is not public and the credentials are missing or wrong.
+            BadResponse: the server redirects to another origin.
+            Overloaded: the server limits the rate of requests.
         """
         cached = self._cache.fresh(target)
         if cached is not None:
@@ -227,7 +229,7 @@ class Discovery:
 
 
 class StaticDiscovery(Discovery):
-    """Discovery for a card given by the caller: nothing is fetched, the card is only verified."""
+    """Discovery for a card given by the caller: no card is fetched, the given one is only verified."""
 
     def __init__(self, card: dict[str, Any], sender: Sender, cache: CardCache, verifier: CardVerifier) -> None:
         super().__init__(sender, cache, timeout=None, verifier=verifier)
@@ -235,7 +237,7 @@ class StaticDiscovery(Discovery):
         self._static_verifier = verifier
 
     async def find(self, target: str) -> ResolvedCard:
-        """Return the given card. Raises BadCard when it is not trusted."""
+        """Return the given card. Raises BadCard when it is not trusted, CannotConnect when keys cannot be fetched."""
         return ResolvedCard(await self._static_verifier.read(self._card, None), b"", target)
 
 
@@ -254,7 +256,7 @@ def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanE
 
 
 class CardRecorder:
-    """An interceptor that records the bodies of card responses by URL, also those that cannot be parsed."""
+    """An interceptor that records the bodies of card responses by URL, even those that cannot be parsed."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
@@ -274,7 +276,9 @@ class CardRecorder:
         """Return the URL and body of the client's card; if no response was a valid card, the first recorded one.
 
         Raises:
-            DragomanError: nothing was recorded.
+            BadCard: no card response was recorded.
+            CannotConnect: the agent cannot be reached.
+            AuthError: the card is not public and the credentials are missing or wrong.
         """
         try:
             await client.card()

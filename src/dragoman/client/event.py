@@ -62,8 +62,9 @@ class TaskAssembler:
     """Assembles a task from the events of a stream, whichever way the server completes its texts.
 
     The texts of the events, joined and started over at each event that `replaces`, end up as the text of the task.
-    The cost of an event does not depend on the length of the task. With `mid_stream`, the reader received the
-    beginning of the texts elsewhere. `context_id` is for versions whose events do not carry their context.
+    The cost of an event does not depend on the length of the task, unless it replaces the text or is a whole task.
+    With `mid_stream`, the reader received the beginning of the texts elsewhere. `context_id` is for versions whose
+    events do not carry their context.
     """
 
     def __init__(self, *, mid_stream: bool = False, context_id: str = "") -> None:
@@ -75,7 +76,7 @@ class TaskAssembler:
         self._is_numbered = False
         # The artifacts whose beginning was not received here; None when every beginning was.
         self._partial_artifacts: set[str] | None = set() if mid_stream else None
-        # The position of each artifact in the task, the one that was written to last, and the highest with a text.
+        # The position of each artifact in the task, the one that got text last, and the highest position with text.
         self._positions: dict[str, int] = {}
         self._current_artifact: str | None = None
         self._last_position = -1
@@ -198,7 +199,7 @@ class TaskAssembler:
         return folding
 
     def _switch_artifact(self, key: str, new: str) -> None:
-        """Record that another artifact is written to."""
+        """Record that another artifact is written to. `new` is the text that it gets."""
         position = self._positions.setdefault(key, len(self._positions))
         if not new:
             return
@@ -209,7 +210,7 @@ class TaskAssembler:
             self._last_position = position
 
     def _restart_text(self, folding: Folding) -> str:
-        """Return the whole answer in the order of the task, and start counting artifacts from it."""
+        """Return the whole answer in the order of the task, which is then that of the joined texts too."""
         ids = folding.artifact_ids()
         self._positions = {key: place for place, key in enumerate(ids)}
         self._last_position = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
@@ -235,7 +236,8 @@ class NumberedEvent(NamedTuple):
 def missed_events(before: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:
     """Return the events that lead from the task a reader has assembled to the task as it is now.
 
-    A read that is older than the reader's task, as from a replica, takes nothing back while the task is running.
+    While the task is running, an artifact that is shorter than the reader's, as read from a replica that lags behind,
+    is no event.
     """
     artifacts_before = {artifact.artifact_id: artifact for artifact in before.artifacts}
     updates: list[StatusUpdate | ArtifactUpdate] = []

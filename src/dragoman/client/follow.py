@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.clock import Clock
 
-# The pauses between reads of a task that sends nothing: an exponential backoff.
+# The pauses between reads of a task whose streams bring nothing new, in seconds: an exponential backoff.
 _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 5.0
 _FACTOR = 1.5
-_MAX_STEPS = 10
-_POLL_FIRST, _POLL_RATIO = 0.05, 0.1
-# After so many consecutive breaks without an event, news are taken from the task itself instead of its stream.
+_MAX_PAUSE_EXPONENT = 10
+# After this many consecutive breaks without an event, what is new is read from the task itself.
 _MAX_IDLE_ROUNDS = 3
 # How long to gather events before the task is read, where a stream serves only as a wake-up.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
+# The shortest pause of `poll_task` in seconds, and its pauses as a share of the time that the task has taken so far.
+_MIN_POLL_PAUSE, _POLL_RATIO = 0.05, 0.1
 
 Batches = AsyncGenerator[Sequence["StreamEvent"], None]
 
@@ -53,9 +54,10 @@ class ResumableStream:
     by reading the task and yielding what is new in it. As long as the task can be read, the number of breaks is not
     limited; a break that brought nothing new is followed by a pause.
 
-    The stream ends when the task ends or needs input; with `until_final`, only when the task ends. With `snapshot`,
-    only what is new since that task is yielded. With `wait_only` too, the caller is interested in the end alone: events
-    may then be yielded twice.
+    The stream ends when the task ends or needs input, and at auth-required when the server closes it; with
+    `until_final`, only when the task ends. With `snapshot`, only what is new since that task is yielded. With
+    `snapshot` and `wait_only`, the caller only waits for the task to end or pause: the stream ends at either,
+    `until_final` has no effect, and events may be repeated.
 
     A task that sends more than `limit` bytes over all connections is no longer read; the task itself continues.
     """
@@ -92,7 +94,7 @@ class ResumableStream:
 
         Raises:
             A2AError: the agent did not accept it.
-            CannotConnect: the agent cannot be reached, or no longer.
+            CannotConnect: the agent cannot be reached, or has become unreachable.
             BadResponse: the response is not valid A2A.
             ResponseTooLarge: the task exceeds its limit.
         """
@@ -104,7 +106,7 @@ class ResumableStream:
 
         Raises:
             A2AError: there is no such task, or it has ended.
-            CannotConnect: the agent cannot be reached, or no longer.
+            CannotConnect: the agent cannot be reached, or has become unreachable.
             BadResponse: the response is not valid A2A.
             ResponseTooLarge: the task exceeds its limit.
         """
@@ -153,23 +155,23 @@ class ResumableStream:
         task_id = self._assembler.task_id
         assert task_id is not None
         if _is_permanent(problem):
-            yield self._count_missed(self._missed_events(await self._get_task(task_id)))
+            yield self._take_missed(self._missed_events(await self._get_task(task_id)))
             raise problem
-        if problem is None and self._is_auth_required():
+        if problem is None and self._may_end_at_auth():
             return
         async with aclosing(self._subscribe_batches(task_id, refused=not streams)) as batches:
             async for batch in batches:
                 yield batch
 
     async def _wait_before_retry(self, problem: DragomanError | None, backoff: Backoff) -> None:
-        """Wait before the message is sent again under its id. Raises `problem` when that is no use or not safe."""
+        """Wait before the message is sent again under its id. Raises `problem` when that is pointless or unsafe."""
         if problem is None:
             problem = BadResponse("the stream ended before it said anything")
         elif isinstance(problem, CannotConnect):
-            # An agent that was never reached has more likely a wrong address than a restart. After a 504 the agent may
-            # still be working behind its gateway: a retry would start the work twice.
-            is_permanent = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
-            if is_permanent or not self._connection.reached:
+            # An agent never reached more likely has a wrong address than is restarting. After a 504 the agent may still
+            # be working behind its gateway: a retry would start the work twice.
+            is_unsafe = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
+            if is_unsafe or not self._connection.reached:
                 raise problem
         elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
             # Any other error is the server's response.
@@ -179,14 +181,14 @@ class ResumableStream:
     async def _find_started_task(
         self, request: SendMessageRequest, problem: DragomanError | None
     ) -> list[NumberedEvent]:
-        """Return the task that a message started before the connection broke, where the client chose the task id.
+        """Return the task that a message started before the connection broke, if the server used the client's task id.
 
-        A server of 0.1 does not deduplicate messages by id: sending it again would start a second task.
+        That is so in 0.1, where a server does not deduplicate messages: sending it again would start a second task.
         """
         if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
             return []
         try:
-            return self._count_missed(self._missed_events(await self._get_task(request.new_task_id)))
+            return self._take_missed(self._missed_events(await self._get_task(request.new_task_id)))
         except (A2AError, BadResponse):
             return []
 
@@ -195,7 +197,7 @@ class ResumableStream:
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
         return (
-            self._count_missed(self._missed_events(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
+            self._take_missed(self._missed_events(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
         )
 
     def _is_streaming_unsupported(self) -> bool:
@@ -205,7 +207,11 @@ class ResumableStream:
     # -- following a task over several connections -------------------------------------------------------------------
 
     async def _subscribe_batches(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
-        """Subscribe again after every break until the reader leaves; where that is refused, poll the task."""
+        """Subscribe again after every break until the reader leaves.
+
+        With `refused`, the agent offers no stream and the task is polled. So it is after a subscription that fails with
+        a permanent error before any event; one that fails so after events ends this with the error.
+        """
         request = SubscribeToTaskRequest(task_id)
         idle_rounds = 0
         while True:
@@ -222,7 +228,7 @@ class ResumableStream:
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
                 refused = _is_permanent(error) and not has_batches
-            if problem is None and self._is_auth_required():
+            if problem is None and self._may_end_at_auth():
                 return
             if has_news and not _is_permanent(problem):
                 idle_rounds = 0
@@ -231,26 +237,25 @@ class ResumableStream:
             task = await self._get_task(task_id)
             if problem is not None and self._should_give_up(problem, task, refused):
                 raise problem
-            # Where events are numbered, the next stream yields them one by one; wait for that only so often.
-            in_next_stream = not refused and not _is_permanent(problem) and idle_rounds < _MAX_IDLE_ROUNDS
+            # Where events are numbered, the next stream yields them one by one: prefer that, but not in every round.
+            next_stream_may_tell = not refused and not _is_permanent(problem) and idle_rounds < _MAX_IDLE_ROUNDS
             # The stream ended without an event because the task has ended: no later stream will report that.
-            in_next_stream = in_next_stream and not (problem is None and task.state.final)
+            next_stream_may_tell = next_stream_may_tell and not (problem is None and task.state.final)
             news = (
                 []
-                if in_next_stream and (self._last_number or self._assembler.state is None)
+                if next_stream_may_tell and (self._last_number or self._assembler.state is None)
                 else self._missed_events(task)
             )
-            yield self._count_missed(news)
+            yield self._take_missed(news)
             if _is_permanent(problem) and not refused:
                 raise problem
             idle_rounds = 1 if news else idle_rounds + 1
-            await sleep(self._clock, min(_MAX_PAUSE, _FIRST_PAUSE * _FACTOR ** min(idle_rounds, _MAX_STEPS)))
+            await sleep(self._clock, min(_MAX_PAUSE, _FIRST_PAUSE * _FACTOR ** min(idle_rounds, _MAX_PAUSE_EXPONENT)))
 
     def _should_give_up(self, problem: DragomanError, task: Task, refused: bool) -> bool:
-        """True when the task itself shows that waiting is pointless."""
+        """True when the idle timeout passed without news, or a first subscription was refused to an ended task."""
         if self._assembler.state is None:
             return problem.reason == "TIMED_OUT" or (refused and task.state.final)
-        # The idle timeout passed without news.
         return problem.reason == "TIMED_OUT" and not self._missed_events(task)
 
     def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
@@ -331,7 +336,7 @@ class ResumableStream:
                 wakeup.clear()
                 task = await self._get_task(task_id)
                 duration = (self._clock.now() - started) / 1000
-                yield self._count_missed(self._missed_events(task))
+                yield self._take_missed(self._missed_events(task))
                 if is_last:
                     break
                 await wakeup.wait()
@@ -356,8 +361,8 @@ class ResumableStream:
         before, number = self._assembler.result, number or now.generation or 0
         return missed_events(before, now, number) if isinstance(before, Task) else [NumberedEvent(number, now)]
 
-    def _count_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
-        """Count missed events that are about to be yielded. Their number becomes the position to resume from."""
+    def _take_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
+        """Return missed events, with their bytes counted and their number as the position to resume from."""
         if news:
             self._last_number = news[-1].generation
             self._budget.add_events(each.event for each in news)
@@ -371,8 +376,8 @@ class ResumableStream:
             return state.waiting
         return state is State.INPUT_REQUIRED and not self._until_final
 
-    def _is_auth_required(self) -> bool:
-        """True at auth-required, where a stream may end. One that stays open is read on: the work may continue."""
+    def _may_end_at_auth(self) -> bool:
+        """True at auth-required, where the reader is done if the stream ends. While it is open, it is read on."""
         return self._assembler.state is State.AUTH_REQUIRED and not self._until_final
 
 
@@ -392,10 +397,10 @@ async def _no_stream() -> Batches:
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
 
 
-class RemoteTask:
+class CancelSafeEvents:
     """The events of one message or task, for a reader that may be canceled at any time.
 
-    The first event is awaited in a task of its own: a reader canceled before it arrives can still learn with
+    The first event is awaited in an asyncio task of its own: a reader canceled before it arrives can still learn with
     `first_or_none` which remote task to cancel.
     """
 
@@ -425,7 +430,7 @@ class RemoteTask:
                 yield event
                 event = await _next_event(self._events)
         finally:
-            # While the first event is awaited, its waiter closes the generator.
+            # While the first event is pending the generator is running and cannot be closed here: `close` does it.
             if self._first is None or self._first.done():
                 await self._events.aclose()
 
@@ -440,10 +445,13 @@ class RemoteTask:
 async def poll_task(
     get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float
 ) -> AsyncGenerator[Task, None]:
-    """Poll a task: soon at first, then after a tenth of the time it has taken so far, at most `max_pause` seconds."""
+    """Yield the task again and again: soon at first, then after a tenth of the time it has taken so far.
+
+    Pauses are at most `max_pause` seconds. Raises the errors of `get_task`.
+    """
     started = clock.now()
     while True:
-        await sleep(clock, max(_POLL_FIRST, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
+        await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
         yield await get_task()
 
 

@@ -93,7 +93,7 @@ class RemoteConnection:
         self.cached_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None
-        # An agent that was never reached is not retried: a wrong address is more likely than a restart.
+        # While it is False nothing is retried: a wrong address is more likely than a restart.
         self.reached = False
 
     async def open(self) -> None:
@@ -122,14 +122,14 @@ class RemoteConnection:
 
     @property
     def can_resubscribe(self) -> bool:
-        """The setting of the interface's dialect; True while the interface is not chosen yet."""
+        """What the dialect of the interface says; True while no interface is chosen."""
         return not self._interfaces or self._interfaces[0].binding.dialect.row.subscribes_again
 
     async def fetch_same_origin(self, url: str, limit: int) -> bytes:
         """Fetch a URL named by the card, from the agent's own origin only, without retries.
 
         Raises:
-            BadResponse: the URL is of another origin, does not exist, or has more than `limit` bytes.
+            BadResponse: the URL is of another origin, its status is not 200, or it has more than `limit` bytes.
             CannotConnect: the server cannot be reached.
             AuthError: the credentials cannot be obtained.
         """
@@ -329,7 +329,7 @@ class RemoteConnection:
         return False
 
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
-        """Wait before a retry. Raises `error` when a retry is no use or not safe."""
+        """Wait before a retry. Raises `error` when a retry is pointless or unsafe."""
         if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
             return
@@ -343,9 +343,9 @@ class RemoteConnection:
 
 def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
     """Return the error that an ambiguous status means for this operation."""
-    nothing = isinstance(error, MethodNotFound) and error.status == 404
+    is_bare_404 = isinstance(error, MethodNotFound) and error.status == 404
     if isinstance(error, TaskGenerationMismatch) and error.details is None and operation is Operation.CANCEL:
         # REST before 1.0: the only conflict that a cancel can cause.
         return TaskNotCancelable()
     # REST before 1.0: a missing task is a bare 404.
-    return TaskNotFound() if nothing and interface.proven and operation in _TASK_OPERATIONS else error
+    return TaskNotFound() if is_bare_404 and interface.proven and operation in _TASK_OPERATIONS else error

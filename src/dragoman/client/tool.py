@@ -36,7 +36,7 @@ def build_tool(
     """Build a typed async function that sends its argument to the agent and returns the response.
 
     Without `tool` it takes and returns a text. With `tool` it returns the tool's value; its arguments are one untyped
-    dict, because cards do not list them.
+    dict, because cards do not list them. The function raises the errors of `Client.call`.
     """
     card = connection.cached_card
     tool_name = name or tool or (card.name if card else _default_name(target))

@@ -115,8 +115,9 @@ class CardVerifier:
         """Parse a card from `url`, using only its signed members.
 
         Raises:
-            BadCard: it is not signed, not signed by a trusted key, or was changed; `reason` says which.
-            CannotConnect: the keys cannot be fetched.
+            BadCard: it cannot be parsed, or has no valid signature of a trusted key; `reason` says which.
+            CannotConnect: the server of the keys cannot be reached.
+            Overloaded: that server limits the rate of requests.
         """
         try:
             verified = await self.verify(card, url)
@@ -128,8 +129,9 @@ class CardVerifier:
         """Return the first valid signature of a card with what it covers.
 
         Raises:
-            BadSignature: no signature is valid; `reason` says why.
-            CannotConnect: the keys cannot be fetched.
+            BadSignature: no signature is valid, or there are no keys; `reason` says why.
+            CannotConnect: the server of the keys cannot be reached.
+            Overloaded: that server limits the rate of requests.
         """
         try:
             if not headers_of(card):  # raises NOT_SIGNED without fetching keys

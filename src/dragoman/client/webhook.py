@@ -77,7 +77,7 @@ def verify(
         BadSignature: the request is not authentic; discard it.
         BadResponse: the body is not an A2A event.
         CannotConnect: the keys cannot be fetched now; answer 503 and the webhook is delivered again.
-        ConfigError: none of `jwks_url`, `jwks` and `token` is given.
+        ConfigError: none of `jwks_url`, `jwks` and `token` is given, or `jwks_url` is not an http(s) URL.
     """
     if jwks_url is None and jwks is None and token is None:
         raise ConfigError("verify needs something to check with: jwks_url=, jwks= or token=")

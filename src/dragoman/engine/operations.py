@@ -209,7 +209,7 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            batches = self._from_snapshot(
+            batches = self._follow_from_snapshot(
                 accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
             )
             return Stream(batches, accepted.row.origin, accepted.repeat)
@@ -329,7 +329,7 @@ class Service:
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Stream(self._from_snapshot(row, task, slot, ends_on_input_required=False), row.origin)
+        return Stream(self._follow_from_snapshot(row, task, slot, ends_on_input_required=False), row.origin)
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
@@ -413,7 +413,7 @@ class Service:
         task = await self._tasks.durable_task(live, stored)
         return tuple(artifact.artifact_id for artifact in task.artifacts)
 
-    def _from_snapshot(
+    def _follow_from_snapshot(
         self, row: TaskRow, task: Task, slot: AbstractContextManager[None], *, ends_on_input_required: bool
     ) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0

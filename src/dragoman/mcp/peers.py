@@ -223,7 +223,7 @@ class Peers:
         is_address = agent_id.strip().lower().startswith(("http://", "https://"))
         if is_address or agent_id in self._options.remotes:
             return self._registry.agent_at(self._address(agent_id)) or await self.resolve(agent_id)
-        record = self._registry.agent_by_name(agent_id)
+        record = self._registry.find_agent(agent_id)
         if record is None:
             raise ToolError(f"Agent not found: {agent_id}")
         return record

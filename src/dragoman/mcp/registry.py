@@ -148,7 +148,7 @@ class Registry:
 
     # -- agents --------------------------------------------------------------------------------------------------------
 
-    def agent_by_name(self, agent_id: str) -> AgentRecord | None:
+    def find_agent(self, agent_id: str) -> AgentRecord | None:
         """Return an agent by its id, its address or its unique name; an address never matches the name on a card."""
         record = self.agents.get(agent_id) or self.agent_at(agent_id)
         if record is not None:
@@ -269,24 +269,24 @@ class Registry:
                 return
             self._evict(oldest)
 
-    def _find_evictable(self, newest: TaskRecord) -> TaskRecord | None:
+    def _find_evictable(self, changed: TaskRecord) -> TaskRecord | None:
         """Return the task to evict when a limit is exceeded: never a new one or one that is followed."""
-        agent_id = newest.agent_id
+        agent_id = changed.agent_id
         if self._counts[agent_id] > MAX_TASKS_PER_AGENT:
             candidates = [each for each in self._tasks.values() if each.agent_id == agent_id]
         elif len(self._tasks) > MAX_TASKS:
             candidates = self._tasks.values()
         else:
             return None
-        first: TaskRecord | None = None
+        oldest: TaskRecord | None = None
         for each in candidates:
             # is_followed comes last: it is the slowest check.
-            if each is newest or (first is not None and not each.has_ended) or self._is_followed(each):
+            if each is changed or (oldest is not None and not each.has_ended) or self._is_followed(each):
                 continue
             if each.has_ended:
                 return each
-            first = each
-        return first
+            oldest = each
+        return oldest
 
     def _evict(self, record: TaskRecord) -> None:
         self._remove(record)

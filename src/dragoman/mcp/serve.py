@@ -201,7 +201,7 @@ def transport_security(host: str, address: str, port: int, allow: tuple[str, ...
     from mcp.server.transport_security import TransportSecuritySettings
 
     names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", _host_header(host), _host_header(address))))
-    others = [_host_header(each.lower()) for each in allow]
+    allowed_names = [_host_header(each.lower()) for each in allow]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         # On port 80 clients omit the port.
@@ -209,8 +209,8 @@ def transport_security(host: str, address: str, port: int, allow: tuple[str, ...
             *(f"{name}:*" for name in names),
             *(names if port == 80 else ()),
             # Allowed hosts may be proxies in front of this server, on any port.
-            *others,
-            *(f"{name}:*" for name in others),
+            *allowed_names,
+            *(f"{name}:*" for name in allowed_names),
         ],
         allowed_origins=[f"http://{name}:*" for name in names] + [f"http://{name}" for name in names],
     )

@@ -47,13 +47,13 @@ Update = StatusUpdate | ArtifactUpdate
 class _WatchedTask:
     """The posting state of one task: what was posted, and the ids of the webhooks that its agent serves itself."""
 
-    __slots__ = ("is_over", "posted", "served_ids")
+    __slots__ = ("has_ended", "posted", "served_ids")
 
     def __init__(self, served_ids: set[str]) -> None:
         self.served_ids = served_ids
         # Folded here: reading the assembled task from each event would cost more, the longer the task is.
         self.posted: Folding | None = None
-        self.is_over = False
+        self.has_ended = False
 
     def new_updates(self, event: Event) -> list[Update]:
         """Return the updates in an event. Of a whole task, that is what was not posted before; a message has none."""
@@ -170,8 +170,10 @@ class Webhooks:
         await asyncio.gather(*(one(record) for record in records))
         if not problems:
             return ""
-        instead = "this server posts what it sees of them" if by_agent else "their agent may go on to post all events"
-        return f"{len(problems)} of {len(records)} tasks under way stay as they were, {instead}. {problems[0]}"
+        consequence = (
+            "this server posts what it sees of them" if by_agent else "their agent may go on to post all events"
+        )
+        return f"{len(problems)} of {len(records)} tasks under way stay as they were, {consequence}. {problems[0]}"
 
     # -- posting -------------------------------------------------------------------------------------------------------
 
@@ -188,11 +190,11 @@ class Webhooks:
         if self._closed or not hooks or agent is None:
             return
         watched = self._watch(agent, record)
-        if watched.is_over:
+        if watched.has_ended:
             return
         updates = watched.new_updates(event)
         if event.state.final:
-            watched.is_over, watched.posted = True, None
+            watched.has_ended, watched.posted = True, None
         hooks = [hook for hook in hooks if hook.config_id not in watched.served_ids]
         for update in updates if hooks else ():
             kind = STATUS if isinstance(update, StatusUpdate) else ARTIFACT

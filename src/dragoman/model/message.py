@@ -110,7 +110,7 @@ class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="ca
 
 
 DEPTH_KEY = "dragoman/depth"
-"""Metadata key of a message or a request: through how many agents it has come."""
+"""Metadata key of a message or a request: how many agents it has passed through."""
 
 DEPTH_VARIABLE = "DRAGOMAN_DEPTH"
 """Environment variable of a program that runs as an agent: the depth for the messages it sends."""

@@ -55,7 +55,7 @@ def build(
     """Build the ASGI app: one store and one bus for all agents, an engine for each.
 
     Raises:
-        ConfigError: a setting is wrong, or two agents have the same name.
+        ConfigError: a setting is wrong, there is no agent, or two agents have the same name.
     """
     if not agents:
         raise ConfigError("a server needs at least one agent")
@@ -90,42 +90,42 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
     )
-    refine = [plugin.engine(store, clock) for plugin in extra]
+    refiners = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
-    couriers = partial(_webhook_delivery, settings, store, bus, clock, keys) if settings.push else None
+    delivery_factory = partial(_webhook_delivery, settings, store, bus, clock, keys) if settings.push else None
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
     hosted = [
         HostedAgent(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refine, engine)),
+            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refiners, engine)),
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
-            answers=next(filter(None, (plugin.answers(agent, store, clock) for plugin in extra)), None),
+            plugin_operations=next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None),
         )
         for agent in agents
     ]
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     addresses = Addresses(settings.url, settings.trust_proxy)
-    guard = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
+    cross_site = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
-    auth = partial(_authentication, agents, settings, keys, clock, addresses)
+    auth_factory = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits)))
-    site = PluginContext(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
+    context = PluginContext(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
         store,
         addresses,
-        auth,
-        guard,
+        auth_factory,
+        cross_site,
         janitor,
-        delivery_factory=couriers,
+        delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,
-        extra=[routes for plugin in extra if (routes := plugin.routes(site)) is not None],
+        extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
     )
 
 

@@ -1,7 +1,7 @@
 """The plug-in interface for what a server has beside A2A, and the one place that names the plug-ins.
 
-A plug-in may add rows that are stored with a task, routes and responses, and options of agents. Plug-ins are called
-once, when the server is built. They are named as text and imported then, because they are in a layer above the server.
+A plug-in may add rows that are stored with a task, routes and responses, and options of agents. It is asked for them
+when the server is built. Plug-ins are named as text and imported then, because they are in a layer above the server.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Routes(Protocol):
         """Respond to a request under one of `mounts` for an unknown agent."""
         ...
 
-    def renew(self) -> None:
-        """Reset all state, for a new event loop."""
+    def reset(self) -> None:
+        """Reset all state. Called before the server starts, and for every further event loop it is started on."""
         ...
 
     async def close(self) -> None:
@@ -173,7 +173,10 @@ def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
 
 
 class Plugin:
-    """Base class of plug-ins, which override what they add to. No method is called while serving a request."""
+    """Base class of plug-ins, which override what they add to.
+
+    Methods are called when a server is built; `description` also while it serves, whenever a card is built.
+    """
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
         """Return a function that adds extra rows to the engine settings of an agent. The store is not open yet."""
@@ -183,7 +186,7 @@ class Plugin:
         """Return the routes it adds to a server."""
         return None
 
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
+    def operations(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
         """Return how the methods of A2A 0.1 are answered for an agent; None for the default."""
         return None
 

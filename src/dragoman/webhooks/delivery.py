@@ -109,7 +109,7 @@ class Delivery:
         self._unsubscribe = self._service.bus.add_callback(self._row.id, self._on_generation)
         delay = backoff.seconds_until_due(self.push, self._service.clock.now())
         if delay > 0:
-            self._wait(delay)
+            self._start_timer(delay)
         elif self._is_behind or self._row.state.final:
             self._enqueue()
 
@@ -165,7 +165,7 @@ class Delivery:
         if self._is_stopped or not self._is_behind or self._is_busy or self._timer is not None:
             return
         if self._is_quiet and not self._has_more:
-            self._wait(QUIET_INTERVAL)
+            self._start_timer(QUIET_INTERVAL)
         else:
             self._enqueue()
 
@@ -174,13 +174,13 @@ class Delivery:
             self._is_busy = True
             self._service.scheduler.enqueue(self._origin, self)
 
-    def _wait(self, seconds: float) -> None:
-        def due() -> None:
+    def _start_timer(self, seconds: float) -> None:
+        def on_timer() -> None:
             self._timer = None
             self._enqueue()
 
         if not self._is_stopped:
-            self._timer = self._service.clock.call_later(seconds, due)
+            self._timer = self._service.clock.call_later(seconds, on_timer)
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Delivery:
         self.push = failed
         logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
         self._save()
-        self._wait(backoff.seconds_until_due(failed, now))
+        self._start_timer(backoff.seconds_until_due(failed, now))
 
     def _give_up(self, reason: str) -> None:
         # Only the origin of a URL is logged: many webhook URLs have a secret in their path.

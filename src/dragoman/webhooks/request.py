@@ -25,7 +25,7 @@ TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
 SIGNATURE_HEADER = "X-Dragoman-Signature"
 # Seconds a signature is valid: a receiver's clock may be off by minutes. A retry gets a new signature.
 _SIGNATURE_SECONDS = 300
-# Limits, as all of it is stored for the task's life and sent with each event.
+# In characters. All of it is stored with the task, and most of it is sent with each event.
 _MAX_LENGTHS = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
 _SCHEME_WORD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER_VALUES = ("token", "authentication.credentials")

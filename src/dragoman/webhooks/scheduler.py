@@ -15,7 +15,7 @@ class FairScheduler(Generic[T]):
     """Runs at most `max_per_key` items of one key at once, and at most `max_total` in all.
 
     Items of one key start in the order they were enqueued; keys take turns. `start` is called when it is an item's
-    turn. When it returns True, the caller must call `release` once the item is done.
+    turn, and returns False when there is nothing to do any more. Otherwise `release` must be called once it is done.
     """
 
     def __init__(self, start: Callable[[T], bool], *, max_per_key: int, max_total: int) -> None:
@@ -38,7 +38,7 @@ class FairScheduler(Generic[T]):
         self._start_waiting()
 
     def release(self, key: str) -> None:
-        """An item of this key is done: start the next one."""
+        """Report that an item of this key is done, and start the next ones."""
         self._running -= 1
         remaining = self._running_by_key[key] - 1
         if remaining:

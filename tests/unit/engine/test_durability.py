@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.journal.writer import AHEAD_BYTES, AHEAD_EVENTS
+from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
@@ -35,21 +35,21 @@ class Talking:
 async def test_the_agent_gets_256_events_ahead_of_the_disk_and_not_more(
     start: Any, held_store: Any, turns: Any
 ) -> None:
-    assert AHEAD_EVENTS == 256
+    assert MAX_AHEAD_EVENTS == 256
     agent = Talking()
     held_store.holding = True
     engine = await start(agent.run, store=held_store)
     sending = engine.sending()
     await turns(1000)
-    assert held_store.events == AHEAD_EVENTS
+    assert held_store.events == MAX_AHEAD_EVENTS
     held_store.release(
         99
     )  # 100 events, the first two in one write: not enough to go on: it waits until half of the window is free
     await turns(1000)
-    assert held_store.events == AHEAD_EVENTS - 100
+    assert held_store.events == MAX_AHEAD_EVENTS - 100
     held_store.release(100)
     await turns(1000)
-    assert held_store.events == AHEAD_EVENTS
+    assert held_store.events == MAX_AHEAD_EVENTS
     agent.most = agent.said
     held_store.release()
     task = await sending
@@ -70,7 +70,7 @@ async def test_large_events_fill_the_window_by_their_size(start: Any, held_store
     assert agent.said == 5
     held_store.release()
     assert len((await sending).artifacts) == 40
-    assert AHEAD_BYTES == 1_000_000
+    assert MAX_AHEAD_BYTES == 1_000_000
 
 
 async def test_artifacts_and_progress_keep_to_the_window_too(start: Any, held_store: Any, turns: Any) -> None:
@@ -84,7 +84,7 @@ async def test_artifacts_and_progress_keep_to_the_window_too(start: Any, held_st
     engine = await start(run, store=held_store)
     sending = engine.sending()
     await turns(2000)
-    assert held_store.events == AHEAD_EVENTS
+    assert held_store.events == MAX_AHEAD_EVENTS
     held_store.release()
     assert (await sending).state is State.COMPLETED
 

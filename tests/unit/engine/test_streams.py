@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.journal.writer import WINDOW_EVENTS
+from dragoman.engine.journal.writer import MAX_WINDOW_EVENTS
 from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.store import Sweep
 from dragoman.model.error import ServerError, UnsupportedOperation
@@ -264,7 +264,7 @@ async def test_a_slow_reader_rereads_the_journal_and_misses_nothing(start: Any) 
         await engine.idle()  # the agent is done long before the reader reads on: it never waited for the reader
         records = [*first.records]
         async for batch in batches:
-            assert len(batch.records) <= WINDOW_EVENTS
+            assert len(batch.records) <= MAX_WINDOW_EVENTS
             records += batch.records
     assert numbers(records) == counting(1, chunks + 4)
     text = "".join(record.event.artifact.text for record in records[2:-2])

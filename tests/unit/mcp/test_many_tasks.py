@@ -92,7 +92,7 @@ async def through(count: int) -> float:
             # Nothing is followed any more.
             assert server.context.followers.active_count == 0
             names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
-            assert not any(name.startswith(("TaskFollower", "Following", "RemoteTask")) for name in names)
+            assert not any(name.startswith(("TaskFollower", "Following", "CancelSafeEvents")) for name in names)
         return grown / (count - half)
 
 

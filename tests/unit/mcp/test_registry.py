@@ -53,13 +53,13 @@ def test_an_agent_is_found_by_id_address_and_a_name_that_only_it_has(registry: R
     one = registry.register_agent("http://127.0.0.1:1", "one", {})
     twins = [registry.register_agent(f"http://127.0.0.1:{port}", "twin", {}) for port in (2, 3)]
     assert (
-        registry.agent_by_name(one.agent_id)
-        is registry.agent_by_name("one")
-        is registry.agent_by_name("http://127.0.0.1:1")
+        registry.find_agent(one.agent_id)
+        is registry.find_agent("one")
+        is registry.find_agent("http://127.0.0.1:1")
         is one
     )
-    assert registry.agent_by_name("twin") is None
-    assert registry.agent_by_name("http://127.0.0.1:3") is twins[1]
+    assert registry.find_agent("twin") is None
+    assert registry.find_agent("http://127.0.0.1:3") is twins[1]
 
 
 def test_agents_are_not_registered_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff
 from dragoman.client.event import Event, missed_events
-from dragoman.client.follow import RemoteTask, ResumableStream, public_error_text
+from dragoman.client.follow import CancelSafeEvents, ResumableStream, public_error_text
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
     AuthError,
@@ -193,7 +193,7 @@ class RemoteRun:
             ref = cast("dict[str, Any]", ctx.resume.ref)
             self.task_id, self._question = ref.get("task"), ref.get("asked", "")
         # The followed remote task; after a restart it is followed again.
-        self._remote: RemoteTask | None = None
+        self._remote: CancelSafeEvents | None = None
         self._forwards: list[asyncio.Task[Result]] = []
         self._artifact_ids = {artifact.artifact_id for artifact in ctx.artifacts}
         self._last_progress: object = None
@@ -255,7 +255,7 @@ class RemoteRun:
         following = ResumableStream(self._connection, self._retries, limit=self._limit)
         # A non-streaming agent is asked to return at once: the sooner the task id is known, the less can be lost.
         request = self._request(self._ctx.message, wait=self.task_id is not None)
-        self._remote = RemoteTask(following.send(request))
+        self._remote = CancelSafeEvents(following.send(request))
         await self._first(self._remote)
         result = following.result
         if isinstance(result, Message):
@@ -331,18 +331,18 @@ class RemoteRun:
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    async def _first(remote: RemoteTask) -> Event:
+    async def _first(remote: CancelSafeEvents) -> Event:
         event = await remote.first()
         if event is None:
             raise BadResponse("it sent no event")
         return event
 
-    async def _follow_again(self) -> RemoteTask:
+    async def _follow_again(self) -> CancelSafeEvents:
         """Follow the task of an earlier server process, from what callers have received so far."""
         # A first request determines the protocol version and how to follow the task.
         await self._get_task()
         following = ResumableStream(self._connection, self._retries, snapshot=self._published_task(), limit=self._limit)
-        self._remote = RemoteTask(following.subscribe(self.task_id or ""))
+        self._remote = CancelSafeEvents(following.subscribe(self.task_id or ""))
         return self._remote
 
     def _published_task(self) -> Task:

@@ -73,7 +73,7 @@ class SessionRoutes:
         self._cards = {each.agent.name: AgentCards(each.agent, each.cards) for each in site.agents}
         self._registry = TaskRegistry(guard)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Start with an empty registry, for a new event loop."""
         self._registry.clear()
         self._registry = TaskRegistry(self._guard)

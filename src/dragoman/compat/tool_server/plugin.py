@@ -29,7 +29,7 @@ class ToolServerPlugin(Plugin):
         tasks = NumberedTasks(store, clock)
         return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
 
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
+    def operations(self, agent: Agent, store: Store, clock: Clock) -> PluginOperations | None:
         """Return the responses to callers of A2A 0.1; None for agents that are not made of tools."""
         return None if agent.tools is None else ToolResponses(store, clock)
 

@@ -30,7 +30,7 @@ _MAX_ATTEMPTS = 5
 
 
 class ToolResponses:
-    """The `PluginResponses` of tool servers: for calls in 0.1, and calls without a version on tasks created in it."""
+    """The `PluginOperations` of tool servers: for calls in 0.1, and calls without a version on tasks created in it."""
 
     dialect = TOOL_TASKS
     needs_user = True

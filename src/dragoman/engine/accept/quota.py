@@ -47,19 +47,19 @@ def too_many_parts(limit: int, parts: int) -> InvalidParams:
 class CallerCounter:
     """Counts one kind of resource per caller, up to `maximum`; 0 is unlimited. Callers at zero use no memory.
 
-    `limit` is the name of the limit in errors, and `things` what its text calls the resources.
+    `limit` is the name of the limit in errors, and `noun` what their texts call the resources.
     """
 
-    def __init__(self, limit: str, things: str, maximum: int) -> None:
+    def __init__(self, limit: str, noun: str, maximum: int) -> None:
         self._limit = limit
-        self._things = things
+        self._noun = noun
         self._max = maximum
         self.counts: dict[str, int] = {}
 
     def check(self, caller: str) -> None:
         """Raise Overloaded when the caller has reached the maximum."""
         if self._max and self.counts.get(caller, 0) >= self._max:
-            raise overloaded(f"you have {self._max} {self._things}", self._limit)
+            raise overloaded(f"you have {self._max} {self._noun}", self._limit)
 
     def add(self, caller: str, *, force: bool = False) -> None:
         """Count one more. Raises Overloaded at the maximum, unless `force`."""

@@ -26,7 +26,7 @@ class RunOwner(NamedTuple):
     caller: str
 
 
-_run_owner: contextvars.ContextVar[RunOwner | None] = contextvars.ContextVar("dragoman-work", default=None)
+_run_owner: contextvars.ContextVar[RunOwner | None] = contextvars.ContextVar("dragoman-run-owner", default=None)
 
 
 # The owner of the run that the current code belongs to; None outside of runs.

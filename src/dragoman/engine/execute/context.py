@@ -242,9 +242,9 @@ class Context:
         """Send a progress message to the caller, as a WORKING status."""
         if self._drops_output:
             return
-        measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
+        progress = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
         message = agent_message(self._live, (Part(text=text, metadata=self.progress_metadata),))
-        self._live.status(State.WORKING, message, metadata=measure or None)
+        self._live.status(State.WORKING, message, metadata=progress or None)
         await self._live.drain()
 
     async def artifact(

@@ -85,7 +85,7 @@ class Run:
             if not live.ended:
                 await self._execute(ctx)
         except asyncio.CancelledError:
-            if runner.stopping and not live.over and self._restarts():
+            if runner.stopping and not live.over and self._is_restartable():
                 # The server stops: unlike a crash, that is not counted as an attempt.
                 live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
@@ -95,7 +95,7 @@ class Run:
         with contextlib.suppress(ServerError):
             await live.wait_durable()
 
-    def _restarts(self) -> bool:
+    def _is_restartable(self) -> bool:
         return self._runner.tasks.store.durable and may_restart(self._plan)
 
     async def _restore_context(self) -> Context:
@@ -233,13 +233,13 @@ class Run:
         return f"execution failed: Internal error, reference {reference}"
 
 
-def _warn_of_reply(ctx: Context, who: str) -> None:
-    if who not in _WARNED_SKILLS:
-        _WARNED_SKILLS.add(who)
+def _warn_of_reply(ctx: Context, name: str) -> None:
+    if name not in _WARNED_SKILLS:
+        _WARNED_SKILLS.add(name)
         ctx.log.warning(
             "`%s` returned a Reply but does not declare it: its callers get a task. "
             "Declare it with `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
-            who,
+            name,
         )
 
 

@@ -88,7 +88,7 @@ class FairThreadPool(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))
-                except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+                except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
                     future.set_exception(error)
 
         call = self.start(run, _name_of(fn))
@@ -202,11 +202,11 @@ class FairThreadPool(Executor):
     def _dequeue_ready(self) -> list[tuple[_ThreadCall, bool]]:
         """Take from the queue the calls that may start now, each with whether it needs a new thread."""
         ready: list[tuple[_ThreadCall, bool]] = []
-        while (call := self._next()) is not None:
+        while (call := self._next_call()) is not None:
             ready.append((call, self._count_start(call)))
         return ready
 
-    def _next(self) -> _ThreadCall | None:
+    def _next_call(self) -> _ThreadCall | None:
         for agent, callers in self._waiting.items():
             for caller, calls in callers.items():
                 owner = RunOwner(agent, caller)
@@ -295,7 +295,7 @@ async def in_thread(fn: Callable[..., Any], *args: Any, pool: FairThreadPool | N
             settle: Callable[[], None] | None = partial(
                 _set_result, done, context.run(_call_without_stop_iteration, fn, args)
             )
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             settle = partial(_set_exception, done, error)
         try:
             loop.call_soon_threadsafe(settle)

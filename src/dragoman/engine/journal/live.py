@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
-from dragoman.engine.journal.writer import AHEAD_BYTES, WINDOW_EVENTS, TaskWriter
+from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_WINDOW_EVENTS, TaskWriter
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Push, TaskRow, Write
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
@@ -283,7 +283,7 @@ class LiveTask(TaskWriter):
             records, self._unwritten = (*self._unwritten, record), ()
             size += self._unwritten_bytes
             self._unwritten_bytes = 0
-        if self._window_bytes > AHEAD_BYTES or len(self._window) > WINDOW_EVENTS:
+        if self._window_bytes > MAX_AHEAD_BYTES or len(self._window) > MAX_WINDOW_EVENTS:
             self._trim()
         self._store.write(
             Write(

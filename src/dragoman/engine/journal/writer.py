@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Folding, Record
 
-# How far an agent may run ahead of the disk, and how many records of a task stay in memory for subscribers. The bytes
-# are a limit of both.
-AHEAD_EVENTS = 256
-AHEAD_BYTES = 1_000_000
-WINDOW_EVENTS = 512
+# How far an agent may run ahead of the disk, and how many records of a task stay in memory for subscribers (its
+# window), which has the same limit of bytes.
+MAX_AHEAD_EVENTS = 256
+MAX_AHEAD_BYTES = 1_000_000
+MAX_WINDOW_EVENTS = 512
 STOPPING = "the server is stopping: ask again when it is back"
 UNAVAILABLE = "the store cannot take writes now: try again later"
 
@@ -93,7 +93,7 @@ class TaskWriter:
 
     def _trim(self) -> None:
         window = self._window
-        while window and (len(window) > WINDOW_EVENTS or self._window_bytes > AHEAD_BYTES):
+        while window and (len(window) > MAX_WINDOW_EVENTS or self._window_bytes > MAX_AHEAD_BYTES):
             if window[0].generation > self.committed:
                 return
             self._window_bytes -= len(window.popleft().body)
@@ -105,7 +105,7 @@ class TaskWriter:
             return
         if generation > self.committed:
             self.committed = generation
-        if self._window_bytes > AHEAD_BYTES:  # durable records can be read from the store
+        if self._window_bytes > MAX_AHEAD_BYTES:  # durable records can be read from the store
             self._trim()
         if self._on_durable is not None:
             on_durable, self._on_durable = self._on_durable, None
@@ -188,13 +188,13 @@ class TaskWriter:
     async def drain(self) -> None:
         """Wait until the task is no longer too far ahead of the store. Raises as `wait_durable` does."""
         while self.needs_drain:
-            await self.wait_durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
+            await self.wait_durable(max(self.committed + 1, self.folding.generation - MAX_AHEAD_EVENTS // 2))
 
     @property
     def needs_drain(self) -> bool:
         """True when the task is too far ahead of the store."""
         ahead = self.folding.generation - self.committed + self._has_pending
-        return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
+        return ahead >= MAX_AHEAD_EVENTS or self._ahead_bytes >= MAX_AHEAD_BYTES
 
     def records_after(self, generation: int) -> list[Record] | None:
         """The durable records after `generation` from memory; None when they must be read from the store."""

@@ -41,7 +41,7 @@ class TaskRow(Struct, frozen=True):
     """The columns of a task: what a store returns without reading its journal.
 
     `number` is the key of the task in its store; later tasks have larger numbers. `status_ms` is the time of its last
-    status and `generation` that of its last record.
+    status, and `generation` the number of its last record.
     """
 
     number: int

@@ -53,9 +53,9 @@ def launch_command(*arguments: str, environ: Mapping[str, str], program: str | N
     if _is_in_uv_cache(Path(sys.prefix), environ):
         return [_find_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
     suffix = ".exe" if os.name == "nt" else ""
-    typed = Path(program if program is not None else sys.argv[0]).absolute()
+    invoked_path = Path(program if program is not None else sys.argv[0]).absolute()
     # Links are not resolved: the link that was typed may outlive its target.
-    for script in (typed.with_suffix(suffix), Path(sysconfig.get_path("scripts")) / f"dragoman{suffix}"):
+    for script in (invoked_path.with_suffix(suffix), Path(sysconfig.get_path("scripts")) / f"dragoman{suffix}"):
         if script.stem == "dragoman" and script.is_file() and os.access(script, os.X_OK):
             return [str(script), "mcp", *arguments]
     # -P: modules in the host's working directory must not be imported.

@@ -39,7 +39,7 @@ class PendingUpdate:
         self._apply = apply
         self._newest: Event | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._next = 0.0
+        self._not_before = 0.0
         self._size = 0
 
     def check_size(self, event: Event) -> None:
@@ -60,7 +60,7 @@ class PendingUpdate:
         """Apply an event a little later, together with those that arrive meanwhile."""
         self._newest = event
         if self._timer is None:
-            pause = max(0.0, self._next - time.monotonic())
+            pause = max(0.0, self._not_before - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(pause, self.flush)
 
     def discard(self) -> None:
@@ -78,7 +78,7 @@ class PendingUpdate:
         if task is not None:
             self._apply(task)
             finished = time.monotonic()
-            self._next = finished + max(_MIN_PAUSE, _PAUSE_FACTOR * (finished - started))
+            self._not_before = finished + max(_MIN_PAUSE, _PAUSE_FACTOR * (finished - started))
 
 
 logger = logging.getLogger("dragoman.mcp")
@@ -127,15 +127,15 @@ class TaskFollower:
         self.events = 0
         # The time of the last event.
         self.last_event_at = time.monotonic()
-        self._limit: asyncio.Timeout | None = None
+        self._idle_timeout: asyncio.Timeout | None = None
         # The last characters of the answer so far.
-        self.text = ""
+        self.answer_tail = ""
         # True when the agent has switched to another task: that is accepted once.
         self._has_switched_task = False
         self._pending = PendingUpdate(self._update_record)
         # True while the message is retried without its webhook: if that succeeds, the webhook was the problem.
         self._retries_without_webhook = False
-        self._changes = 0
+        self._change_count = 0
         self._changed = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -160,10 +160,10 @@ class TaskFollower:
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            async with asyncio.timeout(IDLE_SECONDS) as self._limit:
+            async with asyncio.timeout(IDLE_SECONDS) as self._idle_timeout:
                 await work()
         except TimeoutError:
-            self._fail(SILENT if self._limit is not None and self._limit.expired() else TIMEOUT)
+            self._fail(SILENT if self._idle_timeout is not None and self._idle_timeout.expired() else TIMEOUT)
         except DragomanError as error:
             self.is_too_large = isinstance(error, ResponseTooLarge)
             self._fail(str(request_failed(error)))
@@ -224,7 +224,7 @@ class TaskFollower:
                 if task != last_task:
                     last_task = task
                     self.events += 1
-                    self.text = task.text[-_TAIL:] if task.artifacts else ""
+                    self.answer_tail = task.text[-_TAIL:] if task.artifacts else ""
                     self._handle_task(task)
                 if task.state.final or (task.state.waiting and not _same_question(task, previous)):
                     return
@@ -254,11 +254,11 @@ class TaskFollower:
 
     async def _consume(self, stream: EventStream, seconds: float | None, previous: Task | None = None) -> None:
         try:
-            async with aclosing(stream.__aiter__()) as events:
+            async with aclosing(stream.__aiter__()) as event_count:
                 while True:
                     try:
                         async with asyncio.timeout(seconds):
-                            event = await anext(events)
+                            event = await anext(event_count)
                     except StopAsyncIteration:
                         break
                     seconds = None  # it has answered
@@ -277,7 +277,7 @@ class TaskFollower:
 
     def _handle_event(self, event: Event) -> None:
         """Apply an event of a stream. Raises ResponseTooLarge when the task is too large."""
-        self.text = (event.text if event.replaces else self.text + event.text)[-_TAIL:]
+        self.answer_tail = (event.text if event.replaces else self.answer_tail + event.text)[-_TAIL:]
         self._pending.check_size(event)
         has_remote_task = self.record.remote_id is not None and self.is_accepted and self.reply is None
         if has_remote_task and event.kind in ("artifact", "message"):
@@ -314,9 +314,9 @@ class TaskFollower:
     def _notify(self) -> None:
         """Wake the waiters and restart the idle timeout."""
         self.last_event_at = time.monotonic()
-        if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
-        self._changes += 1
+        if self._idle_timeout is not None and not self._idle_timeout.expired():
+            self._idle_timeout.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
+        self._change_count += 1
         self._changed.set()
 
     def _handle_reply(self, message: Message) -> None:
@@ -340,8 +340,8 @@ class TaskFollower:
 
         async def report() -> None:
             nonlocal reported
-            if on_change is not None and self._changes != reported:
-                reported = self._changes
+            if on_change is not None and self._change_count != reported:
+                reported = self._change_count
                 await on_change(self)
 
         return await self._wait_until(lambda: self.is_done, seconds, report)
@@ -420,7 +420,7 @@ class Followers:
         self._on_webhook_refused = on_webhook_refused
         self._answer_seconds = answer_seconds
         self._active: set[TaskFollower] = set()
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     def new(self, record: TaskRecord) -> TaskFollower:
         """Create a follower for a task, to be started. Beyond the limits, the longest idle follower is dropped."""
@@ -430,7 +430,7 @@ class Followers:
         if candidates is same or len(candidates) >= MAX_FOLLOWED:
             idle = min(candidates, key=lambda each: each.last_event_at)
             self._active.discard(idle)
-            self.finish_later(idle.drop())
+            self.run_in_background(idle.drop())
         follower = TaskFollower(self._registry, record, self._on_event, self._answer_seconds, self._on_webhook_refused)
         self._active.add(follower)
         return follower
@@ -446,15 +446,15 @@ class Followers:
 
     async def close(self) -> None:
         """Stop all followers, after waiting a little for background work."""
-        if self._finishing:
-            await asyncio.wait([*self._finishing], timeout=FINISH_SECONDS)
-        for each in self._finishing:
+        if self._background:
+            await asyncio.wait([*self._background], timeout=FINISH_SECONDS)
+        for each in self._background:
             each.cancel()
         await asyncio.gather(*(each.close() for each in [*self._active]), return_exceptions=True)
-        await asyncio.gather(*self._finishing, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
 
-    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background for a call that has been aborted."""
         task = asyncio.create_task(work)
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

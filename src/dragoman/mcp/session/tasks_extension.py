@@ -72,7 +72,7 @@ class _TaskHandle:
         self.agent = agent
         self.follower = follower
         self.created_ms = self.ended_ms = now
-        self.end: Json | None = None
+        self.outcome: Json | None = None
         # Serializes polls and answers: two polls must not start two followers.
         self.lock = asyncio.Lock()
         self._number = 0
@@ -124,11 +124,11 @@ class _TaskHandle:
     def has_ended(self) -> bool:
         """True when the task has ended, whether or not the host has been told."""
         task = self.follower.record.task
-        return self.end is not None or self.follower.reply is not None or (task is not None and task.state.final)
+        return self.outcome is not None or self.follower.reply is not None or (task is not None and task.state.final)
 
     def finish(self, now: int, **outcome: Any) -> Json:
         """Store the outcome; later changes of the agent's task no longer affect it."""
-        self.end, self.ended_ms = outcome, now
+        self.outcome, self.ended_ms = outcome, now
         return outcome
 
 
@@ -167,8 +167,8 @@ class McpTasks:
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> Json:
         handle = self._find_handle(ctx, params)
         async with handle.lock:
-            state = handle.end if handle.end is not None else await self._current_state(ctx, handle)
-        changed = handle.ended_ms if handle.end is not None else handle.follower.record.changed_ms
+            state = handle.outcome if handle.outcome is not None else await self._current_state(ctx, handle)
+        changed = handle.ended_ms if handle.outcome is not None else handle.follower.record.changed_ms
         return {
             "taskId": handle.id,
             "createdAt": timestamp(handle.created_ms),
@@ -183,23 +183,23 @@ class McpTasks:
         async with handle.lock:
             # Answers to questions that are not open are ignored.
             answer = params.input_responses.get(handle.question_id or "")
-            if handle.end is None and handle.question_id and isinstance(answer, types.ElicitResult):
+            if handle.outcome is None and handle.question_id and isinstance(answer, types.ElicitResult):
                 self._apply_answer(ctx, handle, answer)
         return {}
 
     async def _cancel(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> Json:
         handle = self._find_handle(ctx, params)
-        if handle.end is None:
-            self._context.followers.finish_later(self._cancel_remote(ctx, handle.follower))
+        if handle.outcome is None:
+            self._context.followers.run_in_background(self._cancel_remote(ctx, handle.follower))
         return {}
 
     def _find_handle(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> _TaskHandle:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
         if not self.is_supported(ctx):
-            needed: Json = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            required: Json = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             text = f"This method is for hosts that declare the extension {EXTENSION}"
-            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, needed)
+            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, required)
         headers: Any = getattr(ctx.request, "headers", None)
         header_id = None if headers is None else headers.get(MCP_NAME_HEADER)
         if header_id is not None and decode_header_value(header_id) != params.task_id:
@@ -228,7 +228,7 @@ class McpTasks:
                 return _working_state(handle.follower)
         task = handle.follower.record.task
         if task is not None and task.state.waiting:
-            params = self._context.elicitation.open_question(_send_request(ctx), handle.agent, handle.follower)
+            params = self._context.elicitation.open_question(_send_message_call(ctx), handle.agent, handle.follower)
             if params is not None:
                 request = types.ElicitRequest(params=params)
                 payload = request.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -275,7 +275,7 @@ class McpTasks:
         self, ctx: ServerRequestContext[Any, Any], handle: _TaskHandle, answer: types.ElicitResult
     ) -> None:
         context, record = self._context, handle.follower.record
-        params = context.elicitation.open_question(_send_request(ctx), handle.agent, handle.follower)
+        params = context.elicitation.open_question(_send_message_call(ctx), handle.agent, handle.follower)
         # The question may have been answered elsewhere meanwhile.
         if params is not None and context.registry.task(record.id) is record and context.followers.get(record) is None:
             handle.continue_with(context.elicitation.continue_task(handle.agent, record, answer))
@@ -300,7 +300,7 @@ class McpTasks:
             del self._handles[next(ended_handles, next(iter(self._handles.values()))).id]
 
 
-def _send_request(ctx: ServerRequestContext[Any, Any]) -> ToolInvocation:
+def _send_message_call(ctx: ServerRequestContext[Any, Any]) -> ToolInvocation:
     """Return the tool request that a host without tasks would make."""
     return ToolInvocation(ctx, types.CallToolRequestParams(name="send_message"))
 

@@ -39,8 +39,8 @@ async def validate_agent_card(context: ToolContext, request: ToolInvocation) -> 
     problems = card_problems(document.body, url=document.url)
     version, skills = str(card_json["protocolVersion"]), card_json["skills"]
     version_valid = is_supported_major(version)
-    wrong = [each for each in problems if each.level == "error" and each.field not in _FILLED_IN]
-    is_good = version_valid and bool(skills) and not wrong
+    errors = [each for each in problems if each.level == "error" and each.field not in _FILLED_IN]
+    is_valid = version_valid and bool(skills) and not errors
     report: dict[str, Any] = {
         "name": card_json["name"],
         "url": card_json["url"],
@@ -50,7 +50,7 @@ async def validate_agent_card(context: ToolContext, request: ToolInvocation) -> 
         "skill_count": len(skills),
         "streaming": card_json["capabilities"]["streaming"],
         "push_notifications": card_json["capabilities"]["pushNotifications"],
-        "validation": "passed" if is_good else "warnings",
+        "validation": "passed" if is_valid else "warnings",
         "signature": "signed, not checked" if document.raw.get("signatures") else "none",
     }
     if problems:

@@ -31,8 +31,8 @@ SCHEME = "a2a://"
 MAX_INLINE = 256 * 1024
 # How many characters are shown of a text that is too long.
 PREVIEW_CHARS = 4000
-_BYTES = "application/octet-stream"
-_TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
+_BINARY_TYPE = "application/octet-stream"
+_TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
 
 def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentBlock]:
@@ -42,10 +42,10 @@ def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentB
     `a2a://`, the agent's id, `/`, the task's id, unescaped.
     """
     # Not every bare message is stored: links into it could not be resolved.
-    inline = MAX_INLINE if isinstance(answer, Task) else None
-    max_chars = None if inline is None else text_limit(answer)
+    max_inline = MAX_INLINE if isinstance(answer, Task) else None
+    max_chars = None if max_inline is None else text_limit(answer)
     parts = ((part, part_uri(base_uri, holder, number)) for holder, number, part in parts_of(answer))
-    return [block for part, uri in parts if (block := _block(part, uri, inline, max_chars)) is not None]
+    return [block for part, uri in parts if (block := _block(part, uri, max_inline, max_chars)) is not None]
 
 
 def text_limit(answer: Task | Message) -> int:
@@ -117,7 +117,7 @@ def resource_contents(part: Part, uri: str) -> types.TextResourceContents | type
     if text is not None:
         return types.TextResourceContents(uri=uri, mime_type=part.media_type, text=text)
     data = base64.b64encode(part.raw).decode()
-    return types.BlobResourceContents(uri=uri, mime_type=part.media_type or _BYTES, blob=data)
+    return types.BlobResourceContents(uri=uri, mime_type=part.media_type or _BINARY_TYPE, blob=data)
 
 
 def resource_link(part: Part, uri: str) -> types.ResourceLink:
@@ -126,12 +126,12 @@ def resource_link(part: Part, uri: str) -> types.ResourceLink:
         name = part.filename or urlsplit(part.url).path.rstrip("/").rpartition("/")[2] or part.url
         return types.ResourceLink(type="resource_link", uri=part.url, name=name, mime_type=part.media_type)
     size = len(part.raw if part.raw is not None else (part.text or "").encode(errors="surrogatepass"))
-    kind = part.media_type or (_BYTES if part.raw is not None else "text/plain")
+    kind = part.media_type or (_BINARY_TYPE if part.raw is not None else "text/plain")
     name = part.filename or ("file" if part.text is None else "text")
     return types.ResourceLink(type="resource_link", uri=uri, name=name, mime_type=kind, size=size)
 
 
-def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> types.ContentBlock | None:
+def _block(part: Part, uri: str, max_inline: int | None, max_chars: int | None) -> types.ContentBlock | None:
     kind = part.media_type or ""
     if part.text is not None and part.filename is None:
         if max_chars is not None and len(part.text) > max_chars:
@@ -140,7 +140,7 @@ def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> t
     if part.kind == "data":
         return None
     size = len(part.raw or part.text or "")
-    if part.url is not None or (inline is not None and size > inline):
+    if part.url is not None or (max_inline is not None and size > max_inline):
         try:
             return resource_link(part, uri)
         except ValueError:  # an invalid URL, such as `http://[`
@@ -169,7 +169,7 @@ def _decode_text(raw: bytes, media_type: str) -> str | None:
     """Return the text of a UTF-8 text file; None for any other file."""
     kind, _, parameters = media_type.lower().partition(";")
     kind = kind.strip()
-    if not (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
+    if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
         return None
     if "charset" in parameters and "utf-8" not in parameters:
         return None
@@ -195,14 +195,14 @@ def state_name(state: State) -> str:
 
 def card_to_json(card: AgentCard, raw: Json) -> Json:
     """Return a card of any version as JSON with the same few keys. `raw` is the card as received."""
-    older = card_json(card, {}, V0_3)
+    card_03 = card_json(card, {}, V0_3)
     versions = [each.protocol_version for each in card.supported_interfaces]
     protocol_version = raw.get("protocolVersion")
     capabilities: Json = raw["capabilities"] if isinstance(raw.get("capabilities"), dict) else {}
     return {
         "name": card.name,
         "description": card.description,
-        "url": older.get("url", ""),
+        "url": card_03.get("url", ""),
         "version": card.version,
         "protocolVersion": protocol_version
         if isinstance(protocol_version, str) and protocol_version
@@ -257,8 +257,8 @@ def task_summary_to_json(task: Task) -> Json:
     result["status"] = status
     artifacts: list[Json] = []
     for each in task.artifacts[:_MAX_ARTIFACTS]:
-        named = {"artifactId": each.artifact_id} | ({"name": each.name[:_PREVIEW_LISTED]} if each.name else {})
-        artifacts.append({**named, "parts": [_text_preview(each.text)] if each.text else []})
+        members = {"artifactId": each.artifact_id} | ({"name": each.name[:_PREVIEW_LISTED]} if each.name else {})
+        artifacts.append({**members, "parts": [_text_preview(each.text)] if each.text else []})
     if artifacts:
         result["artifacts"] = artifacts
     return result

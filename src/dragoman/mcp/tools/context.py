@@ -57,9 +57,9 @@ class ToolContext:
 
     def update_task(self, record: TaskRecord, task: Task, *, may_be_stale: bool = False) -> TaskRecord:
         """Store the current state of a task, and post it to webhooks unless a follower does that."""
-        was_over = record.task is not None and record.task.state.final
+        had_ended = record.task is not None and record.task.state.final
         record = self.registry.update_task(record, task, may_be_stale=may_be_stale)
-        if record.task is not None and not was_over and self.followers.get(record) is None:
+        if record.task is not None and not had_ended and self.followers.get(record) is None:
             self.webhooks.post(record, TaskAssembler().add(NumberedEvent(0, record.task)))
         return record
 

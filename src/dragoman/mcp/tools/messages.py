@@ -65,7 +65,7 @@ async def send_message(context: ToolContext, request: ToolInvocation) -> ToolRes
         except asyncio.CancelledError:
             # A timeout of the host must not end the work, unless `cancel_on_abort` says so.
             if request.get("cancel_on_abort", False):
-                context.followers.finish_later(_cancel(context, agent, follower))
+                context.followers.run_in_background(_cancel(context, agent, follower))
             raise
         if continuation is None:
             return context.message_result(agent, follower)
@@ -112,7 +112,9 @@ async def _report(request: ToolInvocation, follower: TaskFollower) -> None:
     task = follower.record.task
     state = "" if task is None else state_name(task.state)
     note = task.status.message.text if task is not None and task.status.message is not None else ""
-    await request.report_progress(f"{state}: {note or follower.text[-200:]}" if note or follower.text else state)
+    await request.report_progress(
+        f"{state}: {note or follower.answer_tail[-200:]}" if note or follower.answer_tail else state
+    )
 
 
 async def _cancel(context: ToolContext, agent: AgentRecord, follower: TaskFollower) -> None:
@@ -195,7 +197,7 @@ async def invoke_remote_agent(context: ToolContext, request: ToolInvocation) -> 
 async def _report_text(request: ToolInvocation, follower: TaskFollower) -> None:
     # Hosts abort calls that report no progress.
     task = follower.record.task
-    await request.report_progress(follower.text[-200:] or ("" if task is None else state_name(task.state)))
+    await request.report_progress(follower.answer_tail[-200:] or ("" if task is None else state_name(task.state)))
 
 
 def _final_outcome(follower: TaskFollower, task_id: str) -> ToolResult:

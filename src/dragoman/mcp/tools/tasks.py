@@ -204,4 +204,4 @@ async def _report(request: ToolInvocation, follower: TaskFollower) -> None:
     task = follower.record.task
     if task is not None:
         note = task.status.message.text if task.status.message is not None else ""
-        await request.report_progress(f"{state_name(task.state)}: {note or follower.text[-200:]}")
+        await request.report_progress(f"{state_name(task.state)}: {note or follower.answer_tail[-200:]}")

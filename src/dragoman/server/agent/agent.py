@@ -31,10 +31,12 @@ class Agent(BareAgent):
 
     `card` is merged last into the agent card. `extensions` are URIs, or AgentExtension objects where an extension
     is required. With `parallel`, several tasks of one conversation may run at once. With `restart`, `run` is called
-    again after a crash instead of failing the task.
+    again after a crash instead of failing the task. With `replies`, `run` may yield a `Reply`, a bare message instead
+    of a task. `closing` is how a streamed text ends: `"whole"` with an event that repeats it all, `"last"` with its
+    last chunk.
 
     Raises:
-        ConfigError: the name is empty or an extension cannot be read.
+        ConfigError: the name cannot be part of a URL or a file path, or an extension cannot be read.
     """
 
     @classmethod
@@ -54,8 +56,9 @@ class Agent(BareAgent):
 
         Raises:
             ConfigError: the target cannot be called, or an option is wrong.
-            CannotConnect: the target does not answer.
+            CannotConnect: the target cannot be reached.
             BadCard: it has no card, or one that cannot be read.
+            AuthError: its card is not public, and the credentials are missing or wrong.
         """
         from dragoman.agents.remote.run import RemoteProxy, card_of_remote
         from dragoman.client.connect import connect

@@ -28,8 +28,9 @@ _UNFIT = ("Cc", "Cs")
 class Backend(NamedTuple):
     """What runs the tasks of an agent beside its functions: a `run`, tools, a program or another framework's agent.
 
-    `offers` are its skills for the card; `output_metadata` is written on all its output. `prepare` is awaited before a
-    run starts, `canceled` when a task that waits for input is canceled.
+    With `replies`, `run` may yield a `Reply`; with `restarts`, it is called again after a crash. `offers` are its
+    skills for the card; `output_metadata` is written on all its output. `prepare` is awaited before a run starts,
+    `canceled` when a task that waits for input is canceled, with the `ref` of its question.
     """
 
     run: Callable[[Context], AsyncIterator[Any]] | None = None
@@ -123,7 +124,7 @@ class BareAgent(PluginAttributes):
         a task; a return type that contains `Reply` says the same.
 
         Raises:
-            ConfigError: a parameter has no type, or the id is taken.
+            ConfigError: the parameters cannot be read, or the id is taken.
         """
 
         def decorate(function: F) -> F:
@@ -148,7 +149,7 @@ class BareAgent(PluginAttributes):
 
     @property
     def skills(self) -> tuple[Offer, ...]:
-        """The skills: tools of MCP servers, once these are connected, then functions in order of registration."""
+        """The skills: tools of connected MCP servers, what the backend offers, then functions as registered."""
         tools = () if self.tools is None else self.tools.offers
         return (*tools, *self.backend.offers, *self.functions.skills.values())
 

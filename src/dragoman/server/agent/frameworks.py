@@ -68,8 +68,8 @@ def framework_of(thing: object) -> Framework | None:
 
 def extra_of(module: str) -> str | None:
     """Return the extra of dragoman that installs a framework's module, or None."""
-    bringing = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
-    matching = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
+    by_module = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
+    matching = (each.extra for name, each in by_module.items() if f"{module}.".startswith(f"{name}."))
     return next(matching, None)
 
 

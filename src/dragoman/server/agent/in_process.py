@@ -98,7 +98,10 @@ def connect(
     clock: Clock | None = None,
     settings: EngineSettings | None = None,
 ) -> ServiceConnection:
-    """Create an engine for an agent and connect to it. Runs that are active when it closes are stopped at once."""
+    """Create an engine for an agent and connect to it.
+
+    By default it has a store in memory, and runs that are active when it closes are stopped at once.
+    """
     clock = clock or SystemClock()
     store = store or MemoryStore()
     runnable = EngineAgent(agent) if isinstance(agent, BareAgent) else agent

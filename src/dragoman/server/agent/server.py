@@ -45,7 +45,7 @@ class Server:
         return build(self.agents, settings)
 
     def serve(self, **settings: Any) -> None:
-        """Listen and serve until stopped. Raises ConfigError when that is not possible."""
+        """Listen and serve until stopped. Raises ConfigError when that is not possible. Ctrl-C exits with code 130."""
         from dragoman.server.listen.serve import serve
 
         try:

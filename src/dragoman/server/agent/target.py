@@ -71,7 +71,7 @@ def as_servable(obj: Any) -> Servable:
     if _is_servable(obj):
         return cast("Servable", obj)
     if inspect.isfunction(obj) or inspect.ismethod(obj):
-        return _agent_of(obj)
+        return _agent_of_function(obj)
     framework = framework_of(obj)
     if framework is not None:
         return agent_of(obj, framework)
@@ -84,7 +84,7 @@ def _is_servable(obj: object) -> bool:
     return callable(getattr(type(obj), "app_for", None)) and isinstance(getattr(obj, "name", None), str)
 
 
-def _agent_of(function: Any) -> Servable:
+def _agent_of_function(function: Any) -> Servable:
     from dragoman.server.agent.agent import Agent
 
     name: str = function.__name__

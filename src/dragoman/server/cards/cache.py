@@ -198,7 +198,11 @@ class Cards:
             return self.signing.sign_model(_with_link(card, base), root)
 
     def _kind(self, path: str) -> str:
-        """Return which document a path serves, by its main path. With tools, the old path has the plain card of 0.1."""
+        """Return which document a path serves, named by one of `paths`.
+
+        `OLD_CARD` is the plain card of 0.1, for agents made of tools with cards for all versions; for all others the
+        old path has the same card as `CARD`.
+        """
         if self._agent.tools is None or (path == OLD_CARD and self._version != "both"):
             return CARD
         return path
@@ -235,8 +239,8 @@ class Cards:
         """True when the client has this card already. A date is enough only for the anonymous card."""
         if_none_match = request.headers.get("if-none-match")
         if if_none_match is not None:
-            anything = dated and if_none_match.strip() == "*"
-            return anything or etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
+            is_wildcard = dated and if_none_match.strip() == "*"
+            return is_wildcard or etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
         since = request.headers.get("if-modified-since")
         if since is None or not dated or self._agent.tools is not None:
             return False

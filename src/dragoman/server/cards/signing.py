@@ -25,9 +25,9 @@ JWKS = "/.well-known/jwks.json"
 class CardSigning:
     """Signs the cards of one server.
 
-    Without the setting `url`, the URL on a card comes from the caller's Host header. Whoever could have any URL signed
-    could show others a signed card that leads to himself, so then only cards for loopback are signed, and only for
-    callers from there.
+    Without the setting `url`, the URL on a card comes from the caller's Host header. A caller who could get any URL
+    signed could show others a signed card that leads to a server of their own. So then only cards for loopback URLs are
+    signed, and only for requests that arrive at a loopback address.
     """
 
     def __init__(self, keys: LazyKeys, *, url: str | None, host: str, version: CardVersion) -> None:

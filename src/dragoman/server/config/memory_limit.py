@@ -42,7 +42,10 @@ def return_memory() -> None:
 
 
 def memory_for(limits: Limits, root: Path = Path("/")) -> tuple[int, int]:
-    """Return the memory for requests, of the server and of one caller. What is not set is a share of what there is."""
+    """Return the memory for requests in bytes, of the server and of one caller.
+
+    The server's default is a third of the available memory, a caller's is half of the server's.
+    """
     minimum = LARGEST_REQUEST * limits.body
     server = limits.memory or max(
         minimum, (ASSUMED_MEMORY if (free := available_memory(root)) is None else free) // REQUEST_SHARE

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.model.error import ConfigError
 from dragoman.server.config import values
-from dragoman.server.config.settings import ConfigFile, find_config, nearest
+from dragoman.server.config.settings import ConfigFile, find_config, suggest_name
 
 _KEYS = ("url", "token_env", "protocol")
 
@@ -56,7 +56,7 @@ def _remote(file: ConfigFile, name: str, table: dict[str, Any]) -> Remote:
     source = f"{file.label} [remotes.{name}]"
     for key, value in table.items():
         if key not in _KEYS:
-            raise ConfigError(f"{source}: there is no setting `{key}`{nearest(key, _KEYS)}")
+            raise ConfigError(f"{source}: there is no setting `{key}`{suggest_name(key, _KEYS)}")
         if not isinstance(value, str) or not value:
             raise ConfigError(f"{source} {key}: must be text, not {values.as_json(value)}")
     url = table.get("url", "")

@@ -113,8 +113,9 @@ def load_settings(
 ) -> Settings:
     """Load the settings. A keyword that is None counts as not set; so does an empty environment variable.
 
-    `flags` come from a command line, named as in SETTINGS, as text. They override keywords. `warn` is called for each
-    variable that looks like a setting and is none: it may belong to another program, so it is no error.
+    `flags` come from a command line, named as in SETTINGS, and override keywords; values that are strings are parsed.
+    `warn` is called for each variable that looks like a setting and is none: it may belong to another program, so it is
+    no error.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -152,7 +153,7 @@ def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -
     """Read the file `config`, else `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
 
     Raises:
-        ConfigError: the named file is missing, the file is not TOML, or a table in it is unknown.
+        ConfigError: the named file is missing, the file cannot be read or is not TOML, or a table in it is unknown.
     """
     named = config or (Path(environ["DRAGOMAN_CONFIG"]) if environ.get("DRAGOMAN_CONFIG") else None)
     path = cwd / (named or "dragoman.toml")
@@ -176,7 +177,7 @@ def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
         if name in SETTINGS and name not in tables:
             raise ConfigError(f"{label}: `{name}` belongs under [serve]")
         if name not in tables:
-            raise ConfigError(f"{label}: there is no table [{name}]{nearest(name, tables, '[{}]')}")
+            raise ConfigError(f"{label}: there is no table [{name}]{suggest_name(name, tables, '[{}]')}")
         tables[name] = _table(table, f"{label} [{name}]")
     for name in ("agents", "remotes", "auth"):
         for key, table in tables[name].items():
@@ -234,7 +235,7 @@ def _from_file(file: ConfigFile) -> dict[str, _SettingValue]:
     for table, prefix, names in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
         for name, value in cast("dict[str, Any]", getattr(file, table)).items():
             if name not in names and prefix + name not in RENAMED:
-                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, names)}")
+                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{suggest_name(name, names)}")
             source = f"{file.label} [{table}] {name}"
             _add(result, prefix + name, _SettingValue(value, source, base=file.path.parent.absolute()))
     return result
@@ -268,7 +269,7 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, _SettingValue]:
         flag = f"--{name.replace('_', '-')}"
         if name not in SETTINGS and name not in RENAMED:
             flag_names = [info.flag for info in SETTINGS.values() if info.flag is not None]
-            raise ConfigError(f"{flag}: there is no such setting{nearest(flag, flag_names)}")
+            raise ConfigError(f"{flag}: there is no such setting{suggest_name(flag, flag_names)}")
         if value is not None:
             source = flag if name in RENAMED else SETTINGS[name].flag or name
             _add(result, name, _SettingValue(value, source, is_text=isinstance(value, str)))
@@ -280,7 +281,7 @@ def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
     for name, value in keywords.items():
         if name not in Settings.__struct_fields__:
             names = Settings.__struct_fields__
-            raise ConfigError(f"keyword {name}: there is no such setting{nearest(name, names)}")
+            raise ConfigError(f"keyword {name}: there is no such setting{suggest_name(name, names)}")
         if name == "limits":
             result |= _from_limits(value)
         elif value is not None:
@@ -295,7 +296,7 @@ def _from_limits(value: Any) -> dict[str, _SettingValue]:
     result: dict[str, _SettingValue] = {}
     for name, limit in _table({} if value is None else value, "keyword limits").items():
         if name not in names and f"limits_{name}" not in RENAMED:
-            raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, names)}")
+            raise ConfigError(f"keyword limits: there is no limit `{name}`{suggest_name(name, names)}")
         _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
     return result
 
@@ -314,7 +315,7 @@ def _read(name: str, setting: _SettingValue) -> Any:
     return value
 
 
-def nearest(name: str, names: Iterable[str], form: str = "{}") -> str:
+def suggest_name(name: str, names: Iterable[str], form: str = "{}") -> str:
     """Return the end of an error about an unknown name: the closest name, else all names."""
     names = list(names)
     near = get_close_matches(name, names, n=1)

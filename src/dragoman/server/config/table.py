@@ -54,7 +54,7 @@ _ALL = (
     SettingInfo("host", "Address to listen on.", "ADDRESS", values.parse_text),
     SettingInfo("port", "Port to listen on; 0 picks a free one.", "NUMBER", values.whole_parser(0, 65535)),
     SettingInfo("store", "Where tasks are kept: memory:, or sqlite:///FILE.", "URL", values.parse_text),
-    SettingInfo("url", "Public address on the card, if not the request's.", "URL", values.parse_address),
+    SettingInfo("url", "Public address on the card, if not the request's.", "URL", values.parse_url),
     SettingInfo(
         "trust_proxy",
         "Network whose X-Forwarded-* count; repeat for several.",

@@ -102,15 +102,15 @@ def choice_parser(*choices: str) -> Callable[[Any, bool], str]:
     return read
 
 
-def parse_address(value: Any, is_text: bool) -> str:
+def parse_url(value: Any, is_text: bool) -> str:
     """Parse a public http(s) URL. Raises ValueError."""
-    if not isinstance(value, str) or not _is_address(value):
+    if not isinstance(value, str) or not _is_url(value):
         printable = without_password(value) if isinstance(value, str) else as_json(value)
         raise ValueError(f"must be an address like https://agents.example.com, not {printable}")
     return value.rstrip("/")
 
 
-def _is_address(text: str) -> bool:
+def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         parts.port  # noqa: B018 reading it raises when it is no number

@@ -53,7 +53,7 @@ class App:
         hosted: Sequence[HostedAgent],
         store: Store,
         addresses: Addresses,
-        auth: Callable[[], Authentication | None],
+        auth_factory: Callable[[], Authentication | None],
         cross_site: CrossSiteCheck | None = None,
         janitor: Janitor | None = None,
         *,
@@ -66,10 +66,10 @@ class App:
         self._hosted = hosted
         self._store = store
         self._addresses = addresses
-        # With MCP tools, authentication is decided after startup: tools and their permissions come from their servers.
-        self._decide_auth = auth
-        self._opens_before_auth = any(one.agent.tools is not None for one in hosted)
-        self._auth = None if self._opens_before_auth else auth()
+        # With MCP tools, authentication is built once they are open: tools and permissions come from their servers.
+        self._auth_factory = auth_factory
+        self._auth_needs_open_agents = any(one.agent.tools is not None for one in hosted)
+        self._auth = None if self._auth_needs_open_agents else auth_factory()
         self._cross_site = cross_site or CrossSiteCheck(None, (), (), open_list=False)
         self._janitor = janitor
         self._delivery_factory = delivery_factory
@@ -77,24 +77,25 @@ class App:
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._extra = extra
-        self._renew()
-        # The loop it is started on, and the loop of the last attempt to start.
+        self._rebuild()
+        # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
         self._ready_loop: asyncio.AbstractEventLoop | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._last_start_loop: asyncio.AbstractEventLoop | None = None
         self._start_lock: asyncio.Lock | None = None
         self._drained = False
         self.startup_error: BaseException | None = None
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------------
 
-    def _renew(self) -> None:
+    def _rebuild(self) -> None:
+        """Build anew what is bound to an event loop or depends on authentication: delivery, engines, routes."""
         self._delivery = None if self._delivery_factory is None else self._delivery_factory()
         self._shared = self._limiter.shared()
         for routes in self._extra:
-            routes.renew()
+            routes.reset()
         for hosted in self._hosted:
             extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
-            hosted.renew(self._delivery, extended, self._limiter.denials)
+            hosted.rebuild(self._delivery, extended, self._limiter.denials)
         self._router = Routing(
             self._hosted,
             self._store,
@@ -104,28 +105,33 @@ class App:
             self._auth,
             self._keys,
             self._extra,
-            self._opens_before_auth,
-            self._starting_app,
-        ).router()
+            self._auth_needs_open_agents,
+            self._build_starting_app,
+        ).build_router()
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
         base = self._addresses.base(request) + request.prefix
         return cards.sign(cards.extended_card(base, user), request, base)
 
     async def start(self) -> None:
-        """Open the store and all parts, and recover tasks that a crash interrupted. Raises ConfigError."""
+        """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent on one event loop.
+
+        Raises:
+            ConfigError: a setting does not fit, or the store cannot be opened.
+            DragomanError: an agent cannot be opened.
+        """
         loop = asyncio.get_running_loop()
         if self._ready_loop is loop:
             return
-        if self._loop is not loop:
+        if self._last_start_loop is not loop:
             # Test clients use a new loop for every request; everything on the old one is lost.
-            previous_loop, self._loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
+            previous_loop, self._last_start_loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
             self._ready_loop = None
             if previous_loop is not None:
                 if self._auth is not None:
                     await self._auth.close()
                 await self._store.close()
-                self._renew()
+                self._rebuild()
         assert self._start_lock is not None
         async with self._start_lock:
             if self._ready_loop is None:
@@ -142,15 +148,15 @@ class App:
 
     async def _open_parts(self) -> None:
         if self._drained:
-            self._renew()
+            self._rebuild()
         results = await asyncio.gather(
             *(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True
         )
         for error in filter(None, results):  # after all have finished, so that none is half open
             raise error
-        if self._opens_before_auth and self._auth is None:
-            self._auth = self._decide_auth()
-            self._renew()
+        if self._auth_needs_open_agents and self._auth is None:
+            self._auth = self._auth_factory()
+            self._rebuild()
         for hosted in self._hosted:
             hosted.cards.check()
         if self._auth is not None:
@@ -191,11 +197,14 @@ class App:
                 await hosted.agent.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
-        """Continue a task in auth-required or input-required, from a callback of the author's own.
+        """Continue a task in auth-required or input-required from your own code, such as an OAuth callback.
+
+        `agent` is the name of the agent; the default is the first. The server is started if it is not running.
 
         Raises:
             TaskNotFound: there is no such task.
             UnsupportedOperation: the task is not waiting.
+            KeyError: there is no agent of that name.
         """
         await self.start()
         hosted = self._hosted[0] if agent is None else self._by_name[agent]
@@ -204,7 +213,7 @@ class App:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI connection."""
+        """Handle an ASGI connection: a request, or the lifespan. Websockets are closed."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._lifespan(receive, send)
@@ -220,8 +229,8 @@ class App:
         if "traceparent" in headers or trace.current.get() is not None:
             trace.extract(headers)
         app = route.app
-        if route.cold is not None and self._ready_loop is not asyncio.get_running_loop():
-            app = route.cold
+        if route.starting is not None and self._ready_loop is not asyncio.get_running_loop():
+            app = route.starting
         try:
             await app(scope, receive, send)
         finally:
@@ -230,7 +239,7 @@ class App:
             if request.lease is not None:
                 request.release()
 
-    def _starting_app(self, refuse: Refuse) -> AsgiApp:
+    def _build_starting_app(self, refuse: Refuse) -> AsgiApp:
         """Build an app that starts the server, then dispatches the request; `refuse` responds when it cannot start."""
 
         async def start(scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -268,25 +277,25 @@ class HostedAgent:
         self,
         agent: Agent,
         cards: Cards,
-        service: Callable[[Outbox | None], Service],
+        service_factory: Callable[[Outbox | None], Service],
         body_limit: int,
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
-        answers: PluginOperations | None = None,
+        plugin_operations: PluginOperations | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
-        self._answers = answers
-        self.needs_user = answers is not None and answers.needs_user
-        self._make_service = service
+        self._plugin_operations = plugin_operations
+        self.needs_user = plugin_operations is not None and plugin_operations.needs_user
+        self._service_factory = service_factory
         self._body_limit = body_limit
         self._blocking = blocking
         self._limits = limits
 
-    def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
-        """Create a new engine and endpoints, for a new event loop."""
-        self.service = self._make_service(outbox)
+    def rebuild(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
+        """Build a new engine and its endpoints, before the server starts and for every further event loop."""
+        self.service = self._service_factory(outbox)
         endpoint = Endpoint(
             self.service,
             self.agent.extensions,
@@ -294,7 +303,7 @@ class HostedAgent:
             blocking=self._blocking,
             limits=self._limits,
             denial_log=denials,
-            plugin_operations=self._answers,
+            plugin_operations=self._plugin_operations,
             extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)

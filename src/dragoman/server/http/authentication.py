@@ -54,6 +54,7 @@ class Authentication:
         Raises:
             Unauthenticated: there is no credential, or it is wrong.
             Unauthorized: the caller may not do this.
+            InternalError: the author's function raised an exception.
         """
         user = await self.identify(request, ambient=ambient)
         if user is None:
@@ -69,6 +70,7 @@ class Authentication:
         Raises:
             Unauthenticated: the credential is wrong.
             Unauthorized: the caller may not do this.
+            InternalError: the author's function raised an exception.
         """
         if not ambient and not _has_explicit_credential(request):
             return None
@@ -235,7 +237,7 @@ def authenticate(
 
 
 def challenge_anonymous(app: AsgiApp, auth: Authentication) -> AsgiApp:
-    """Add challenges to 401 responses for anonymous callers, whom other operations admit."""
+    """Add challenges to 401 responses for anonymous callers, where some operations admit these and others do not."""
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope[REQUEST].user is None:

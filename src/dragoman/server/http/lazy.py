@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class LazyKeys:
-    """The server's keys: from the setting `secret`, else from the file beside the store, else random."""
+    """The server's keys: from the setting `secret`, else from the file beside the store, else random.
+
+    A store in memory has no file.
+    """
 
     def __init__(self, secret: str | None, store: Path | None) -> None:
         self._secret = secret
@@ -96,7 +99,7 @@ class LazyHttp:
         return await self._client.send(request)
 
     def prepare(self) -> None:
-        """Create it now, from any thread. Creating it twice is harmless: a new client has opened nothing."""
+        """Create the client now, from any thread. Two at once are harmless: an unused client has opened nothing."""
         client = self._client or self._make()
         self._client = self._client or client
 

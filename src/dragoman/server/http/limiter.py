@@ -55,11 +55,14 @@ class Limiter:
         return self._addresses.has_proxies
 
     def caller(self, request: Request) -> str:
-        """Return the caller that an anonymous request counts for."""
+        """Return the caller id that an anonymous request counts for, by its client address."""
         return caller_of(None, self._addresses.caller(request))
 
     def count_refusal(self, request: Request, error: A2AError) -> A2AError:
-        """Count a refused anonymous request, so that guessing is rate-limited too, and return the error to send."""
+        """Count a request that was refused before `admit`, and return the error to send: this one, or the rate limit's.
+
+        So guessing credentials is rate-limited too.
+        """
         if request.caller:
             return error
         request.admit(None, self.caller(request), False)
@@ -72,7 +75,7 @@ class Limiter:
 
 
 def build_refuse(send_error: ErrorResponder, limiter: Limiter, auth: Authentication | None) -> Refuse:
-    """Build the function that refuses requests: it counts and logs the refusal, and adds the challenges."""
+    """Build the function that refuses requests: it counts and logs the refusal, and sends it with the challenges."""
 
     async def refuse(request: Request, send: Send, error: A2AError) -> None:
         error = limiter.count_refusal(request, error)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Route(NamedTuple):
-    """The app of a path, and the one before the server has started; None when `app` needs no start."""
+    """The app of a path, and the one used until the server has started; None when `app` does not need it started."""
 
     app: AsgiApp
-    cold: AsgiApp | None = None
+    starting: AsgiApp | None = None
 
 
 class Match(NamedTuple):
@@ -80,11 +80,11 @@ class Router:
             for name, routes in mount.agents.items():
                 self._add(f"{prefix}{name}", f"{prefix}{quote(name, safe='')}", routes)
 
-    def _add(self, place: str, prefix: str, routes: AgentRoutes) -> None:
+    def _add(self, decoded_prefix: str, prefix: str, routes: AgentRoutes) -> None:
         for path, path_routes in routes.paths.items():
             words = path.strip("/").split("/") if path != "/" else []
             for method, route in path_routes.methods.items():
-                self.exact[method, (place + path).rstrip("/") or "/"] = Match(route, words, prefix)
+                self.exact[method, (decoded_prefix + path).rstrip("/") or "/"] = Match(route, words, prefix)
 
     def find(self, scope: AsgiScope) -> Match:
         """Find the route of any request."""
@@ -93,9 +93,9 @@ class Router:
             if len(segments) > len(words) and tuple(segments[: len(words)]) == words:
                 name, rest = segments[len(words)], segments[len(words) + 1 :]
                 routes = mount.agents.get(name)
-                place = f"{prefix}{quote(name, safe='')}"
+                agent_prefix = f"{prefix}{quote(name, safe='')}"
                 if routes is not None:
-                    return Match(routes.route(method, rest), rest, place)
+                    return Match(routes.route(method, rest), rest, agent_prefix)
                 # A preflight for an unknown agent gets the response of the first agent.
-                return Match(self._root.preflight if method == "OPTIONS" else mount.missing, rest, place)
+                return Match(self._root.preflight if method == "OPTIONS" else mount.missing, rest, agent_prefix)
         return Match(self._root.route(method, segments), segments, "")

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
-    # Returns status, body and headers of a card for a reader.
-    CardResponder = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
+    # Returns status, body and headers of a page for a reader: the card, or a page of a plug-in.
+    PageResponder = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
 
 # The paths of JSON-RPC; the second also serves the oldest version.
 RPC, OLDEST = "/", "/a2a"
@@ -48,7 +48,10 @@ AGENTS = "/agents/"
 
 
 class Routing(NamedTuple):
-    """Builds the routes of a server. `starting` builds an app that starts the server first."""
+    """Builds the routes of a server.
+
+    `build_starting_app` builds an app that starts the server and then dispatches the request again.
+    """
 
     hosted: Sequence[HostedAgent]
     store: Store
@@ -58,10 +61,10 @@ class Routing(NamedTuple):
     auth: Authentication | None
     keys: LazyKeys | None
     extra: Sequence[Routes]
-    opens_before_auth: bool
-    starting: Callable[[Refuse], AsgiApp]
+    auth_needs_open_agents: bool
+    build_starting_app: Callable[[Refuse], AsgiApp]
 
-    def router(self) -> Router:
+    def build_router(self) -> Router:
         """Build all routes: the first agent is also at the root, along with the server's own pages."""
         root = self._agent(self.hosted[0], None)
         root = root._replace(paths={**root.paths, **self._own_paths()})
@@ -137,23 +140,23 @@ class Routing(NamedTuple):
     # -- with middleware -------------------------------------------------------------------------------------------
 
     def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
-        """Build a public route. With `refuse`, the server is started before it is used."""
-        cold = None if refuse is None else self._with_host_check(self.starting(refuse))
-        return Route(self._with_host_check(app), cold)
+        """Build a public route. With `refuse`, the server is started first; `refuse` responds when that fails."""
+        starting = None if refuse is None else self._with_host_check(self.build_starting_app(refuse))
+        return Route(self._with_host_check(app), starting)
 
     def _operation(self, app: AsgiApp, send_error: ErrorResponder) -> Route:
         """Build a route with authentication, if it is on, and rate limits. `send_error` sends refusals."""
         cross_site, auth, base = self.cross_site, self.auth, self.addresses.base
         refuse = build_refuse(send_error, self.limiter, auth)
-        app, cold = admit(app, self.limiter, cross_site, refuse), self.starting(refuse)
+        app, starting = admit(app, self.limiter, cross_site, refuse), self.build_starting_app(refuse)
         app = (
             check_page(app, cross_site, base, refuse)
             if auth is None
             else authenticate(app, auth, cross_site, base, refuse)
         )
         if cross_site.allows_cors:
-            app, cold = add_cors_headers(app, cross_site), add_cors_headers(cold, cross_site)
-        return Route(self._with_host_check(app), self._with_host_check(cold))
+            app, starting = add_cors_headers(app, cross_site), add_cors_headers(starting, cross_site)
+        return Route(self._with_host_check(app), self._with_host_check(starting))
 
     def _with_host_check(self, app: AsgiApp) -> AsgiApp:
         addresses = self.addresses
@@ -161,21 +164,21 @@ class Routing(NamedTuple):
 
     # -- pages -----------------------------------------------------------------------------------------------------
 
-    def _page(self, hosted: HostedAgent, card: CardResponder) -> PathRoutes:
-        """Build the public route of a card; authenticated callers may see more."""
+    def _page(self, hosted: HostedAgent, page: PageResponder) -> PathRoutes:
+        """Build the public route of a card or of a plug-in's page; authenticated callers may see more."""
 
         async def show(scope: AsgiScope, _: Receive, send: Send) -> None:
             request: Request = scope[REQUEST]
             user = None
             if self.auth is not None:
-                page = self.cross_site.page_origin(request, self.addresses.base)
-                user = await self.auth.try_identify(request, ambient=page is PageOrigin.OWN)
-            status, body, headers = card(request, self.addresses.base(request) + request.prefix, user)
+                origin = self.cross_site.page_origin(request, self.addresses.base)
+                user = await self.auth.try_identify(request, ambient=origin is PageOrigin.OWN)
+            status, body, headers = page(request, self.addresses.base(request) + request.prefix, user)
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
-        # Users and keys are beside the store, and tools are known once their servers are connected.
-        starts = self.auth is not None or self.opens_before_auth or hosted.cards.signing is not None
-        return self._read_only(self._public(show, _cannot_show if starts else None))
+        # Users and keys come with the store, and tools with the connections to their servers.
+        needs_start = self.auth is not None or self.auth_needs_open_agents or hosted.cards.signing is not None
+        return self._read_only(self._public(show, _cannot_show if needs_start else None))
 
     def _own_paths(self) -> dict[str, PathRoutes]:
         """Build the server's own pages: health, keys and login."""

@@ -42,7 +42,7 @@ GRACE = 1
 
 
 class Servable(Protocol):
-    """The interface of what can be served: an Agent, a Server.
+    """Anything that can be served: an Agent, a Server.
 
     It may have an attribute `keywords`: settings of its constructor, which the command line respects. The ASGI app may
     have an attribute `startup_error`: the exception that kept it from starting, or None.
@@ -63,13 +63,13 @@ def serve(
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
-    `announce` gets lines for the user once the server is ready. Code that does not end in time ends with the process;
-    with `ends_process` the process is ended too if threads of agents remain after this has returned.
+    `announce` is called with lines for the user once the server is ready. If agents' code does not end in time, the
+    process is ended with it; with `ends_process`, also if threads of agents keep it alive after this has returned.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
             this is called while `dragoman serve` imports the module.
-        DragomanError: the app did not start.
+        DragomanError: the app did not start. Other exceptions of its startup are raised as they are.
     """
     _check_context()
     with closing(_bind(settings.host, settings.port)) as listener:

@@ -27,10 +27,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Shutdown:
     """Turns the first SIGINT or SIGTERM into a graceful stop, and ends the process when that takes too long.
 
-    The process ends at the latest `drain` plus five seconds after the signal, five seconds after the runs have ended,
-    and at once with a second Ctrl-C. SIGINT counts even where it was ignored, as it is for shell background jobs:
-    whoever sends it to a server wants it to stop. With `final` the deadline also covers the time after the server has
-    stopped: threads of agents may keep the process alive.
+    The process ends at the latest `drain` plus five seconds after the signal, or five seconds after the runs have ended
+    if that is sooner, and at once with a second Ctrl-C. SIGINT counts even where it was ignored, as it is for shell
+    background jobs: whoever sends it to a server wants it to stop. With `final` the deadline also covers the time after
+    the server has stopped: threads of agents may keep the process alive.
     """
 
     def __init__(self, drain: float, *, final: bool = False) -> None:

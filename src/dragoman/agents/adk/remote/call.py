@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess
 from dragoman.client.event import Event, NumberedEvent, TaskAssembler
-from dragoman.client.follow import RemoteTask, poll_task, public_error_text
+from dragoman.client.follow import CancelSafeEvents, poll_task, public_error_text
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -151,7 +151,7 @@ class RemoteCall:
         self._message_id = new_id()
         self._task_id: str | None = outgoing.task_id
         # The followed task; its first event names the task, even if the run is canceled in the meantime.
-        self._remote: RemoteTask | None = None
+        self._remote: CancelSafeEvents | None = None
         # True if it is unknown what became of the message.
         self._failed = False
         self.settled = True
@@ -198,7 +198,7 @@ class RemoteCall:
             DragomanError: the message was rejected, or the response is invalid.
         """
         self.settled = False
-        self._remote = RemoteTask(self._send_events())
+        self._remote = CancelSafeEvents(self._send_events())
         is_new_task = self._outgoing.task_id is None
         try:
             first = await self._remote.first()
@@ -261,7 +261,7 @@ class RemoteCall:
         """
         has_events = False
         self.settled = False
-        self._remote = RemoteTask(aiter(stream))
+        self._remote = CancelSafeEvents(aiter(stream))
         try:
             async with aclosing(aiter(self._remote)) as events:
                 async for event in events:
