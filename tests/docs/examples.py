@@ -14,7 +14,8 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
   all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on
   and in later commands too.
 - any other language with a `title` is saved.
-- `no-run` is shown only, and a block without a language is a drawing.
+- `no-run` is shown only, and a block without a language is a drawing. With `walk=NAME` it is a walk, which is tested
+  in tests/architecture.
 """
 
 from __future__ import annotations

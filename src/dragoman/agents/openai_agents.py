@@ -43,7 +43,7 @@ class OpenAiRuns(PausingBridge):
     is always disabled, whatever `run_config` says, because traces would be sent to OpenAI.
 
     Raises:
-        ConfigError: `session` creates sessions that are not persistent.
+        ConfigError: `session` is `SQLiteSession` itself, whose sessions are kept in memory only.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class OpenAiRuns(PausingBridge):
         Raises:
             Failed: the agent took too many turns.
             Rejected: a guardrail or the model refused the message.
+            ConfigError: `session` has created a session that is kept in memory only.
         """
         history = ConversationHistory(ctx, KEY, self._memory)
         saved = {"known": len(history.messages)} if pause is None else await load_state(ctx, pause.state)

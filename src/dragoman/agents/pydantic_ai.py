@@ -58,7 +58,7 @@ class PydanticAiRuns(PausingBridge):
         """Run the agent on the message, or resume it with the results of deferred tools.
 
         Raises:
-            Failed: the agent exceeded its usage limits.
+            Failed: the agent exceeded its usage limits, or no longer waits for this answer.
             Rejected: the model's provider refused the content.
         """
         from pydantic_ai import DeferredToolRequests
@@ -200,7 +200,7 @@ class PydanticTextStream:
         self._paragraphs = Paragraphs(ctx)
         self._settled = self._paragraphs.before
         self._quiet = quiet
-        self._last: list[str] = []
+        self._unsettled: list[str] = []
 
     def feed(self, event: object) -> str:
         """Process the next event and return the text to send now."""
@@ -217,7 +217,7 @@ class PydanticTextStream:
             self._settle()
         elif isinstance(event, PartStartEvent):
             if event.index == 0:
-                self._last.clear()
+                self._unsettled.clear()
             if isinstance(event.part, TextPart):
                 # Some models split one text into several parts.
                 if event.previous_part_kind != "text":
@@ -227,14 +227,14 @@ class PydanticTextStream:
             text = event.delta.content_delta
         if self._quiet or not text:
             return ""
-        self._last.append(text)
+        self._unsettled.append(text)
         return self._paragraphs.add(text)
 
     def _settle(self) -> None:
         """Accept the text before a tool call: only answers are validated."""
-        texts = [self._settled, "".join(self._last)]
+        texts = [self._settled, "".join(self._unsettled)]
         self._settled = PARAGRAPH_BREAK.join(text for text in texts if text)
-        self._last.clear()
+        self._unsettled.clear()
 
     @property
     def settled(self) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from dragoman.auth.outbound.mutual_tls import MutualTLS as MutualTLS
     from dragoman.auth.outbound.oauth2 import OAuth2 as OAuth2
 
-# Imported on first use: most callers need one of them, or none.
-_HOMES = {
+# The module of each class, imported on first use: most callers need one of them, or none.
+_MODULES = {
     "Bearer": "dragoman.auth.outbound.fixed",
     "ApiKey": "dragoman.auth.outbound.fixed",
     "Basic": "dragoman.auth.outbound.fixed",
@@ -37,10 +37,10 @@ __all__ = [  # noqa: RUF022 - in the order of the reference
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'dragoman.auth' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

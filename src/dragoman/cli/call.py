@@ -24,7 +24,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
     its skills, as one with MCP tools does, `a=3` passes a number too.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, parse_argument
 
     parsed = [_parse_argument(each) for each in arguments]
@@ -34,7 +34,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     }
     printer = StreamPrinter(session, quiet=True)
     stream = session.client.stream(tool=skill, arguments=values)
-    finish(session, printer, converse(session, printer, printer.read(stream)))
+    print_outcome(session, printer, converse(session, printer, printer.read(stream)))
 
 
 def _parse_argument(text: str) -> tuple[str, Any, bool]:

@@ -1,4 +1,4 @@
-"""Prints the stream of a task, live on a terminal and whole in a pipe, and asks the user what the agent asks."""
+"""Prints the stream of a task, as it arrives or as a whole, and asks the user for the input that the agent asks for."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class StreamPrinter:
 
 @contextmanager
 def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
-    """Print how to resume the task when the block is interrupted while the task goes on."""
+    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended."""
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
@@ -140,10 +140,12 @@ def resume_command(session: CommandSession, task_id: str, state: State) -> str:
 def converse(
     session: CommandSession, printer: StreamPrinter, reading: Coroutine[Any, Any, Task | Message]
 ) -> Task | Message:
-    """Read a task until it ends, and ask the user on the terminal whenever the agent asks.
+    """Read a task until it ends; whenever it asks for input, ask the user, if stdin is a terminal.
+
+    The result still asks for input when stdin is not a terminal or ends.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C. The task goes on; how to resume it has been printed.
+        KeyboardInterrupt: Ctrl-C. The task continues; how to resume it has been printed.
         DragomanError: what the client raises.
     """
     with resume_hint(session, printer):
@@ -170,11 +172,11 @@ def ask(question: str) -> str | None:
             return line.rstrip("\r\n")
 
 
-def finish(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
-    """Print the answer, or raise the error of any other end.
+def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
+    """Print the answer of a completed task, or of a message; with --json, print any result.
 
     Raises:
-        InputRequired: the task asks for input, and stdin has no answer.
+        InputRequired: the task still asks for input or for authorization.
         TaskEnded: the task failed, was rejected or canceled.
     """
     if session.options.as_json:
@@ -187,7 +189,7 @@ def finish(session: CommandSession, printer: StreamPrinter, result: Task | Messa
 
 
 def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
-    """Build the error for a question that nobody answers; text from before the question is printed first."""
+    """Build the error for a task that still waits for input. Text that no terminal has shown yet is printed first."""
     so_far = task.text if task.artifacts else ""
     if so_far and not session.options.as_json and not on_terminal():
         say(so_far)

@@ -65,7 +65,7 @@ _REST_MEDIA = "A2A 1.0, 11.1: answers over HTTP+JSON are application/a2a+json"
 _LIST_SHAPE = "A2A 1.0, 3.1.4: a list of tasks always has `tasks`, `nextPageToken`, `pageSize` and `totalSize`"
 
 _Errors = tuple[type[e.A2AError], ...]
-# How bad it is, what is wrong, and the rule that says so.
+# Level, problem, and the rule that it breaks.
 _Fault = tuple[Literal["warn", "FAIL"], str, str]
 
 
@@ -88,7 +88,7 @@ class Probe(NamedTuple):
 
     @property
     def level(self) -> Literal["warn", "FAIL"]:
-        """The level of a finding when the response is another one."""
+        """The level of the finding for an unexpected response."""
         return "FAIL" if self.expected.strict else "warn"
 
     @property
@@ -112,17 +112,19 @@ class InterfaceChecker:
         self._rpc = self._binding.name == "JSONRPC"
         self.version = self._binding.dialect.version
         self.check = f"{'jsonrpc' if self._rpc else 'rest'} {self.version}"
-        self._modern = self._binding.dialect.row.errors.typed
+        self._is_modern = self._binding.dialect.row.errors.typed
 
     async def findings(self) -> AsyncIterator[HealthFinding]:
-        """Yield the findings in order. An interface that does not answer with JSON gets one probe only."""
+        """Yield the findings. If the first probe is refused or gets no JSON, no other is sent."""
         yield HealthFinding("ok", self.check, f"at {self._binding.url}")
         try:
             for number, probe in enumerate([*self._harmless_probes(), *self._invalid_probes()]):
                 response = await self._send(probe.request)
                 refused = response.status in (401, 403)
                 label = probe.label if number else "every operation"
-                for finding in self._refusal_findings(response, label) if refused else self._judge(probe, response):
+                for finding in (
+                    self._refusal_findings(response, label) if refused else self._check_response(probe, response)
+                ):
                     yield finding
                 if not number and (refused or not response.is_json):
                     return
@@ -144,7 +146,7 @@ class InterfaceChecker:
             operation, replace(request, tenant=self._tenant) if self._tenant else request
         )
 
-    def _judge(self, probe: Probe, response: ProbeResponse) -> list[HealthFinding]:
+    def _check_response(self, probe: Probe, response: ProbeResponse) -> list[HealthFinding]:
         faults = find_faults(self._binding, probe, response)
         findings = [HealthFinding(level, self.check, f"{probe.label}: {says}", rule) for level, says, rule in faults]
         return findings or [HealthFinding("ok", self.check, f"{probe.label}: {describe_response(response)}")]
@@ -169,24 +171,24 @@ class InterfaceChecker:
             return HealthFinding("warn", self.check, says, "Advice: what starts no work is answered at once")
         return HealthFinding("ok", self.check, says)
 
-    # -- what starts no work -----------------------------------------------------------------------------------------
+    # -- probes that start no work -----------------------------------------------------------------------------------
 
     def _harmless_probes(self) -> Iterator[Probe]:
         """Yield a probe for every operation of this version that starts no work."""
         task, capabilities = f"dragoman-doctor-{new_id()}", self._card.capabilities
         # Before 1.0 an agent without the capability need not know the operation, nor tell one card from the other.
         old = (e.UnsupportedOperation, e.MethodNotFound, e.TaskNotFound, e.ExtendedAgentCardNotConfigured)
-        unknown = push = streaming = Expectation(_UNKNOWN_TASK, (e.TaskNotFound,), strict=self._modern)
+        unknown = push = streaming = Expectation(_UNKNOWN_TASK, (e.TaskNotFound,), strict=self._is_modern)
         extended = Expectation(_EXTENDED, (e.ExtendedAgentCardNotConfigured,), result=True)
-        unsupported: _Errors = (e.UnsupportedOperation,) if self._modern else old
+        unsupported: _Errors = (e.UnsupportedOperation,) if self._is_modern else old
         if not capabilities.streaming:
-            streaming = Expectation(_NO_STREAMING, unsupported, strict=self._modern)
+            streaming = Expectation(_NO_STREAMING, unsupported, strict=self._is_modern)
         if not capabilities.extended_agent_card:
-            extended = Expectation(_NO_EXTENDED, unsupported, strict=self._modern)
+            extended = Expectation(_NO_EXTENDED, unsupported, strict=self._is_modern)
         if not capabilities.push_notifications:
-            refused: _Errors = (e.PushNotificationNotSupported, *(() if self._modern else old))
-            push = Expectation(_NO_PUSH, refused, strict=self._modern)
-        elif not self._modern:
+            refused: _Errors = (e.PushNotificationNotSupported, *(() if self._is_modern else old))
+            push = Expectation(_NO_PUSH, refused, strict=self._is_modern)
+        elif not self._is_modern:
             push = push._replace(errors=(e.TaskNotFound, e.MethodNotFound))
         # Deleting a missing webhook may succeed as well: the operation is idempotent.
         removed = push._replace(result=bool(capabilities.push_notifications))
@@ -202,7 +204,7 @@ class InterfaceChecker:
             (Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), "", extended),
         ]
         for operation, request, suffix, expected in operations:
-            if operation is Operation.LIST and not self._modern:
+            if operation is Operation.LIST and not self._is_modern:
                 continue
             try:
                 http = self._build_request(operation, request)
@@ -210,7 +212,7 @@ class InterfaceChecker:
                 continue
             yield Probe(f"{operation}{suffix}", http, expected, operation)
 
-    # -- what is wrong on purpose ------------------------------------------------------------------------------------
+    # -- invalid requests --------------------------------------------------------------------------------------------
 
     def _invalid_probes(self) -> Iterator[Probe]:
         valid = self._build_request(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
@@ -224,7 +226,7 @@ class InterfaceChecker:
             url = f"{valid.url.rpartition('/tasks/')[0]}/message:send"
             broken = HttpRequest("POST", url, headers, b'{"message":')
         yield Probe("broken JSON", broken, Expectation(_NO_JSON, (e.ParseError,)))
-        if self._modern:
+        if self._is_modern:
             headers = {**valid.headers, VERSION_HEADER: _UNSUPPORTED_VERSION}
             request = HttpRequest(valid.method, valid.url, headers, valid.body)
             yield Probe(
@@ -252,7 +254,7 @@ class InterfaceChecker:
         return HealthFinding("warn", self.check, f"an unknown path: {response.summary}", _NO_PATH)
 
 
-# -- answers ---------------------------------------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------------------------
 
 
 def find_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
@@ -277,21 +279,21 @@ def describe_response(response: ProbeResponse) -> str:
 
 
 def _rpc_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    answer = as_object(response.json())
-    if not answer and not isinstance(response.json(), dict):
+    envelope = as_object(response.json())
+    if not envelope and not isinstance(response.json(), dict):
         yield "FAIL", "the answer is no JSON object", _RPC_SHAPE
         return
-    if answer.get("jsonrpc") != "2.0":
-        yield "FAIL", f"`jsonrpc` is {answer.get('jsonrpc')!r}", _RPC_SHAPE
-    if answer.get("id") != probe.id:
-        yield "FAIL", f"the id is {answer.get('id')!r} and not {probe.id!r}", _RPC_SHAPE
+    if envelope.get("jsonrpc") != "2.0":
+        yield "FAIL", f"`jsonrpc` is {envelope.get('jsonrpc')!r}", _RPC_SHAPE
+    if envelope.get("id") != probe.id:
+        yield "FAIL", f"the id is {envelope.get('id')!r} and not {probe.id!r}", _RPC_SHAPE
     if response.media_type not in ("application/json", "text/event-stream"):
         yield "warn", f"the answer is {response.media_type or 'without a content type'}", _RPC_MEDIA
-    error = answer.get("error")
-    if (error is None) == ("result" not in answer):
+    error = envelope.get("error")
+    if (error is None) == ("result" not in envelope):
         yield "FAIL", "there is not exactly one of `result` and `error`", _RPC_SHAPE
     elif error is None:
-        yield from _result_faults(binding, probe, answer["result"])
+        yield from _result_faults(binding, probe, envelope["result"])
     else:
         yield from _rpc_error_faults(binding, probe, as_object(error))
 

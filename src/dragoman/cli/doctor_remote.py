@@ -57,7 +57,8 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
     """Check an agent. Only `text` starts work: it is sent once and streamed once.
 
     Raises:
-        ConfigError: the options do not go together.
+        ConfigError: the token cannot be sent, or no interface on the card has the protocol or transport of the options.
+        BadCard: with these options, the card has no interface that is supported here.
     """
     client = ProbeClient(session.options)
     findings: list[HealthFinding] = []
@@ -73,11 +74,11 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
     return findings
 
 
-# -- asking ----------------------------------------------------------------------------------------------------------
+# -- probes ----------------------------------------------------------------------------------------------------------
 
 
 class ProbeResponse(NamedTuple):
-    """The response to a probe. Of a stream, `body` is the first event."""
+    """The response to a probe. For a stream, `body` is the data of the first event."""
 
     status: int
     headers: Mapping[str, str]
@@ -95,7 +96,7 @@ class ProbeResponse(NamedTuple):
         return f"HTTP {self.status}, {self.media_type or 'no content type'}"
 
     def json(self) -> Any:
-        """The body decoded. Raises what msgspec raises."""
+        """Decode the body. Raises DecodeError or RecursionError when that is not possible."""
         return msgspec.json.decode(self.body)
 
     @property
@@ -109,7 +110,7 @@ class ProbeResponse(NamedTuple):
 
 
 class ProbeClient:
-    """Sends probes. Credentials are chosen by `card` once it is set."""
+    """Sends probes. Once `card` is set, it says how the credentials are sent."""
 
     def __init__(self, options: Options) -> None:
         self.card: AgentCard | None = None
@@ -127,7 +128,7 @@ class ProbeClient:
 
         Raises:
             CannotConnect: the connection fails.
-            BadResponse: the response redirects elsewhere, or does not end.
+            BadResponse: the response is a redirect, or too large.
             AuthError: the credentials cannot be obtained, or are not meant for that URL.
         """
         request.read_timeout = _REPLY_TIMEOUT
@@ -238,7 +239,7 @@ def _card_request(url: str, etag: str = "") -> HttpRequest:
 
 
 def _location_finding(url: str, response: ProbeResponse, responses: dict[str, ProbeResponse]) -> HealthFinding:
-    """Return whether there is a card at this URL, and whether there has to be one."""
+    """Report whether there is a card at this URL, and whether there has to be one."""
     where = redact_url(url)
     if response.status == 200:
         return HealthFinding("ok", "discovery", f"{where}: found in {1000 * response.seconds:.0f} ms")
@@ -306,14 +307,14 @@ async def _check_interfaces(client: ProbeClient, card: AgentCard, options: Optio
 async def _check_send(client: Client, text: str) -> HealthFinding:
     start = time.perf_counter()
     try:
-        answer = await client.send(text)
+        result = await client.send(text)
     except DragomanError as error:
         return HealthFinding(
             "FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message"
         )
-    kind = "a task" if isinstance(answer, Task) else "a message"
+    kind = "a task" if isinstance(result, Task) else "a message"
     return HealthFinding(
-        "ok", "send", f"{kind}, {state_name(answer.state)}, in {1000 * (time.perf_counter() - start):.0f} ms"
+        "ok", "send", f"{kind}, {state_name(result.state)}, in {1000 * (time.perf_counter() - start):.0f} ms"
     )
 
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event
 
 _MAX_BODY = 64 * 1024 * 1024
-_LOCAL_KEYS = "http://127.0.0.1:8080/.well-known/jwks.json"
+_LOCAL_JWKS_URL = "http://127.0.0.1:8080/.well-known/jwks.json"
 _PRINTED_HEADERS = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
 _WIDTH = 60
 
 
 class Verdict(NamedTuple):
-    """The result of verifying a webhook: True, False, or None when it could not be verified. `reason` is for people."""
+    """The result of verifying a webhook. `verified` is None when it could not be checked; `reason` is printed."""
 
-    holds: bool | None
+    verified: bool | None
     reason: str
 
 
@@ -90,7 +90,7 @@ class _Verifier:
 
         issuer = issuer_of(headers)
         if not issuer.startswith(("http://", "https://")):
-            return _LOCAL_KEYS
+            return _LOCAL_JWKS_URL
         url = f"{issuer.rstrip('/')}/.well-known/jwks.json"
         AddressGuard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
         return url
@@ -137,7 +137,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             out(*pieces)
-            self._answer(401 if verdict.holds is False else 204)
+            self._answer(401 if verdict.verified is False else 204)
             if listener.remaining is None:
                 return
             listener.remaining -= 1
@@ -159,17 +159,17 @@ class _WebhookHandler(BaseHTTPRequestHandler):
 
 
 def _format_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
-    from dragoman.cli.printing import colored, field, first_words, styled_state
+    from dragoman.cli.printing import colored, field, shorten, styled_state
 
-    color = {True: "green", False: "red", None: "yellow"}[verdict.holds]
+    color = {True: "green", False: "red", None: "yellow"}[verdict.verified]
     verdict_text = colored(f"[{verdict.reason}]", color)
     event = _parse_event(headers, body)
     if event is None:
-        return [first_words(body.decode(errors="replace"), _WIDTH), "  ", verdict_text]
+        return [shorten(body.decode(errors="replace"), _WIDTH), "  ", verdict_text]
     task = event.task
     about = "artifact" if event.kind == "artifact" else styled_state(event.state)
     message = task.status.message.text if task is not None and task.status.message is not None else ""
-    text = first_words(event.text or message, _WIDTH)
+    text = shorten(event.text or message, _WIDTH)
     pieces = [each for each in (field(task.id if task else "-"), about, text, verdict_text) if each]
     return [each for piece in pieces for each in ("  ", piece)][1:]
 
@@ -181,7 +181,9 @@ def _format_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
         content = body.decode(errors="replace")
     # Only these headers are printed: others may hold secrets.
     printed_headers = {name: headers[name] for name in _PRINTED_HEADERS if name in headers}
-    return json.dumps({"verified": verdict.holds, "why": verdict.reason, "headers": printed_headers, "body": content})
+    return json.dumps(
+        {"verified": verdict.verified, "why": verdict.reason, "headers": printed_headers, "body": content}
+    )
 
 
 def _parse_event(headers: dict[str, str], body: bytes) -> Event | None:

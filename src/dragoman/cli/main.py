@@ -1,4 +1,4 @@
-"""The command `dragoman`: its subcommands, imported when they are used, and the exit codes."""
+"""The command `dragoman`: its table of subcommands, which are imported when used, and its exit codes."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         say(f"dragoman: {error}")
         sys.exit(exit_code(error))
     except BrokenPipeError:
-        # The reader of our output is gone. The rest goes to /dev/null, so that Python prints no error at exit.
+        # The reader of stdout has closed the pipe. Redirected to /dev/null, so that Python prints no error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

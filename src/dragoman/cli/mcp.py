@@ -153,7 +153,7 @@ def _serve_stdio(shared: SharedOptions) -> None:
         say(
             "waiting for an MCP host on standard input. `dragoman mcp install --host …` has a host start this by itself"
         )
-    # First of all: whatever imports print must not reach the host.
+    # Before any import: what imported modules print must not reach the host.
     with host_streams() as streams:
         with _starting():
             import asyncio
@@ -181,7 +181,10 @@ def _serve_http(shared: SharedOptions, host: str, port: int) -> None:
 
 @contextmanager
 def _starting() -> Generator[None]:
-    """Import without garbage collection; a signal exits at once, as raised within an import it may become any error."""
+    """Context for the imports: garbage collection is off, and SIGINT and SIGTERM exit at once.
+
+    An exception raised by a signal within an import could be caught there, or turned into another error.
+    """
     import gc
 
     def end(number: int, _: object) -> NoReturn:
@@ -191,7 +194,7 @@ def _starting() -> Generator[None]:
         yield
         return
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    # Quicker: a host is waiting, and imported modules are no garbage.
+    # A host is waiting, and imports create no garbage.
     gc.disable()
     try:
         yield
@@ -308,7 +311,7 @@ def _store_path(store: str | None) -> Path | None:
     return None if store is None else parse_store(store, setting="--store")
 
 
-# -- passing on ------------------------------------------------------------------------------------------------------
+# -- the command for the host ----------------------------------------------------------------------------------------
 
 
 def _launch_arguments(options: SharedOptions) -> list[str]:

@@ -25,9 +25,9 @@ IN_MEMORY = (
 
 
 def on_store(in_memory: str) -> Callable[[Command], Command]:
-    """Decorator that adds the options and passes the store's path and the settings before the other arguments.
+    """Return a decorator that adds the options, and passes the store's path and the settings before other arguments.
 
-    `in_memory` is the text of the ConfigError for a store that is no file.
+    `in_memory` is the text of the ConfigError for a store in memory.
     """
 
     def decorate(function: Command) -> Command:

@@ -1,6 +1,6 @@
 """Output of commands: text and data on stdout, everything else on stderr.
 
-Every command writes through `out`, which removes terminal control sequences from foreign text.
+Every command writes through `out`, which makes foreign text safe for a terminal.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _COLORS = {
 
 
 class StyledText(str):
-    """Text with escape sequences of this program, such as colors; foreign text in it has been cleaned.
+    """Text with escape sequences of this program, such as colors; foreign text in it is already safe.
 
-    Joined with other text it becomes a plain string and is cleaned: pass it to `out` as a separate piece.
+    Joined with other text it becomes a plain string and loses its colors: pass it to `out` as a separate piece.
     """
 
 
@@ -53,31 +53,31 @@ def colored(
     text: str, color: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False
 ) -> StyledText:
     """Return a text in a color, if the output is a terminal that wants colors."""
-    text = visible(text, err=err)
+    text = safe_text(text, err=err)
     if not on_terminal(err=err) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return StyledText(text)
     return StyledText(click.style(text, fg=color, bold=bold or None, dim=dim or None))
 
 
-def visible(text: str, *, err: bool = False) -> str:
-    """Return a text without terminal control sequences. Text for a pipe on stdout stays as the agent sent it."""
+def safe_text(text: str, *, err: bool = False) -> str:
+    """Replace control characters, for a terminal or stderr. Text for a pipe on stdout stays as the agent sent it."""
     return replace_controls(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
 
 
 def field(text: str, *, err: bool = False) -> str:
-    """Return a text for use within a line, such as an id: on a terminal its control characters are spelled out."""
+    """Return a text for use within a line, such as an id: for a terminal or stderr, control characters are escaped."""
     return one_line(text) if err or on_terminal() else text
 
 
 def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
     """Write a line. Every piece that is no `StyledText` is treated as foreign and passed through `visible`."""
-    text = "".join(piece if isinstance(piece, StyledText) else visible(piece, err=err) for piece in pieces)
+    text = "".join(piece if isinstance(piece, StyledText) else safe_text(piece, err=err) for piece in pieces)
     # Without `color`, click would remove escape sequences from an agent's answer in a pipe.
     click.echo(text, nl=nl, err=err, color=True)
 
 
 def say(*pieces: str) -> None:
-    """Write a line for people to stderr."""
+    """Write a line to stderr."""
     out(*pieces, err=True)
 
 
@@ -154,8 +154,8 @@ def format_file(part: Part) -> str:
     return ", ".join(facts)
 
 
-def first_words(text: str, width: int) -> str:
-    """Return the beginning of a text as one line of at most `width` characters."""
+def shorten(text: str, width: int) -> str:
+    """Return a text as one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 

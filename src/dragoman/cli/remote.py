@@ -1,4 +1,4 @@
-"""Shared by the commands that call agents: their options, the target agent, and the session with it."""
+"""The options that all commands that call agents share, the agent they name, and the session with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
 
 
 class Target(NamedTuple):
-    """The agent to call: its argument on the command line, and what that means."""
+    """The agent to call: the argument on the command line, and what it resolves to."""
 
     argument: str
     url: str
@@ -83,7 +83,7 @@ def complete_alias(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 
 def url_argument(*, required: bool = True) -> Callable[[F], F]:
-    """The argument URL: an agent's URL or a name under [remotes]."""
+    """Return the decorator that adds the argument URL: an agent's URL or a name under [remotes]."""
     metavar = "URL" if required else "[URL]"
     return click.argument("url", metavar=metavar, required=required, shell_complete=complete_alias)
 
@@ -202,11 +202,14 @@ def _find_token(variable: str | None, target: Target) -> str | None:
     )
 
 
-# -- the way ---------------------------------------------------------------------------------------------------------
+# -- the session -----------------------------------------------------------------------------------------------------
 
 
 class CommandSession:
-    """A client for one agent, for the duration of one command. Ctrl-C works between its runs."""
+    """A client for one agent, for the duration of one command.
+
+    The event loop runs only within `run`, so that Ctrl-C works while the command waits for the user.
+    """
 
     def __init__(self, options: Options, *interceptors: Interceptor) -> None:
         from dragoman.client.client import Client
@@ -276,7 +279,7 @@ class CommandSession:
             raise CannotConnect(text, reason="TIMED_OUT") from None
 
     def command_line(self, verb: str, *words: str) -> str:
-        """Return a command line to type. The words are quoted: an id may contain anything."""
+        """Return a `dragoman` command line for this agent. The words are quoted, as an id may contain anything."""
         import shlex
 
         return f"dragoman {verb} {shlex.join([self.options.target.argument, *words])}"

@@ -41,14 +41,14 @@ def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
 
     message = _parse_message(**options)
     if no_wait:
         _print_started(session, session.run(_send(session.client, message)))
         return
     printer = StreamPrinter(session, quiet=session.options.as_json)
-    finish(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
+    print_outcome(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
 
 
 async def _send(client: Client, message: dict[str, Any]) -> Any:

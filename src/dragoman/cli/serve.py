@@ -21,10 +21,10 @@ from dragoman.cli.serve_options import (
     agent_options,
     agents_of_frameworks,
     check_table,
-    errors_of,
     pop_command_options,
     pop_framework_options,
     pop_tool_options,
+    prefix_errors,
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
@@ -97,20 +97,20 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
-    def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
-        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=setting_flags, warn=tell)
+    def settings_of(keywords: Mapping[str, Any], warn_with: Callable[[str], None] = warn) -> Settings:
+        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=setting_flags, warn=warn_with)
 
-    # Before the imports: a wrong setting fails early, and imported modules may log already.
+    # Before the targets are imported: an invalid setting fails early, and imported modules may log.
     settings = settings_of({})
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
     limit = settings.limits.remote_bytes or None
-    fronts = [_front_agent(place, None, file, limit) for place in a2a]
-    bridges = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
-    programs = [Agent.from_command(**program, **shared)] if program else []
-    servable = _combine([*loaded, *fronts, *bridges, *programs] or _agents_of_file(file, limit))
+    remote_agents = [_agent_for_remote(place, None, file, limit) for place in a2a]
+    tool_agents = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
+    program_agents = [Agent.from_command(**program, **shared)] if program else []
+    servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=say, ends_process=True)
@@ -156,7 +156,7 @@ def _agent_of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit
         check_table(source, table, {sources[0]: TEXT, **ABOUT}, beside=sources[0])
         place: str = table[sources[0]]
         is_front = sources == ["a2a"]
-        servable = _front_agent(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
+        servable = _agent_for_remote(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
     _apply_agent_options(source, servable, table)
     return servable
 
@@ -185,7 +185,7 @@ def _check_sources(source: str, table: Mapping[str, Any], sources: Sequence[str]
 
 
 def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
-    """Apply the agent options of a table. Raises ConfigError when the target is no agent."""
+    """Apply the options of a table that any agent can have. Raises ConfigError when the target is not an Agent."""
     from dragoman.server.agent.agent import Agent
     from dragoman.server.plugins import set_options
 
@@ -199,15 +199,22 @@ def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, An
     set_options(servable, table)
 
 
-def _front_agent(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
-    """Build an agent in front of the one at a URL or of a named remote. A task may receive `limit` bytes."""
+def _agent_for_remote(url_or_name: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
+    """Build an agent that stands in front of the one at a URL, or of a named remote. A task may receive `limit` bytes.
+
+    Raises:
+        ConfigError: there is no such remote, or its token is not set.
+        AuthError: the agent does not give out its card without credentials.
+        CannotConnect: the agent does not answer.
+        BadCard: it has no card, or an invalid one.
+    """
     from dragoman.cli.remote import read_token, resolve_target
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
-    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or resolve_target(place)
-    token = read_token(remote.token_env, f"the remote `{place}`") if remote.token_env else None
+    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(url_or_name) or resolve_target(url_or_name)
+    token = read_token(remote.token_env, f"the remote `{url_or_name}`") if remote.token_env else None
     try:
         return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:
@@ -222,7 +229,7 @@ def _load(source: str, target: str, folder: Path) -> Servable:
     from dragoman.server.agent.target import as_servable, load_target
 
     loaded = load_target(target, cwd=folder)
-    with errors_of(source):
+    with prefix_errors(source):
         return as_servable(loaded)
 
 

@@ -1,4 +1,4 @@
-"""The agents of `serve`, defined by flags or by a table `[agents.NAME]` of the settings file."""
+"""Builds the agents of `serve` from flags, or from a table `[agents.NAME]` of the settings file."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class ValueType(NamedTuple):
         """True when a value is of this type."""
         if isinstance(value, list) and self.texts:
             return all(isinstance(each, str) for each in cast("list[object]", value))
-        # In Python a bool is an int.
+        # Without the second half, True would pass as an int.
         return isinstance(value, self.types) and isinstance(value, bool) == (bool in self.types)
 
 
@@ -227,7 +227,7 @@ def check_table(source: str, table: Mapping[str, Any], keys: Mapping[str, ValueT
 
 
 @contextmanager
-def errors_of(source: str) -> Generator[None]:
+def prefix_errors(source: str) -> Generator[None]:
     """Prefix each ConfigError with the place of the wrong setting."""
     try:
         yield
@@ -236,7 +236,7 @@ def errors_of(source: str) -> Generator[None]:
 
 
 def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
-    """The agent that a table `[agents.NAME]` with `mcp` describes. Raises ConfigError."""
+    """Build the agent of a table `[agents.NAME]` with `mcp`. Raises ConfigError when a key or a value is wrong."""
     from dragoman.server.agent.agent import Agent
 
     check_table(source, table, _TOOL_KEYS, beside="mcp")
@@ -255,12 +255,12 @@ def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Age
         options["permissions"] = {tool: str(key) if key else None for tool, key in options["permissions"].items()}
     servers = table["mcp"]
     listed = cast("list[object]", servers) if isinstance(servers, list) else [servers]
-    with errors_of(source):
+    with prefix_errors(source):
         return Agent.from_mcp(*listed, name=name, **options)
 
 
 def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], folder: Path) -> Agent:
-    """The agent that a table `[agents.NAME]` with `command` or `profile` describes.
+    """Build the agent of a table `[agents.NAME]` with `command` or `profile`.
 
     Paths are relative to `folder`, the one of the settings file.
 
@@ -273,19 +273,19 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
     options: dict[str, Any] = {"name": name, **table}
     _parse_choices(options, f"{source} ")
     if "cwd" in table:
-        place: str = table["cwd"]
-        options["cwd"] = place if place.startswith("~") else folder / place
+        cwd: str = table["cwd"]
+        options["cwd"] = cwd if cwd.startswith("~") else folder / cwd
     if table.get("command"):
         from dragoman.agents.process.spec import resolve_paths, split_command
 
         words = split_command(table["command"])
         options["command"] = resolve_paths(words, folder, files="cwd" not in table) if words else words
-    with errors_of(source):
+    with prefix_errors(source):
         return Agent.from_command(**options)
 
 
 def agent_of_framework_table(source: str, name: str, table: Mapping[str, Any], folder: Path) -> Agent:
-    """The agent that a table `[agents.NAME]` with `adk`, `langgraph`, `pydantic_ai` or `openai` describes.
+    """Build the agent of a table `[agents.NAME]` with `adk`, `langgraph`, `pydantic_ai` or `openai`.
 
     Raises:
         ConfigError: a key or a value is wrong, or there is no such agent.
@@ -304,7 +304,7 @@ def _load_agent(source: str, framework: str, place: str, folder: Path, options: 
     from dragoman.server.agent.target import load_target
 
     framework_info = BY_NAME[framework]
-    with errors_of(source):
+    with prefix_errors(source):
         # Before the target is imported: the import would fail too, but without saying what to install.
         require(framework_info.module, framework_info.extra)
         return agent_of(load_target(place, cwd=folder), framework_info, **options)

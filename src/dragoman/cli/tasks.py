@@ -63,12 +63,12 @@ def _parse_since(text: str | None) -> str | datetime | None:
 
 
 def _row(task: Task) -> tuple[str, ...]:
-    from dragoman.cli.printing import first_words, state_name
+    from dragoman.cli.printing import shorten, state_name
 
     messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
     text = next((words for message in messages if (words := _message_text(message))), "")
     time = (task.status.timestamp or "")[:19].replace("T", " ")
-    return task.id, state_name(task.state), time, first_words(text, _WORDS)
+    return task.id, state_name(task.state), time, shorten(text, _WORDS)
 
 
 def _message_text(message: Message) -> str:

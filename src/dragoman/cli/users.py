@@ -103,7 +103,7 @@ def add(
 @_with_password
 @_on_store
 def set_password(users: SqliteUsers, name: str, password: str | None, password_stdin: bool) -> None:
-    """Set another password. Cookies of the user stop counting; a lock ends."""
+    """Set another password. Cookies of the user stop counting."""
     from dragoman.auth.inbound.passwords import new_password
 
     _require_user(users, name)

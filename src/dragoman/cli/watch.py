@@ -24,12 +24,12 @@ def command(session: CommandSession, task: str) -> None:
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, finish
+    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
 
     printer = StreamPrinter(session, quiet=session.options.as_json)
     printer.task_id, printer.state = task, State.WORKING
-    finish(session, printer, converse(session, printer, _follow(session.client, printer, task)))
+    print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)))
 
 
 async def _follow(client: Client, printer: StreamPrinter, task_id: str) -> Task | Message:

@@ -35,7 +35,10 @@ _MIN_SECRET_LENGTH = 6
 
 
 class WireLog:
-    """An interceptor that logs requests and responses. `secrets` are masked wherever they occur."""
+    """An interceptor that logs requests and responses.
+
+    `secrets` are masked wherever they occur; those with fewer than six characters only as a whole value.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._values = {each for secret in secrets for each in (secret, quote(secret, safe=""))}

@@ -6,14 +6,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 
 def to_base64url(data: bytes) -> str:
-    """Encode bytes."""
+    """Encode bytes as base64url without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """Decode bytes.
+    """Decode base64url without padding.
 
-    The last character may carry unused bits. They must be zero, or the text could be changed without notice.
+    The last character may carry unused bits. They must be zero, or several texts would decode to the same bytes.
 
     Raises:
         ValueError: the text is not base64url, has padding, or has unused bits set.

@@ -42,7 +42,7 @@ def sign_card(
 
     Raises:
         BadCard: the card has a number or a text without a canonical form.
-        BadSignature: `header` has a member that only the protected header may have.
+        BadSignature: `header` has a member that the protected header also has, or that requires an extension.
     """
     return _signature(_payload_of(dict(card), form), key, jku, header)
 
@@ -80,7 +80,7 @@ def verify_card(
 
     Raises:
         BadSignature: there is none. The reason is `NOT_SIGNED` when the card has no signature, `UNKNOWN_KEY` when
-            all that is wrong is that the keys are not among these, else `BAD_SIGNATURE`.
+            every signature was made with a key that is not in `jwks` or not accepted, else `BAD_SIGNATURE`.
     """
     received = dict(card)
     entries = _entries(received)

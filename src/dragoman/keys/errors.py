@@ -14,8 +14,8 @@ class BadSeal(DragomanError):
 class BadSignature(DragomanError):
     """A signature or signed token is not valid.
 
-    `reason` is `NOT_SIGNED`, `UNKNOWN_KEY` (all that is wrong is that the key is not among the given ones), `EXPIRED`,
-    or `BAD_SIGNATURE` for all the rest.
+    `reason` is `NOT_SIGNED`, `UNKNOWN_KEY` (the key is not in the key set, so the signature could not be checked),
+    `EXPIRED`, or `BAD_SIGNATURE` for everything else.
     """
 
     reason = "BAD_SIGNATURE"

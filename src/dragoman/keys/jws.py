@@ -56,8 +56,9 @@ def read_header(protected: object, unprotected: object = None) -> Header:
     """Parse and check a header, before the signature is verified.
 
     Raises:
-        BadSignature: it cannot be parsed, has no `kid`, names an unsupported algorithm (`none` and those with a shared
-            secret are), or requires an extension (`crit`).
+        BadSignature: it cannot be parsed, shares a name with the unprotected header, has no `kid`, requires an
+            extension (`crit`, `b64`), or names an algorithm that is not supported, such as `none` and all with a shared
+            secret.
     """
     if not isinstance(protected, str) or len(protected) > MAX_HEADER:
         raise BadSignature("the protected header of the signature is missing or too long")

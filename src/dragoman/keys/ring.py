@@ -102,12 +102,13 @@ class KeyRing:
     def seal(self, purpose: str, data: bytes, *, now: float | None = None) -> bytes:
         """Encrypt with the newest secret. The result is ASCII that fits into a cookie, a URL or a column.
 
-        Data sealed for one purpose cannot be unsealed for another. Purposes are a handful of fixed words.
+        Data sealed for one purpose cannot be unsealed for another. Keys are cached by purpose, so purposes must be
+        constants. `now` is in seconds since 1970.
         """
         return self._sealer(purpose).seal(data, now)
 
     def unseal(self, purpose: str, sealed: bytes, *, max_age: float | None = None, now: float | None = None) -> bytes:
-        """Decrypt with any of the secrets. `now` is in seconds since 1970, for tests.
+        """Decrypt with any of the secrets. `now` is in seconds since 1970, by default the system's time.
 
         Raises:
             BadSeal: it was changed, is older than `max_age` seconds, or was sealed elsewhere or for another purpose.

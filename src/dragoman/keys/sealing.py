@@ -28,7 +28,8 @@ class Sealer:
         """Decrypt data.
 
         Raises:
-            BadSeal: it was changed, is older than `max_age` seconds, has a future time, or was sealed elsewhere.
+            BadSeal: it was changed, or sealed with another key. With `max_age`, also: it was sealed more than so many
+                seconds ago, or more than a minute in the future.
         """
         from cryptography.fernet import InvalidToken
 

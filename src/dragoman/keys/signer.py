@@ -62,10 +62,11 @@ class Signer:
         return b"".join(part.to_bytes(_COORDINATE_BYTES, "big") for part in decode_dss_signature(der))
 
     def sign_jwt(self, claims: Mapping[str, Any], headers: Mapping[str, Any] | None = None) -> str:
-        """Sign a token with these claims. `headers` are added to `typ`, and never change `alg` and `kid`.
+        """Sign a token with these claims. `headers` may replace `typ`, but not `alg` and `kid`.
 
         Raises:
-            ValueError: the claims are not JSON.
+            TypeError: a claim or a header has no JSON form.
+            ValueError: a claim is NaN or infinite, or not valid Unicode.
         """
         header = {"typ": "JWT", **(headers or {}), "alg": self.alg, "kid": self.kid}
         payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
@@ -85,7 +86,8 @@ def verify_jwt(
 ) -> dict[str, Any]:
     """Verify a token with a key set and return its claims.
 
-    A token with an audience is refused unless `audience` is in it. `now` is in seconds since 1970, for tests.
+    A token with an audience is refused unless `audience` is in it. `now` is in seconds since 1970, by default the
+    system's time.
 
     Raises:
         BadSignature: the signature is not valid, a claim is missing or differs, or (`EXPIRED`) the token has expired.

@@ -23,7 +23,7 @@ class OneLineFilter(logging.Filter):
         """Pass every record. One with nothing to escape keeps its template and its arguments."""
         try:
             message = record.getMessage()
-        except Exception:  # noqa: BLE001 - the handler reports a template that does not fit its arguments
+        except Exception:  # noqa: BLE001 - the handler reports arguments that do not match the template
             return True
         escaped = one_line(message)
         if escaped is not message:

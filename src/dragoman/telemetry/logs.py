@@ -19,7 +19,7 @@ def configure(kind: str, level: str) -> None:
     May be called again: the last call counts. Other handlers of the root logger stay.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: `level` is not a log level.
     """
     handler = _StderrHandler()
     handler.setFormatter(

@@ -1,4 +1,4 @@
-"""Removes or escapes control characters in untrusted text for a terminal, a log or a page.
+"""Replaces or escapes control characters in untrusted text for a terminal or a log.
 
 Control characters are C0 (with ESC, which starts terminal sequences), DEL, C1 (whose CSI and OSC need no ESC),
 bidirectional controls, the two separators that some programs take for line ends, and lone surrogates.

@@ -44,14 +44,14 @@ class ManualClock:
         return self._now // 1000
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Schedule a callback for when the clock has been moved that far."""
+        """Call `callback` when the clock has been moved so many seconds."""
         timer = _Timer(callback)
         heapq.heappush(self._timers, (self._now + _microseconds(max(seconds, 0)), next(self._order), timer))
         return timer
 
     @property
     def pending(self) -> int:
-        """How many timers are pending."""
+        """The number of timers that have been neither called nor canceled."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def move(self, seconds: float) -> None:

@@ -28,11 +28,11 @@ def faults(
     """Wrap the app of an agent into one with these faults, for `served` or a client.
 
     Args:
-        target: the agent or server.
-        cut_after: the connection of every event stream breaks off after that many events.
-        delay: every response comes that many seconds late; the work itself is done at once.
-        garbage: every POST is answered with bytes that are not JSON, and does nothing.
-        settings: the settings of `agent.app()`; without `store`, tasks are kept in memory.
+        target: the agent or server, or an ASGI app.
+        cut_after: the connection of every event stream is closed after that many events.
+        delay: every response is sent that many seconds late; the work itself is done at once.
+        garbage: every POST gets a response that is not JSON, and has no effect.
+        settings: the settings of `agent.app()`; without `store`, tasks are kept in memory. An ASGI app takes none.
     """
     app = app_of(target, settings)
 

@@ -49,14 +49,15 @@ def app_of(source: AppSource | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
 
 @contextmanager
 def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None, None]:
-    """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and give its base URL.
+    """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and yield its base URL.
 
-    It runs in a thread with an event loop of its own, so it can be called from a test that has one, and from one
-    that has none. The settings are those of `agent.app()`; by default tasks are kept in memory, and runs that still
-    go on at the end are given one second.
+    The app runs in a thread with its own event loop, so tests may be async or not. The settings are those of
+    `agent.app()`; by default tasks are kept in memory, and runs have one second to end when the server stops.
 
     Raises:
-        RuntimeError: the app refused to start, or did not stop in time.
+        RuntimeError: the server did not start or stop, or not in time.
+        TypeError: settings were passed for an ASGI app.
+        Exception: what the app raised when it failed to start or stop.
     """
     import uvicorn
 
@@ -73,13 +74,13 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
 
         async def main_loop(self) -> None:
             # uvicorn polls `should_exit` ten times a second. The event stops it at once.
-            self.loop, self.enough = asyncio.get_running_loop(), asyncio.Event()
+            self.loop, self.stopping = asyncio.get_running_loop(), asyncio.Event()
             counter = 0
             while not self.should_exit and not await self.on_tick(counter):
                 counter += 1
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_TICK_SECONDS):
-                        await self.enough.wait()
+                        await self.stopping.wait()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # uvicorn always waits a tenth of a second, whoever is connected.
@@ -91,7 +92,7 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
         def stop(self) -> None:
             self.should_exit = True
             with suppress(AttributeError, RuntimeError):  # it has not started, or has stopped
-                self.loop.call_soon_threadsafe(self.enough.set)
+                self.loop.call_soon_threadsafe(self.stopping.set)
 
     # Without log_config uvicorn does not touch the logging of the test process.
     server = ThreadedServer(

@@ -1,4 +1,4 @@
-"""The store contract: checks that every store must pass, run one by one by a test.
+"""The store contract: the checks that every store must pass. Each is a test of its own.
 
     @asynccontextmanager
     async def open_store():
@@ -13,8 +13,8 @@
     async def test_my_store(check):
         await check(open_store)
 
-Each check needs a store with nothing in it. Those of `durable_store_contract` open it several times: every time after
-the first, `open_store` has to give the same data again.
+Each check needs an empty store. Those of `durable_store_contract` open it several times: within one check, `open_store`
+must then open the same data again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ contract = Contract()
 
 @contract.check
 async def a_created_task_is_found_with_its_row_and_origin(store: Store) -> None:
-    """The row comes back as it was given, the origin with it."""
+    """The row is read as it was written, origin included."""
     row = row_of(store, "a", origin=V0_1, status_ms=NOW + 5)
     await create(store, row)
     stored = await read_task(store, "a")
@@ -65,7 +65,7 @@ async def a_created_task_is_found_with_its_row_and_origin(store: Store) -> None:
 
 @contract.check
 async def what_is_unknown_is_none_or_empty(store: Store) -> None:
-    """Nothing is made up, and ids are compared exactly."""
+    """Reading what does not exist is no error. Ids are compared exactly."""
     await create(store, row_of(store, "a"))
     number = store.next_number()
     assert await store.task("b") is None, "a task was found that is not there"
@@ -128,7 +128,7 @@ async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> No
 
 @contract.check
 async def records_come_back_byte_for_byte_and_in_order(store: Store) -> None:
-    """Streams forward these bytes as they are."""
+    """Streams send the stored bytes unchanged."""
     rows = {name: await create(store, row_of(store, name)) for name in ("a", "b")}
     for generation in range(2, 6):
         for name in rows:
@@ -214,7 +214,7 @@ async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
 
 @contract.check
 async def a_page_ends_at_its_bytes(store: Store) -> None:
-    """With one task at least, whole, and the next page goes on after the last one."""
+    """It has at least one task, whole, and the next page continues after its last one."""
     sizes = {"a": 10, "b": 500, "c": 40, "d": 50, "e": 20, "f": 0}
     for place, (name, size) in enumerate(sizes.items()):
         row = await create(store, row_of(store, name, status_ms=NOW - place))
@@ -285,7 +285,7 @@ async def each_filter_selects_and_counts(store: Store) -> None:
 
 @contract.check
 async def the_state_of_a_conversation_is_kept_per_scope(store: Store) -> None:
-    """The last one written counts."""
+    """The last state that was written is read."""
     other = Scope("agent", "tenant", "somebody else")
     a = await create(store, row_of(store, "a", context_id="c"), context_state=body("first"))
     await create(store, row_of(store, "b", context_id="c", scope=other), context_state=body("other"))
@@ -314,7 +314,7 @@ async def a_dedupe_key_is_found_until_it_expires(store: Store) -> None:
 
 @contract.check
 async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) -> None:
-    """They are what a restart has to decide about, oldest first."""
+    """After a restart the engine recovers them, oldest first."""
     for place, state in enumerate(State):
         # The newest status is the oldest task's, so that only the age can give the order.
         at = NOW - place

@@ -1,4 +1,4 @@
-"""The store contract for drafts: tasks that are not visible yet, as a bare message may be the answer instead."""
+"""The store contract for drafts: messages that may be answered without a task, and are not visible as tasks yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _write_draft(store: Store, row: TaskRow) -> None:
 
 @contract.check
 async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
-    """It is no task: it is neither found nor listed nor counted, and its dedupe key leads to its id."""
+    """It is not a task: it is neither found by id nor listed nor counted. Its dedupe key leads to its id."""
     row = row_of(store, "a")
     await _write_draft(store, row)
     assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
@@ -69,7 +69,7 @@ async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) ->
 
 @contract.check
 async def a_draft_without_a_dedupe_key_is_answered_too(store: Store) -> None:
-    """Nobody can ask for it again."""
+    """No repeat can be recognized, so no reply is stored."""
     row = row_of(store, "a")
     await write(store, row, draft=True, snapshot=b"task")
     await write(store, row, draft=True, delete=True)
@@ -78,7 +78,7 @@ async def a_draft_without_a_dedupe_key_is_answered_too(store: Store) -> None:
 
 @contract.check
 async def a_webhook_waits_with_its_draft(store: Store) -> None:
-    """It is owed nothing before there is a task; it is there with the task, and gone with the draft."""
+    """It is not undelivered before there is a task. It is stored with the task, and deleted with the draft."""
     opened_row, answered_row = row_of(store, "a"), row_of(store, "b")
     for row in (opened_row, answered_row):
         hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
@@ -94,7 +94,7 @@ async def a_webhook_waits_with_its_draft(store: Store) -> None:
 
 @durable.check_opening
 async def a_draft_survives(open_store: OpenStore) -> None:
-    """What becomes of it is decided after the restart; a reply that was kept is still there."""
+    """Drafts and stored replies are there after a restart: only then it is decided what becomes of a draft."""
     async with open_store() as store:
         open_row, answered_row = row_of(store, "a"), row_of(store, "b")
         await _write_draft(store, open_row)

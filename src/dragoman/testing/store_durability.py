@@ -1,4 +1,4 @@
-"""The store contract for durability: reports, conflicts, concurrency, reopening."""
+"""The store contract for writes: `done` callbacks, conflicts, concurrency, and reopening the store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ contract, durable = Contract(), Contract()
 
 @contract.check
 async def a_write_is_reported_once_in_order_and_never_from_within(store: Store) -> None:
-    """Callers write in the middle of something and must not be called back there."""
+    """`done` is never called within `write`: callers are in the middle of a change."""
     reported: list[tuple[str, BaseException | None]] = []
     rows = [row_of(store, f"t{name}") for name in range(30)]
     for row in rows:
@@ -57,7 +57,7 @@ def _report(reported: list[tuple[str, BaseException | None]], task_id: str, erro
 
 @contract.check
 async def a_write_is_reported_only_when_reads_see_it(store: Store) -> None:
-    """Persist, then publish."""
+    """Readers that are woken by `done` must find the change."""
     row = await create(store, row_of(store, "a"))
     for _ in range(10):
         row = structs.replace(row, generation=row.generation + 1)
@@ -76,7 +76,7 @@ def _read(
 
 @contract.check_opening
 async def closing_finishes_what_was_queued(open_store: OpenStore) -> None:
-    """Nobody is left waiting."""
+    """Every queued write is committed and reported, so that nobody waits for ever."""
     reported: list[tuple[str, BaseException | None]] = []
     async with open_store() as store:
         _queue_ten(store, reported)
@@ -126,7 +126,7 @@ async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
 
 @contract.check
 async def a_record_that_skips_a_number_is_refused(store: Store) -> None:
-    """Alone, and in the company of others that are committed with it."""
+    """Both alone and in one commit with others."""
     a, b = await create(store, row_of(store, "a")), row_of(store, "b")
     error = await outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),))
     assert error is not None, "a journal with a gap was accepted"
@@ -143,7 +143,7 @@ async def a_record_that_skips_a_number_is_refused(store: Store) -> None:
 
 @contract.check
 async def a_refused_write_harms_no_other(store: Store) -> None:
-    """Not those that were queued with it, nor later ones of the same task."""
+    """Writes that were queued with it are committed, and so are later ones of the same task."""
     a, b = await create(store, row_of(store, "a")), row_of(store, "b")
     outcomes = await asyncio.gather(
         outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
@@ -160,7 +160,7 @@ async def a_refused_write_harms_no_other(store: Store) -> None:
 
 @contract.check
 async def a_refused_write_is_no_ill_health(store: Store) -> None:
-    """The store can take the next write, and says so."""
+    """A conflict is not a fault of the store: its health check still passes."""
     row = await create(store, row_of(store, "a"))
     assert await outcome(store, row, records=(Record(1, b"{}"),)) is not None, "a record was accepted twice"
     await store.check()
@@ -236,7 +236,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
 
 @durable.check_opening
 async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
-    """A number is never given twice."""
+    """No number is assigned twice."""
     async with open_store() as store:
         rows = [await create(store, row_of(store, name)) for name in "abc"]
     async with open_store() as store:
@@ -246,7 +246,7 @@ async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
 
 @durable.check_opening
 async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore) -> None:
-    """Not even after reopening: what was late for the old task must not reach a new one."""
+    """Not even after reopening: a late write for the old task must not reach a new one."""
     async with open_store() as store:
         row = await create(store, row_of(store, "a"))
         await write(store, row, delete=True)
@@ -257,7 +257,7 @@ async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore)
 
 @durable.check_opening
 async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
-    """Conflicts are still found."""
+    """The next record is accepted, and conflicts are still detected."""
     async with open_store() as store:
         row = await create(store, row_of(store, "a"))
     async with open_store() as store:
@@ -274,7 +274,7 @@ async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
 
 @durable.check_opening
 async def what_was_queued_before_closing_is_there_after_reopening(open_store: OpenStore) -> None:
-    """Closing waits for the disk."""
+    """Closing waits until queued writes are on disk."""
     async with open_store() as store:
         _queue_ten(store, [])
     async with open_store() as store:

@@ -20,7 +20,7 @@ def push_of(row: TaskRow, push_id: str, *, created_ms: int = NOW, cursor: int = 
 
 @contract.check
 async def a_webhook_is_kept_with_its_task_in_one_write(store: Store) -> None:
-    """One that comes with a new task is there when the task is."""
+    """A webhook in the write that creates a task is stored when the task is."""
     row = row_of(store, "t1")
     push = push_of(row, "p1")
     await create(store, row, pushes=(push,))
@@ -45,7 +45,7 @@ async def a_webhook_is_replaced_and_removed_by_its_id(store: Store) -> None:
 
 @contract.check
 async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
-    """One that was removed does not come back, one that took its place is not moved."""
+    """Progress of a removed webhook does not restore it, and does not change one that replaced it."""
     row = await create(store, row_of(store, "t1"))
     push = push_of(row, "p1")
     await write(store, row, pushes=(push,))
@@ -68,7 +68,7 @@ async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
 
 @contract.check
 async def undelivered_are_open_and_dead_webhooks(store: Store) -> None:
-    """Oldest first; those that have got everything are not among them."""
+    """They are returned oldest first, without those that have got everything."""
     rows = [await create(store, row_of(store, f"t{number}")) for number in range(3)]
     states = (PushState.OPEN, PushState.DONE, PushState.DEAD)
     for row, state in zip(rows, states, strict=True):

@@ -36,7 +36,7 @@ async def _remaining_ids(store: Store) -> list[str]:
 
 @contract.check
 async def old_tasks_go_by_the_time_they_ended(store: Store) -> None:
-    """Age is counted from the end, and the moment named is kept."""
+    """Age is counted from the end of a task. One that ended exactly at the limit is kept."""
     for place, state in enumerate(FINAL):
         await _create_ended(store, f"old-{place}", NOW - 1, state)
     await _create_ended(store, "young", NOW)
@@ -47,7 +47,7 @@ async def old_tasks_go_by_the_time_they_ended(store: Store) -> None:
 
 @contract.check
 async def the_oldest_go_when_there_are_too_many(store: Store) -> None:
-    """Those that ended first go first, whatever their number."""
+    """Those that ended first are deleted first, whatever their number."""
     for task_id, at_ms in (("b", NOW + 1), ("c", NOW + 2), ("d", NOW + 3)):
         await _create_ended(store, task_id, at_ms)
     await _create_ended(store, "e", NOW + 4)
@@ -57,7 +57,7 @@ async def the_oldest_go_when_there_are_too_many(store: Store) -> None:
 
 @contract.check
 async def an_active_task_is_never_touched(store: Store) -> None:
-    """However old it is, and however many there are."""
+    """Neither age nor the number of tasks matters."""
     for state in ACTIVE:
         await create(store, row_of(store, state.name, state=state, status_ms=1), notes=(Note(1, "message", b"m"),))
     swept = await store.sweep(Sweep(ended_before_ms=NOW, keep_tasks=1, compact_before_ms=NOW))
@@ -70,7 +70,7 @@ async def an_active_task_is_never_touched(store: Store) -> None:
 
 @contract.check
 async def a_compacted_task_keeps_its_last_state(store: Store) -> None:
-    """Its events and notes go; the task, its snapshot and its place in lists stay."""
+    """Its records and notes are deleted; the task, its snapshot and its place in lists stay."""
     old = await _create_ended(store, "old", NOW - 1)
     young = await _create_ended(store, "young", NOW)
     assert await store.sweep(Sweep(compact_before_ms=NOW)) == 1, "a sweep does not tell what it did"
@@ -94,7 +94,7 @@ async def a_sweep_is_bounded(store: Store) -> None:
 
 @contract.check
 async def nothing_of_a_forgotten_task_is_left(store: Store) -> None:
-    """Neither its conversation's state nor the dedupe key of its message."""
+    """The state of its conversation and the dedupe key of its message are deleted too."""
     await _create_ended(store, "old", NOW - 1)
     young = await _create_ended(store, "kept", NOW)
     old = await read_task(store, "old")

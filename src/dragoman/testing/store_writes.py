@@ -55,7 +55,7 @@ def row_of(
     state: State = State.SUBMITTED,
     status_ms: int = NOW,
 ) -> TaskRow:
-    """The row of a new task, with a number of its own."""
+    """Build the row of a new task, with a new number."""
     return TaskRow(store.next_number(), task_id, scope, context_id, origin, state, status_ms, 1, NOW)
 
 
@@ -65,7 +65,7 @@ def body(text: str) -> bytes:
 
 
 async def outcome(store: Store, row: TaskRow, **parts: Any) -> BaseException | None:
-    """Write, and return the reported outcome."""
+    """Write a change, and return what `done` was called with: None, or the error."""
     reported: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
     size = sum(len(record.body) for record in parts.get("records", ()))
     store.write(Write(row, reported.set_result, size=size, **parts))

@@ -96,7 +96,7 @@ class PendingCall(Struct, frozen=True, omit_defaults=True):
         return allow
 
     def details(self) -> tuple[Part, ...]:
-        """Return the call in ADK's own format, and the tool's preliminary response."""
+        """Return the call as a part in ADK's own format, and the tool's preliminary response, if it has one."""
         body: dict[str, Any] = {"id": self.id, "name": self.name, "args": self.args}
         parts = [Part(data=body, metadata={TYPE: "function_call", IS_LONG_RUNNING: True})]
         if self.response is not None:

@@ -26,7 +26,7 @@ CallArguments = Mapping[str, dict[str, Any]]
 
 
 def read_answers(pending: PendingCalls, message: Message, arguments: CallArguments) -> tuple[PendingCalls, str]:
-    """Read the answers of a message. Return the updated calls, and what is wrong with the message, or "".
+    """Read the answers of a message. Return the calls with them, and what is wrong with the message, or "".
 
     Every call needs an answer. Text or data answers the only open call, or all of them if they only ask for
     confirmation. Otherwise answers are function responses, or an object whose keys are the ids or names of the calls.

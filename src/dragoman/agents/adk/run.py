@@ -170,7 +170,7 @@ class AdkRuns:
         """Run the agent on the message, or resume it with the answers in it, and yield its outputs.
 
         Raises:
-            Failed: the agent reports an error, or its session has been lost.
+            Failed: the agent reports an error, does not continue after an answer, or its session has been lost.
             Rejected: the message is empty.
         """
         session = await session_of(self.runner, ctx)

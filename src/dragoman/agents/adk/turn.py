@@ -30,7 +30,7 @@ _MODEL_REASONS = {str(reason.value) for kind in (types.FinishReason, types.Block
 
 
 class _Error:
-    """The error of an event. Exceptions that ADK raises are handled elsewhere."""
+    """The error that an event reports. Exceptions that ADK raises are not events, and are handled by the caller."""
 
     def __init__(self, event: Event, path: str) -> None:
         code: Any = event.error_code

@@ -39,9 +39,9 @@ _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "auth
 class Execution:
     """One run, from a message to the end of the task or to a question.
 
-    Artifacts and progress are passed on as the executor enqueues them. The end of the task counts when it is enqueued,
-    a question when `execute` returns; for a `one_shot` adapter it is the other way round. Executors that continue after
-    the end of their task are in `finishing` until they return.
+    Artifacts and progress are passed on as the executor enqueues them. The end of the task takes effect when it is
+    enqueued, a question when `execute` returns; for a `one_shot` adapter it is the other way round. Executors that
+    continue after the end of their task are in `finishing` until they return.
     """
 
     def __init__(
@@ -62,7 +62,13 @@ class Execution:
         self._work: asyncio.Task[None] | None = None
 
     async def run(self) -> AsyncGenerator[Any, None]:
-        """Yield the outputs of the run. Raises Failed, Rejected, and whatever the executor raises."""
+        """Yield the outputs of the run.
+
+        Raises:
+            Failed: the executor reports a failure, cancels its own task, or raises an error that callers may read.
+            Rejected: the executor rejects the message.
+            Exception: any other exception of the executor.
+        """
         listener = None if self._one_shot else asyncio.create_task(self._listen())
         message = self._ctx.message
         try:
@@ -101,7 +107,7 @@ class Execution:
 
     @property
     def _over(self) -> bool:
-        """True when the end of the task counts."""
+        """True when the end of the task has taken effect."""
         return self._end is not None and (not self._one_shot or self._work is None or self._work.done())
 
     @property
@@ -275,7 +281,7 @@ def status_from_ref(ref: Any) -> TaskStatus | None:
 
 
 async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, request: ExecutorRequest) -> None:
-    """Call `cancel` for a task that is canceled in any case. A failure is logged."""
+    """Call the executor's `cancel`, with a time limit unless it is `one_shot`. What it raises is logged."""
     try:
         async with asyncio.timeout(None if adapter.one_shot else CANCEL_TIMEOUT):
             await executor.cancel(adapter.context(request), queue)

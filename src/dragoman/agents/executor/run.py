@@ -26,9 +26,9 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class ExecutorRuns:
     """Runs an AgentExecutor of a2a-sdk unchanged.
 
-    Every message has a task, which is completed when `execute` returns without reporting its end; a2a-sdk would leave
-    it unfinished. Exceptions are hidden from callers, except a2a-sdk's own errors, which are meant for them. `adapter`
-    defaults to the one for the installed a2a-sdk.
+    Every message has a task, which is completed when `execute` returns without reporting an end or a question; a2a-sdk
+    would leave it unfinished. The texts of exceptions are hidden from callers, except those of a2a-sdk's own errors,
+    which are meant for them. `adapter` defaults to the one for the installed a2a-sdk.
 
     Raises:
         ConfigError: this is not an executor.

@@ -91,7 +91,8 @@ class LangGraphRuns(PausingBridge):
 
         Raises:
             Failed: the graph took too many steps, or no longer waits for this answer.
-            Rejected: the graph requires data that the message does not have.
+            Rejected: the graph requires data that the message does not have, or the caller refused to go on from a
+                breakpoint.
         """
         from langgraph.errors import GraphRecursionError
 

@@ -32,7 +32,10 @@ _MAX_DESCRIPTION = 300
 
 
 class McpTools:
-    """All tools of some MCP servers. Empty until it is open; `revision` grows whenever the tools change."""
+    """The agent made of all tools of some MCP servers.
+
+    It has no tools until `open`. `revision` grows whenever the list of tools is rebuilt.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class McpTools:
 
     @property
     def about(self) -> tuple[str, str]:
-        """The description and the version that the servers report; either may be empty."""
+        """The description and the version for the agent card, as the server reports them; either may be empty."""
         if len(self._supervisors) != 1:
             return f"The tools of {', '.join(each.source.name for each in self._supervisors)}", ""
         connection = self._supervisors[0].connection
@@ -93,7 +96,7 @@ class McpTools:
         return {name: self._tools[name].schemas() for name in ids if name in self._tools}
 
     def restarts(self, ctx: Context) -> bool:
-        """True when the tool that a message asks for may run again after a crash."""
+        """True when the tool that a message asks for may run again after a crash, or no tool is called at all."""
         ref: Any = ctx.resume.ref if ctx.resume is not None else None
         try:
             if isinstance(ref, dict) and "tool" in ref:
@@ -227,7 +230,15 @@ class McpTools:
     # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Run a message; yield the question on which the task pauses, if any."""
+        """Call the tool that the message asks for; yield the question on which the task pauses, if any.
+
+        Results are sent as artifacts. The servers are opened first if they are not open in this event loop.
+
+        Raises:
+            Failed: the tool or its server failed.
+            Rejected: there is no such tool, the caller may not use it, or the server refuses the arguments.
+            ConfigError, CannotConnect: the servers cannot be opened.
+        """
         if self._loop is not asyncio.get_running_loop():
             await self.open()
         run = TaskRun(ctx, self._tools, self._open_calls, self._timeout)

@@ -32,9 +32,9 @@ class ElicitationRouter:
     """Routes the elicitation requests of one connection to the tool calls they belong to.
 
     Before the newest protocol revision, a request does not name its call. The call that asked is blocked until it is
-    answered, so it is identified once every other call has ended. A question is never shown to a wrong caller: when the
-    call stays ambiguous, the request is answered with `cancel`. To make that rare, tools that are known to ask take
-    turns: at most one of them is active, that is, running and not waiting for its answer.
+    answered, so it is identified once every other call has ended or asks, too. A question is never shown to a wrong
+    caller: when the call stays ambiguous, the request is answered with `cancel`. To make that rare, tools that have
+    asked before take turns: at most one of them is active, that is, running and not waiting for its answer.
 
     Two kinds of calls cause doubt without being active. A call that waits for its answer may ask something else
     meanwhile. And not every server stops an abandoned call: until it has responded, the next request may belong to that
@@ -54,7 +54,7 @@ class ElicitationRouter:
         self._abandoned: dict[ToolCall, float] = {}
         self._has_overflowed = False
         self._undecided = 0
-        self._turn = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         self._turn_holder: ToolCall | None = None
         self._calls_changed = asyncio.Event()
 
@@ -69,7 +69,7 @@ class ElicitationRouter:
     async def add_call(self, call: ToolCall) -> None:
         """Register a call that is about to be sent; wait for its turn if its tool is known to ask."""
         if call.tool in self._asking_tools:
-            await self._turn.acquire()
+            await self._turn_lock.acquire()
             self._turn_holder = call
         self._calls[call] = False
 
@@ -109,7 +109,7 @@ class ElicitationRouter:
     def _release_turn(self, call: ToolCall) -> None:
         if self._turn_holder is call:
             self._turn_holder = None
-            self._turn.release()
+            self._turn_lock.release()
 
     def _notify(self) -> None:
         self._calls_changed.set()
@@ -137,11 +137,11 @@ class ElicitationRouter:
             answer = await call.ask(params)
             if call.tool in self._asking_tools and self._turn_holder is not call and not call.is_abandoned:
                 # It continues and may ask again: it needs a turn like any other asking tool.
-                await self._turn.acquire()
+                await self._turn_lock.acquire()
                 if call in self._calls:
                     self._turn_holder = call
                 else:
-                    self._turn.release()
+                    self._turn_lock.release()
             return answer
         finally:
             if call in self._calls:
@@ -243,7 +243,7 @@ class ToolCall:
         self._progress: Progress | None = None
         self._pending: deque[types.ElicitRequestParams] = deque()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
-        self._asking = asyncio.Lock()
+        self._ask_lock = asyncio.Lock()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[Outcome] | None = None
         if not connection.is_modern:
@@ -291,10 +291,13 @@ class ToolCall:
             self._wakeup.set()
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Put a question of the server to the caller and return the answer."""
+        """Put a question of the server to the caller and return the answer.
+
+        It is declined if the caller cannot be asked, and canceled if the call has ended or was abandoned.
+        """
         if not self._asks:
             return types.ElicitResult(action="decline")
-        async with self._asking:  # concurrent questions are asked one after the other
+        async with self._ask_lock:  # concurrent questions are asked one after the other
             if self._task is None or self._task.done() or self.is_abandoned:
                 return types.ElicitResult(action="cancel")
             self._answer = asyncio.get_running_loop().create_future()
@@ -357,7 +360,7 @@ class ToolCall:
 
 
 def is_too_deep(value: object) -> bool:
-    """True when a JSON value is nested deeper than can be sent."""
+    """True when a JSON value is nested deeper than MAX_NESTING."""
     level: list[object] = [value]
     for _ in range(MAX_NESTING):
         level = [inner for each in level for inner in _children(each)]

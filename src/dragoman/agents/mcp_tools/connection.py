@@ -35,7 +35,7 @@ _MAX_PAGES = 100
 # Seconds before a broken subscription is renewed.
 INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 60.0
 _HTTP_TIMEOUT = 30.0
-# Seconds for closing an HTTP session. The stdio transport has its own timeouts.
+# Seconds for closing a session over HTTP or in this process. The stdio transport has its own timeouts.
 CLOSE_TIMEOUT = 2.0
 CLIENT_INFO = types.Implementation(name="dragoman", title="Dragoman", version=version("dragoman"))
 
@@ -89,7 +89,7 @@ class ServerConnection:
 
     @property
     def problem(self) -> str:
-        """Why the connection failed; empty when the server ended it."""
+        """Why the connection failed; empty while it is open, and when the server ended it."""
         return self._problem or ("" if self._stdio is None else self._stdio.problem)
 
     async def open(self, seconds: float) -> None:
@@ -130,7 +130,12 @@ class ServerConnection:
             self.closed.set()
 
     async def refresh(self) -> None:
-        """List the tools again. Raises MCPError."""
+        """List the tools again, up to 100 pages of them.
+
+        Raises:
+            MCPError: the server refused, or the connection is lost.
+            ValueError: its response is not valid MCP.
+        """
         tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -274,9 +279,9 @@ async def _http_transport(source: Source) -> AsyncGenerator[TransportStreams, No
     # timeout would end the session with all of them.
     timeout = httpx2.Timeout(_HTTP_TIMEOUT, read=None, pool=None)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    trusts = not is_loopback(source.url)
+    trust_env = not is_loopback(source.url)
     async with (
-        httpx2.AsyncClient(headers=source.headers, timeout=timeout, limits=limits, trust_env=trusts) as http,
+        httpx2.AsyncClient(headers=source.headers, timeout=timeout, limits=limits, trust_env=trust_env) as http,
         streamable_http_client(source.url, http_client=http) as streams,
     ):
         yield streams

@@ -54,9 +54,12 @@ async def parts_of_result(
 ) -> tuple[Part, ...]:
     """Convert a tool's result to parts: its structured content first, then its content blocks in order.
 
-    A link that only the MCP server can resolve is read with `read`, as long as all links together bring at most `limit`
-    bytes. After one that brings too much, or for which `read` raises TimeoutError, no more are read. Nothing is raised
-    for content that is broken, too large or of an unknown type: it becomes a data part, unchanged.
+    Text that only repeats the structured content as JSON is left out. A wrapped plain value, `{"result": 3}` beside the
+    text "3", becomes that text alone.
+
+    A link that only the MCP server can resolve is read with `read`: at most MAX_LINKS of them, with at most `limit`
+    bytes together. After one that exceeds that, or for which `read` raises TimeoutError, no more are read. Nothing is
+    raised for content that is broken, too large or of an unknown type: it becomes a data part, unchanged.
     """
     return await _ResultConverter(result, read, limit).parts()
 
@@ -84,7 +87,7 @@ class _ResultConverter:
         self._read = read
         self._bytes_left = limit
         self._links_left = MAX_LINKS
-        self._numbers = Counter[str]()
+        self._file_counts = Counter[str]()
 
     async def parts(self) -> tuple[Part, ...]:
         structured = self._result.structured_content
@@ -94,7 +97,7 @@ class _ResultConverter:
         parts = [] if structured is None else [Part(data=structured, media_type="application/json")]
         for block in self._result.content:
             if isinstance(block, TextContent):
-                if structured is None or not _encodes(block.text, structured):
+                if structured is None or not _is_json_of(block.text, structured):
                     parts.append(Part(text=block.text, metadata=_metadata(block.annotations)))
             elif isinstance(block, ResourceLink):
                 parts += await self._link_parts(block)
@@ -112,17 +115,17 @@ class _ResultConverter:
         block, is_text = content[0], isinstance(value, str)
         if len(wrapping) != 1 or not isinstance(value, (str, int, float)):
             return None
-        if block.text != value if is_text else not _encodes(block.text, value):
+        if block.text != value if is_text else not _is_json_of(block.text, value):
             return None
         metadata = _metadata(block.annotations, {"structuredContent": wrapping})
         return Part(text=block.text, media_type=None if is_text else "application/json", metadata=metadata)
 
     def _file_part(self, block: object) -> Part:
         if isinstance(block, (ImageContent, AudioContent)):
-            self._numbers[block.type] += 1
+            self._file_counts[block.type] += 1
             raw = _decode_base64(block.data)
             if raw is not None:
-                filename = f"{block.type}-{self._numbers[block.type]}.{_extension(block.mime_type)}"
+                filename = f"{block.type}-{self._file_counts[block.type]}.{_extension(block.mime_type)}"
                 metadata = _metadata(block.annotations)
                 return Part(raw=raw, filename=filename, media_type=block.mime_type or None, metadata=metadata)
         elif isinstance(block, EmbeddedResource):
@@ -138,9 +141,9 @@ class _ResultConverter:
             filename, media_type = _file_name(link.name), link.mime_type or None
             return [Part(url=link.uri, filename=filename, media_type=media_type, metadata=metadata)]
         # Only the MCP server can resolve the URI, so it is never passed on as a URL.
-        return await self._follow(link) or [Part(data=_to_json(link))]
+        return await self._read_link(link) or [Part(data=_to_json(link))]
 
-    async def _follow(self, link: ResourceLink) -> list[Part]:
+    async def _read_link(self, link: ResourceLink) -> list[Part]:
         """Read a link; return nothing when it cannot be read or is too large."""
         if self._links_left <= 0 or (link.size or 0) > self._bytes_left:
             return []
@@ -158,7 +161,7 @@ class _ResultConverter:
         parts = [_resource_part(each, link.annotations, about) or Part(data=_to_json(each)) for each in contents]
         size = sum(map(_size, parts))
         if size > self._bytes_left:
-            self._links_left = 0  # reading and discarding more costs as much as keeping it
+            self._links_left = 0  # reading more, only to discard it, would cost as much
             return []
         self._bytes_left -= size
         return parts
@@ -182,8 +185,8 @@ def _resource_part(
     return Part(raw=raw, filename=filename, media_type=media_type or "application/octet-stream", metadata=metadata)
 
 
-def _metadata(annotations: Annotations | None, beside: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    metadata = dict(beside or {})
+def _metadata(annotations: Annotations | None, extra: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    metadata = dict(extra or {})
     if annotations is not None and (encoded := _to_json(annotations)):
         metadata["annotations"] = encoded
     return metadata or None
@@ -223,9 +226,9 @@ def _extension(media_type: str) -> str:
 
 def _basename(uri: str) -> str | None:
     """Return the last segment of a URI's path as a file name; None when it has none."""
-    place = uri.partition("#")[0].partition("?")[0]
-    place = unquote(place.partition(":")[2] or place).replace("\\", "/").rstrip("/")
-    return _file_name(place.rpartition("/")[2])
+    path = uri.partition("#")[0].partition("?")[0]
+    path = unquote(path.partition(":")[2] or path).replace("\\", "/").rstrip("/")
+    return _file_name(path.rpartition("/")[2])
 
 
 def _file_name(name: str) -> str | None:
@@ -244,7 +247,7 @@ def _truncate(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")
 
 
-def _encodes(text: str, value: Any) -> bool:
+def _is_json_of(text: str, value: Any) -> bool:
     try:
         return is_equal_json(json.loads(text), value)
     except (ValueError, RecursionError):

@@ -76,7 +76,7 @@ def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) ->
 
 
 def _requested_fields(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
-    """Return what a plain text answers: the required fields, else all fields."""
+    """Return the fields that a text may answer, as missing: the required ones, or all if none is required."""
     missing = schema.problems({})
     return missing or tuple(Problem(name, True, "is missing") for name in _properties(params))
 

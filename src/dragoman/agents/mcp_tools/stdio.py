@@ -46,9 +46,9 @@ _MAX_TRUNCATED_LINE = 4_000_000
 
 _SCALAR = rb'"(?:[^"\\]|\\.)*+"|-?\d{1,18}+(?![.eE\d])|null'
 _MEMBER = rb'\s*+"(jsonrpc|id|method)"\s*+:\s*+(' + _SCALAR + rb")\s*+"
-_FIRST = re.compile(rb"\s*+[{,]" + _MEMBER)
-_LAST = re.compile(rb"(?:," + _MEMBER + rb")++\}\s*+\Z")
-_EACH = re.compile(rb"," + _MEMBER)
+_LEADING_MEMBER = re.compile(rb"\s*+[{,]" + _MEMBER)
+_TRAILING_MEMBERS = re.compile(rb"(?:," + _MEMBER + rb")++\}\s*+\Z")
+_TRAILING_MEMBER = re.compile(rb"," + _MEMBER)
 _INVALID = re.compile(r"Invalid JSON: [^\n\[]*[^\n\[ ]")
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
 
@@ -81,7 +81,10 @@ def parse_error_reason(error: ValueError) -> str:
 
 
 class JsonRpcHeader(Struct, frozen=True):
-    """The JSON-RPC members that identify a message: a request has a method and an id, a response only an id."""
+    """The JSON-RPC members that identify a message: a request has a method and an id, a response only an id.
+
+    `is_message` is False for a line without the member `jsonrpc`.
+    """
 
     is_message: bool
     id: int | str | None = None
@@ -92,12 +95,12 @@ def parse_header(line: bytes) -> JsonRpcHeader:
     """Read the header from both ends of a line, without parsing the line."""
     members: dict[bytes, bytes] = {}
     head, position = line[:_SCANNED_BYTES], 0
-    while (match := _FIRST.match(head, position)) is not None:
+    while (match := _LEADING_MEMBER.match(head, position)) is not None:
         members[match[1]] = match[2]
         position = match.end()
-    last = _LAST.search(line[-_SCANNED_BYTES:])
+    last = _TRAILING_MEMBERS.search(line[-_SCANNED_BYTES:])
     if last is not None:
-        members |= dict(_EACH.findall(last[0]))
+        members |= dict(_TRAILING_MEMBER.findall(last[0]))
     request_id, method = _decode_scalar(members.get(b"id")), _decode_scalar(members.get(b"method"))
     return JsonRpcHeader(b"jsonrpc" in members, request_id, method if isinstance(method, str) else None)
 
@@ -145,9 +148,10 @@ _OUTPUT_GRACE_SECONDS = 0.5
 
 
 class StdioTransport(asyncio.BaseProtocol):
-    """A running server, as the transport of an SDK session: both streams it yields read and write this object.
+    """The transport of an SDK session to a program: entering it starts the program, leaving it ends the program.
 
-    To the event loop it is the protocol of the program's stdin.
+    Both streams that it yields read from and write to this object. For the event loop it is the protocol of the
+    program's stdin. `on_end` is called once, when no more messages will come.
     """
 
     def __init__(
@@ -168,7 +172,7 @@ class StdioTransport(asyncio.BaseProtocol):
         self._is_closed = False
         self._data_ready: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._listing: set[types.RequestId] = set()
+        self._list_request_ids: set[types.RequestId] = set()
         self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._stderr_buffer = b""
 
@@ -249,7 +253,7 @@ class StdioTransport(asyncio.BaseProtocol):
             self.fail(f"it sent a line longer than {MAX_LINE // 1_000_000} MB")
             return
         if len(self._lines) > _MAX_QUEUED:
-            self._pause(reading=False)
+            self._set_reading(enabled=False)
         self._wake()
 
     def fail(self, problem: str) -> None:
@@ -269,9 +273,9 @@ class StdioTransport(asyncio.BaseProtocol):
         if self._data_ready is not None and not self._data_ready.done():
             self._data_ready.set_result(None)
 
-    def _pause(self, *, reading: bool) -> None:
+    def _set_reading(self, *, enabled: bool) -> None:
         if self._output is not None and not self._is_closed:
-            (self._output.resume_reading if reading else self._output.pause_reading)()
+            (self._output.resume_reading if enabled else self._output.pause_reading)()
 
     def _end_stderr(self) -> None:
         self._receive_stderr(b"\n")
@@ -292,7 +296,7 @@ class StdioTransport(asyncio.BaseProtocol):
             while self._lines:
                 line = self._lines.popleft()
                 if len(self._lines) == _MAX_QUEUED:
-                    self._pause(reading=True)
+                    self._set_reading(enabled=True)
                 message = self._parse(line)
                 if message is None:
                     continue
@@ -328,7 +332,9 @@ class StdioTransport(asyncio.BaseProtocol):
                     logger.debug("%s wrote a line that is not a message: %s", self._source.name, line[:_MAX_LOGGED])
                 return None
             why = parse_error_reason(error)
-        tools_list = self._parse_truncated(line) if header.method is None and header.id in self._listing else None
+        tools_list = (
+            self._parse_truncated(line) if header.method is None and header.id in self._list_request_ids else None
+        )
         if tools_list is not None:
             return tools_list
         what = "a message that cannot be read" + (f": {why}" if why else "")
@@ -364,17 +370,17 @@ class StdioTransport(asyncio.BaseProtocol):
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The pipe is full: the program is slow to read."""
+        """Make senders wait: the pipe is full, because the program is slow to read."""
         self._drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """The program has caught up."""
+        """Let senders continue: the program has caught up."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The program has closed its stdin."""
+        """Let senders continue: the program has closed its stdin."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -387,7 +393,7 @@ class StdioTransport(asyncio.BaseProtocol):
             if self._elicitations is not None and payload.method == "tools/call":
                 self._elicitations.record_sent(payload.id)
             elif payload.method == "tools/list":
-                self._listing = {payload.id}
+                self._list_request_ids = {payload.id}
         self._write(payload)
         drained = self._drained
         if drained is None:
@@ -406,15 +412,15 @@ class StdioTransport(asyncio.BaseProtocol):
 class _PipeReader(asyncio.Protocol):
     """The event loop's protocol of one output pipe."""
 
-    def __init__(self, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._received = received
-        self._lost = lost
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
 
     def data_received(self, data: bytes) -> None:
-        self._received(data)
+        self._on_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost()
+        self._on_end()
 
 
 class _SessionStream:

@@ -41,11 +41,19 @@ class Supervisor:
 
     @property
     def connection(self) -> ServerConnection | None:
-        """The current connection, or the last one while the server is being restarted."""
+        """The current connection, or the closed one that a restart is about to replace.
+
+        None before `open` and after `close`, and after a restart has failed, until one succeeds.
+        """
         return self._connection
 
     async def open(self) -> None:
-        """Start or connect to the server. Raises DragomanError when that fails; it is not retried then."""
+        """Start or connect to the server. A first connection that fails is not retried.
+
+        Raises:
+            ConfigError: the program does not exist, or may not be run.
+            CannotConnect: the server does not answer, or the supervisor was closed meanwhile.
+        """
         await self.close()
         self._connected = asyncio.Event()
         opening = self._opening = asyncio.create_task(self._connect())

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Minimum interval between progress reports.
 PROGRESS_INTERVAL_MS = 200
-# Consecutive rounds that a server may request without a question.
+# Rounds of one call. A server may request another one without a question, or with one that the caller cannot answer.
 MAX_ROUNDS = 10
 # Seconds for reading one link of a result, where no timeout is configured.
 LINK_TIMEOUT = 60.0
@@ -56,7 +56,7 @@ class _SessionExpired(Failed):
 
 
 class TaskRun:
-    """Handles one message of a task."""
+    """Runs one message of a task: chooses a tool, completes its arguments, calls it, delivers the result or asks."""
 
     def __init__(self, ctx: Context, tools: Mapping[str, Tool], open_calls: OpenCalls, timeout_seconds: float) -> None:
         self._ctx = ctx
@@ -70,7 +70,7 @@ class TaskRun:
         """Run it; return the question on which the task pauses, or None when the task is done.
 
         Raises:
-            Failed: the tool or its server failed.
+            Failed: the tool or its server failed. For callers that cannot be asked, also instead of Rejected.
             Rejected: there is no such tool, the caller may not use it, or the server refuses the arguments.
         """
         ctx = self._ctx
@@ -85,10 +85,10 @@ class TaskRun:
             raise Failed(str(error)) from error
 
     async def _dispatch(self) -> Ask | None:
-        stored = self._ctx.resume.ref if self._ctx.resume is not None else None
-        if not isinstance(stored, dict):
+        ref = self._ctx.resume.ref if self._ctx.resume is not None else None
+        if not isinstance(ref, dict):
             return await self._begin(choose_tool(self._ctx, self._tools))
-        match cast("dict[str, Any]", stored):
+        match cast("dict[str, Any]", ref):
             case {"ask": "tool"}:
                 return await self._begin(choose_tool_by_answer(self._ctx, self._tools))
             case {"ask": "arguments"} as ref:
@@ -122,13 +122,13 @@ class TaskRun:
 
     def _complete_arguments(self, ref: dict[str, Any]) -> ToolRequest:
         """Merge the caller's answer into the stored arguments."""
-        tool, answer = self._tool(ref["tool"]), self._ctx.resume
+        tool, answer = self._find_tool(ref["tool"]), self._ctx.resume
         assert answer is not None
         arguments: dict[str, Any] = ref["arguments"]
         problems = tool.schema.problems(arguments)
         return ToolRequest(tool, tool.schema.merge_answer(arguments, problems, answer.text, answer.data))
 
-    def _tool(self, id: str) -> Tool:
+    def _find_tool(self, id: str) -> Tool:
         tool = self._tools.get(id)
         if tool is None:
             raise Failed(f"the tool `{id}` is not there any more")
@@ -197,7 +197,7 @@ class TaskRun:
         tool, ctx = request.tool, self._ctx
         try:
             while True:
-                event = await self._next(tool, call)
+                event = await self._next_event(tool, call)
                 if isinstance(event, Progress):
                     await self._report_progress(event)
                 elif isinstance(event, ElicitationPause):
@@ -235,7 +235,7 @@ class TaskRun:
             raise
         return pause
 
-    async def _next(self, tool: Tool, call: ToolCall) -> Any:
+    async def _next_event(self, tool: Tool, call: ToolCall) -> Any:
         try:
             return await self._wait_with_timeout(call.next(), self._timeout_seconds)
         except DeadlineExceeded:
@@ -254,6 +254,7 @@ class TaskRun:
             self._timeout = None
 
     def _on_error(self, request: ToolRequest, call: ToolCall, error: MCPError) -> Ask | None:
+        """Return the question that an error of the call asks for; raise Failed or Rejected for any other error."""
         tool = request.tool
         server = tool.supervisor.source.name
         stopped = f"the MCP server `{server}` stopped while `{tool.id}` was at work"
@@ -339,7 +340,7 @@ class TaskRun:
         return _next_question(ref)
 
     async def _resume_after_url(self, ref: dict[str, Any]) -> Ask | None:
-        tool, answer = self._tool(str(ref["tool"])), self._ctx.resume
+        tool, answer = self._find_tool(str(ref["tool"])), self._ctx.resume
         assert answer is not None
         result = parse_answer(params_from_json(ref["params"]), answer) if "params" in ref else None
         if isinstance(result, types.ElicitResult) and result.action != "accept":
@@ -347,7 +348,7 @@ class TaskRun:
         return await self._call(ToolRequest(tool, ref["arguments"]))
 
     async def _resume_with_input(self, ref: dict[str, Any]) -> Ask | None:
-        tool, answer = self._tool(str(ref["tool"])), self._ctx.resume
+        tool, answer = self._find_tool(str(ref["tool"])), self._ctx.resume
         assert answer is not None
         key = next(key for key in ref["requests"] if key not in ref["responses"])
         result = parse_answer(params_from_json(ref["requests"][key]), answer)
@@ -380,7 +381,7 @@ class TaskRun:
     def _parse_open_call_answer(self, ref: dict[str, Any]) -> tuple[ToolRequest, types.ElicitResult | str]:
         answer = self._ctx.resume
         assert answer is not None
-        request = ToolRequest(self._tool(str(ref["tool"])), ref["arguments"])
+        request = ToolRequest(self._find_tool(str(ref["tool"])), ref["arguments"])
         return request, parse_answer(params_from_json(ref["params"]), answer)
 
 

@@ -86,7 +86,7 @@ class Tool:
         return hints is not None and (hints.read_only_hint is True or hints.idempotent_hint is True)
 
     def output_schema_violation(self, result: types.CallToolResult) -> str:
-        """Say how a result violates the tool's own output schema; empty when it does not, or cannot be checked."""
+        """Return how a result violates the tool's own output schema; empty when it does not, or cannot be checked."""
         if self._output is None or result.is_error:
             return ""
         if "structured_content" not in result.model_fields_set:
@@ -95,8 +95,12 @@ class Tool:
 
     def is_built_from(self, tool: types.Tool, **options: Any) -> bool:
         """True when building this tool again from these arguments would change nothing."""
-        mine = {"id": self.id, "permission": self.permission, "default": self.default}
-        return tool == self._tool and options == {**mine, "prefix": self._prefix, "with_example": self._with_example}
+        own_options = {"id": self.id, "permission": self.permission, "default": self.default}
+        return tool == self._tool and options == {
+            **own_options,
+            "prefix": self._prefix,
+            "with_example": self._with_example,
+        }
 
     def card(self) -> AgentSkill:
         """The tool's entry in the agent card."""
@@ -175,10 +179,11 @@ def choose_tool(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
     """Choose the tool that the first message of the task asks for, or build the question which tool is meant.
 
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`, then a text that is such an
-    object, then the default tool. A caller that cannot be asked gets the first tool it may use.
+    object, then the default tool, or the only one. Without those, a caller that cannot be asked gets the first tool it
+    may use. Permission for a tool that is named is checked later, except for anonymous callers.
 
     Raises:
-        Rejected: there is no such tool, or the caller may not use it.
+        Rejected: there is no such tool, an anonymous caller may not use it, or there is none the caller may use.
     """
     name, arguments = requested_skill(ctx, by_skill=True)
     explicit = (
@@ -203,7 +208,11 @@ def choose_tool(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
 
 
 def choose_tool_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
-    """Choose the tool that the answer to `ask_which_tool` names. Raises Rejected."""
+    """Choose the tool that the answer to `ask_which_tool` names; ask again if there is no such tool.
+
+    Raises:
+        Rejected: as for `choose_tool`, if the answer is an object `{"tool": …}`.
+    """
     answer = ctx.resume
     assert answer is not None
     explicit = _parse_request(answer.data) or _parse_request(_parse_json_object(answer.text))
@@ -220,7 +229,7 @@ def choose_tool_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> ToolReques
 
 
 def ask_which_tool(usable: Sequence[Tool], unknown: str = "") -> Ask:
-    """Build the question which tool is meant."""
+    """Build the question which tool is meant. Raises Rejected if the caller may use none."""
     if not usable:
         raise Rejected("this agent has no tools")
     near = _closest_name(unknown, usable)
@@ -243,7 +252,10 @@ def _permitted_tools(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
 
 
 def _closest_name(name: str, usable: Sequence[Tool]) -> list[str]:
-    """Return the most similar name, if there is one. Comparison costs the product of the lengths."""
+    """Return the most similar name in a list, which is empty if there is none.
+
+    Names are compared in time proportional to the product of their lengths, so long ones are skipped.
+    """
     if not name or len(name) > _MAX_LINE:
         return []
     return difflib.get_close_matches(name, [tool.id for tool in usable[:_MAX_COMPARED] if len(tool.id) <= _MAX_LINE], 1)
@@ -262,8 +274,8 @@ def _find_tool(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
 
 
 def _with_text(tool: Tool, arguments: dict[str, Any], text: str) -> dict[str, Any]:
-    slot = tool.schema.text_property(arguments) if text else None
-    return arguments if slot is None else {**arguments, slot: text}
+    name = tool.schema.text_property(arguments) if text else None
+    return arguments if name is None else {**arguments, name: text}
 
 
 def _parse_request(data: object) -> tuple[str, dict[str, Any]] | None:

@@ -108,7 +108,10 @@ logger = logging.getLogger("dragoman.process")
 
 
 class SessionSubscribers:
-    """Delivers events to the subscribers of each session. A failing subscriber does not affect the others."""
+    """Delivers events to the subscribers of each session, and removes them after the event that ends it.
+
+    The exception of a subscriber is logged and does not affect the others.
+    """
 
     def __init__(self) -> None:
         # Keyed by a unique object: the same callback may subscribe twice, or again after the end of a session.
@@ -182,7 +185,7 @@ _MAX_BACKLOG = 256
 
 
 class Backlog:
-    """An ordered buffer of events. Nothing is dropped: a program that is too far ahead has to wait."""
+    """An ordered buffer of events. Nothing is dropped: when it is full, `add` tells the program to wait."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
@@ -193,11 +196,11 @@ class Backlog:
         return len(self._events)
 
     def append(self, event: Event) -> None:
-        """Add an event, from any thread."""
+        """Add an event, from any thread, however full the backlog is."""
         self._events.append(event)
 
     def add(self, event: Event) -> asyncio.Future[None] | None:
-        """Add an event. If the backlog is full, return a future that is done when there is room again."""
+        """Add an event. If the backlog is full, return a future that is done when it is empty again."""
         self._events.append(event)
         if len(self._events) < _MAX_BACKLOG:
             return None
@@ -209,7 +212,7 @@ class Backlog:
         self._events.extendleft(reversed(list(events)))
 
     def next(self) -> Event:
-        """Remove and return the first event; after the last one, the program may continue.
+        """Remove and return the first event. If that empties the backlog, a waiting program continues.
 
         Raises:
             IndexError: there is none.
@@ -220,7 +223,7 @@ class Backlog:
         return event
 
     def take(self) -> list[Event]:
-        """Remove and return all events; the program may continue."""
+        """Remove and return all events; a waiting program continues."""
         events, self._events = list(self._events), deque()
         self.make_room()
         return events

@@ -44,7 +44,7 @@ class SessionFolders:
         return self._root
 
     def folder_of(self, session_id: str) -> Path:
-        """Return the folder of a session, creating it if needed. Raises OSError."""
+        """Return the folder of a session, creating it if needed. Raises OSError if it cannot be created."""
         folder = self.root / session_id
         folder.mkdir(mode=0o700, exist_ok=True)
         os.utime(folder)  # counts as used, even if its program changes no file
@@ -58,7 +58,10 @@ class SessionFolders:
             folder.rmdir()
 
     def sweep(self, seconds: float) -> int:
-        """Remove session folders unused for that many seconds (0 keeps all). Return how many were removed."""
+        """Remove the session folders that were not used for that many seconds (0 keeps all). Return their number.
+
+        Temporary folders are not removed here.
+        """
         if not seconds or self._configured_root is None or not self._configured_root.is_dir():
             return 0
         before, removed = time.time() - seconds, 0
@@ -89,7 +92,10 @@ def _last_change(folder: Path) -> float:
 
 
 def scan(folder: Path) -> dict[str, FileStamp]:
-    """Return the stamps of the files in a folder, by relative path. Links and hidden files and folders are skipped."""
+    """Return the stamps (mtime and size) of the files in a folder, by relative path, at most 2,000 of them.
+
+    Links, and hidden files and folders, are skipped.
+    """
     files: dict[str, FileStamp] = {}
     folders = [folder]
     while folders:

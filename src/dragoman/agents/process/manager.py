@@ -58,7 +58,7 @@ class ProgramManager:
     # -- the ProcessManager protocol -----------------------------------------------------------------------------------
 
     def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], None]:
-        """Subscribe to a session; buffered events are delivered first."""
+        """Subscribe to a session; events that came while nobody was subscribed are delivered first."""
         backlog = self._backlogs.pop(session_id, None)
         return self._subscribers.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
@@ -66,7 +66,7 @@ class ProgramManager:
         """Start the program of a session, after stopping the one that still runs there.
 
         Options are `facts`, environment variables about the task, and `remembered`, the program's own id of the
-        conversation.
+        conversation; others are ignored. A program that cannot be started is reported as an `error` event.
         """
         if self._projects is not None and session.project_id not in self._projects:
             self._subscribers.emit(session.id, events.error(f"Project {session.project_id} not found", "not_found"))
@@ -120,7 +120,7 @@ class ProgramManager:
         return program.pid if program is not None and program.is_open else None
 
     def goes_on(self, session_id: str) -> bool:
-        """Return True if the open program of a session also takes the next message."""
+        """Return True if the session has an open program that takes further messages, not only answers."""
         return self._spec.interactive and self.pid(session_id) is not None
 
     def say(self, session: ProgramSession, line: str) -> None:
@@ -136,7 +136,7 @@ class ProgramManager:
             self._backlogs.setdefault(session_id, Backlog()).put_back(events)
 
     def end_reason(self, session_id: str) -> str:
-        """Return how the last program of a session ended; empty if unknown."""
+        """Return why the last program of a session was stopped or failed; empty if it exited or is not remembered."""
         return self._end_reasons.get(session_id, "")
 
     async def stop_process(self, session_id: str, reason: str = "") -> None:
@@ -164,14 +164,14 @@ class ProgramManager:
             session.status = "paused"
         session.updated_ms = self._clock.now()
         if kind in events.END_TYPES:
-            self._note_end(session.id, event)
+            self._record_end(session.id, event)
         backlog_full: asyncio.Future[None] | None = None
         if kind not in events.END_TYPES and not self._subscribers.has_listeners(session.id):
             backlog_full = self._backlogs.setdefault(session.id, Backlog()).add(event)
         waits = self._subscribers.emit(session.id, event)
         return waits if backlog_full is None else [*waits, backlog_full]
 
-    def _note_end(self, session_id: str, event: Event) -> None:
+    def _record_end(self, session_id: str, event: Event) -> None:
         how = events.problem_of(event) if event["type"] == "error" else str(event.get("reason") or "")
         self._end_reasons[session_id] = how
         self._end_reasons.move_to_end(session_id)

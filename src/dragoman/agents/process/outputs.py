@@ -24,7 +24,7 @@ _MAX_WARNINGS = 3
 
 
 class JsonLines:
-    """Parses JSON lines. Other lines are logged and skipped: a library may have printed something."""
+    """Parses JSON lines, objects with one of `KEYS`. Other lines are skipped: a library may have printed something."""
 
     def __init__(self) -> None:
         self._skipped = 0
@@ -33,7 +33,7 @@ class JsonLines:
         """Yield the event of a line, if it is valid."""
         fields = object_of(line) or {}
         key = next((key for key in KEYS if key in fields), None)
-        event = None if key is None else _event(key, fields[key])
+        event = None if key is None else _event_of_member(key, fields[key])
         if event is not None:
             yield event
             return
@@ -48,7 +48,7 @@ class JsonLines:
         return iter(())
 
 
-def _event(key: str, value: Any) -> Event | None:
+def _event_of_member(key: str, value: Any) -> Event | None:
     if key == "result":
         return events.result(value)
     if key == "artifact":
@@ -79,13 +79,13 @@ class TextOutput:
         self._interactive = interactive
         self._trailing_newlines: str = ""
         self._partial: str = ""
-        self._last: str = ""
+        self._last_line: str = ""
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the text of the next chunk."""
-        yield from self._take(self._decode(data))
+        yield from self._add(self._decode(data))
 
-    def _take(self, text: str, *, whole: bool = False) -> Iterator[Event]:
+    def _add(self, text: str, *, whole: bool = False) -> Iterator[Event]:
         if self._interactive:
             text = self._partial + text
             cut = len(text) if whole else text.rfind("\n") + 1
@@ -95,22 +95,22 @@ class TextOutput:
         self._trailing_newlines = text[len(visible) :]
         if visible:
             if self._interactive:
-                self._last = visible.rpartition("\n")[2]
+                self._last_line = visible.rpartition("\n")[2]
             yield events.text(visible)
 
     def pause(self, stderr_line: str) -> Iterator[Event]:
         """Yield the question of a program that waits for input; `stderr_line` is the last line on its stderr."""
         # A line that has been sent is repeated as the question if it looks like one.
-        last = self._last.strip() if self._last.rstrip().endswith(("?", ":", ">")) else ""
+        last = self._last_line.strip() if self._last_line.rstrip().endswith(("?", ":", ">")) else ""
         question = self._partial.strip() or _without_repeats(stderr_line) or last or DEFAULT_QUESTION
         # The held-back line becomes the question. The text sent before it ended with a newline, so what follows starts
         # a line.
-        self._partial, self._last = "", ""
+        self._partial, self._last_line = "", ""
         yield events.ask(question)
 
     def close(self) -> Iterator[Event]:
         """Yield the held-back text at the end of the output."""
-        yield from self._take(self._decode(b"", final=True), whole=True)
+        yield from self._add(self._decode(b"", final=True), whole=True)
 
 
 def _without_repeats(stderr_line: str) -> str:
@@ -127,12 +127,12 @@ class LinesOutput:
         self._buffer = LineBuffer(MAX_LINE_BYTES)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of the next chunk. Raises LineTooLongError."""
+        """Yield the events of the next chunk. Raises LineTooLongError if a line exceeds MAX_LINE_BYTES."""
         for line in self._buffer.feed(data):
             yield from self._read(line)
 
     def pause(self, stderr_line: str) -> Iterator[Event]:
-        """Return nothing: such a program asks explicitly."""
+        """Return no events: such a program asks explicitly."""
         return iter(())
 
     def close(self) -> Iterator[Event]:

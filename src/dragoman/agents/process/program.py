@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
 
 # Kernel wait channels of a process that reads from a pipe.
-_READING = ("pipe_read", "anon_pipe_read", "pipe_wait")
+_READ_CHANNELS = ("pipe_read", "anon_pipe_read", "pipe_wait")
 # Wait channels of a process that sleeps or waits for a child: it is working silently.
-_BUSY = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
+_BUSY_CHANNELS = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
 _MAX_THREADS = 100
 
 
-def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
-    """Return True if no process of the program is working, as far as can be told, and its input has been read.
+def is_idle(pid: int, stdin: int, *, is_long_silent: bool) -> bool:
+    """Return True if the program seems to wait for input: it has read all of it, and no process of it is working.
 
-    A program that waits for a pipe is idle at once. One that waits for anything else may be waiting for input, too; it
-    is idle if the caller is `sure`, because it has been silent for long.
+    A program that reads from a pipe is idle at once. One that waits for anything else, other than a timer or a child,
+    counts as idle only if `is_long_silent`.
     """
-    if _unread(stdin):
+    if _unread_bytes(stdin):
         return False
-    threads = _threads(pid)
+    threads = _thread_states(pid)
     if any(state in "RD" for state, _ in threads):
         return False
-    if any(channel in _READING for _, channel in threads):
+    if any(channel in _READ_CHANNELS for _, channel in threads):
         return True
-    return sure and (not threads or any(channel not in _BUSY for _, channel in threads))
+    return is_long_silent and (not threads or any(channel not in _BUSY_CHANNELS for _, channel in threads))
 
 
-def _unread(fd: int) -> int:
+def _unread_bytes(fd: int) -> int:
     """Return how many bytes of its input the program has not read."""
     try:
         import fcntl
@@ -59,7 +59,7 @@ def _unread(fd: int) -> int:
     return count[0]
 
 
-def _threads(pid: int) -> list[tuple[str, str]]:
+def _thread_states(pid: int) -> list[tuple[str, str]]:
     """Return state and wait channel of each thread of a process and its descendants; empty where /proc is missing."""
     if sys.platform != "linux":
         return []
@@ -76,10 +76,10 @@ def _threads(pid: int) -> list[tuple[str, str]]:
 
 logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536
-# How much of stderr is kept, and how much of it is shown to a caller.
+# Bytes of stderr that are kept, and how many of them a caller may see.
 _STDERR_BYTES, _PUBLIC_STDERR_BYTES = 8000, 2000
 # How long to wait for more output of an exited program: a process it has left behind may hold the pipe open.
-_LAST_SECONDS = 0.5
+_DRAIN_SECONDS = 0.5
 # How long to wait for the end of a program after its grace period.
 _KILL_SECONDS = 5.0
 # Bytes of line output that are parsed before other tasks of the event loop run.
@@ -87,7 +87,10 @@ _PARSE_CHUNK = 8192
 
 
 class Program:
-    """A running program. `emit` gets its events and returns awaitables that are awaited before the next event."""
+    """A running program. `emit` gets its events and returns awaitables that are awaited before the next event.
+
+    `finished` is resolved after the last event, whatever happened. `question_ms` is the time of the last question.
+    """
 
     def __init__(
         self,
@@ -108,13 +111,13 @@ class Program:
         self._stdin: asyncio.WriteTransport | None = None
         self._stdin_fd = -1
         self._readers: list[asyncio.ReadTransport] = []
-        self._written = 0
+        self._stdout_bytes = 0
         self._stderr_tail = b""
-        self._stderr_since_pause = b""  # since it last paused
+        self._stderr_since_pause = b""
         self._is_asking = False
         self.question_ms = 0
         self._in_read = False
-        self._last = clock.now()
+        self._last_activity_ms = clock.now()
         self._quiet_checks = 0
         self._timers: dict[str, Timer] = {}
         self._stop_reason: str | None = None
@@ -150,7 +153,7 @@ class Program:
         try:
             out, err = await self._connect(pipes)
             self._start_timers()
-            if not self._spec.by_argument:
+            if not self._spec.prompt_in_argument:
                 self._write(prompt + "\n" if self._spec.interactive else prompt)
             if self._stdin is not None and not self._spec.keeps_input:
                 self._stdin.close()  # after everything is written
@@ -195,7 +198,10 @@ class Program:
         self._note_activity()
 
     async def stop(self, reason: str = "") -> None:
-        """Stop the program and all it has started: SIGTERM first, SIGKILL after the grace period. Waits for the end."""
+        """Stop the program and all it has started: SIGTERM first, SIGKILL after the grace period.
+
+        Waits for the end, but at most 5 seconds longer than the grace period. The first `reason` is reported.
+        """
         if self._stop_reason is None:
             self._stop_reason = reason
         self._child.end(self._spec.limits.grace)
@@ -226,9 +232,9 @@ class Program:
     async def _drain(self, readers: set[asyncio.Task[None]]) -> None:
         """Read the rest of the output, while data arrives or a subscriber has not taken it yet."""
         while any(not task.done() for task in readers):
-            before = self._written
-            _, waiting = await asyncio.wait(readers, timeout=_LAST_SECONDS)
-            if waiting and self._in_read and before == self._written:
+            before = self._stdout_bytes
+            _, waiting = await asyncio.wait(readers, timeout=_DRAIN_SECONDS)
+            if waiting and self._in_read and before == self._stdout_bytes:
                 return
 
     def _on_reader_done(self, task: asyncio.Task[None]) -> None:
@@ -245,9 +251,9 @@ class Program:
             self._in_read = False
             if not data:
                 return
-            self._written += len(data)
+            self._stdout_bytes += len(data)
             self._note_activity()
-            if most and self._written > most:
+            if most and self._stdout_bytes > most:
                 self._fail(f"the program wrote more than {_size(most)} to its standard output", "output")
                 self._readers[0].close()
                 return
@@ -283,12 +289,12 @@ class Program:
                     "input",
                 )
                 return
-            await self._hand_over_files()
+            await self._publish_changed_files()
             self._is_asking, self.question_ms = True, self._clock.now()
         for waiting in self._publish(event):
             await waiting
 
-    async def _hand_over_files(self) -> None:
+    async def _publish_changed_files(self) -> None:
         folder = self._folder
         if folder is None:
             return
@@ -302,7 +308,7 @@ class Program:
 
     def _note_activity(self) -> None:
         """Restart the inactivity checks after input or output."""
-        self._last, self._quiet_checks = self._clock.now(), 0
+        self._last_activity_ms, self._quiet_checks = self._clock.now(), 0
         if self._spec.interactive and self._spec.output == "text" and "quiet" not in self._timers:
             self._timers["quiet"] = self._clock.call_later(self._spec.limits.quiet, self._check_quiet)
 
@@ -312,10 +318,10 @@ class Program:
         if self._is_asking or self.finished.done() or self._child.exited.done():
             return
         quiet = self._spec.limits.quiet
-        left = quiet - (self._clock.now() - self._last) / 1000
+        left = quiet - (self._clock.now() - self._last_activity_ms) / 1000
         if left <= 0:
             self._quiet_checks += 1
-            if is_idle(self._child.pid, self._stdin_fd, sure=self._quiet_checks >= 3):
+            if is_idle(self._child.pid, self._stdin_fd, is_long_silent=self._quiet_checks >= 3):
                 waiting = asyncio.get_running_loop().create_task(self._pause())
                 waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return
@@ -329,7 +335,7 @@ class Program:
 
     def _check_inactivity(self) -> None:
         most = self._spec.limits.inactivity
-        left = most - (self._clock.now() - self._last) / 1000
+        left = most - (self._clock.now() - self._last_activity_ms) / 1000
         if left > 0:
             self._timers["silence"] = self._clock.call_later(left, self._check_inactivity)
         elif self._is_asking:
@@ -355,7 +361,7 @@ class Program:
         elif code != 0:
             self._publish(events.error(self._exit_message(code), "exit" if code > 0 else "signal"))
         else:
-            await self._hand_over_files()
+            await self._publish_changed_files()
             self._publish(events.exited(code))
 
     def _exit_message(self, code: int) -> str:

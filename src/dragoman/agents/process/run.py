@@ -38,10 +38,10 @@ _UNRELATED_ERRORS = ("start", "timeout", "inactivity", "output", "input")
 class SessionRuns:
     """Runs each task in the session of its conversation, with any process manager.
 
-    `create_session` is called with a session before its first program starts, and may return a replacement. At most
-    `max_running` tasks run at once; others stay submitted until there is room. With `attaches`, the prompt lists the
-    files of its message; `artifacts` is the maximum size of a result file. Calls deeper than `max_depth` in a chain of
-    agents are rejected.
+    `create_session` is called with the session of each task before its program starts, and may return a replacement; it
+    is not called again for an answer. At most `max_running` tasks run at once; others stay submitted until there is
+    room; 0 means no limit. With `attaches`, the prompt lists the files of its message; `artifacts` is the maximum size
+    of a result file, in bytes. Calls deeper than `max_depth` in a chain of agents are rejected.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SessionRuns:
         self._max_running = max_running
         self._slots: asyncio.Semaphore | None = None
         self._attaches = attaches
-        self._artifacts = artifacts
+        self._max_artifact_bytes = artifacts
         self._max_depth = max_depth
         self._sessions: dict[str, ProgramSession] = {}
         self._started: set[str] = set()
@@ -76,6 +76,7 @@ class SessionRuns:
 
         Raises:
             Rejected: the call is too deep in a chain of agents.
+            Failed: the folder of the session cannot be created.
         """
         if _depth(ctx) > self._max_depth:
             raise Rejected("Invocation depth limit exceeded.")
@@ -126,28 +127,33 @@ class SessionRuns:
             slots.release()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Send the message to the session's program and yield its output."""
+        """Send the message to the session's program and yield the outputs of the agent.
+
+        Raises:
+            Failed: the program failed, the files of the message cannot be saved, or the agent was closed.
+            Rejected: the program cannot take the message.
+        """
         session = self._sessions.get(ctx.task_id)
         if session is None:
             raise Failed("the agent was closed before the task began")
         self._started.add(ctx.task_id)
-        names: list[str] = []
+        file_names: list[str] = []
         if session.folder is not None and ctx.files:
             try:
-                names = await asyncio.to_thread(folders.save_files, session.folder, ctx.files)
+                file_names = await asyncio.to_thread(folders.save_files, session.folder, ctx.files)
             except OSError as error:
                 ctx.log.error("files of a message cannot be kept: %s", error)
                 raise Failed("the files of the message cannot be kept here") from error
-        prompt = prompt_of(ctx.message, self._paths(session, names) if self._attaches else None)
-        turn = ProgramTurn(ctx, self.manager, session, attached=names, max_bytes=self._artifacts)
+        prompt = prompt_of(ctx.message, self._paths(session, file_names) if self._attaches else None)
+        turn = ProgramTurn(ctx, self.manager, session, attached=file_names, max_bytes=self._max_artifact_bytes)
         remembered = ctx.state.get(CONVERSATION_KEY)
         # Closed deterministically: when the task has ended, it must have released its program.
-        async with aclosing(turn.outputs(prompt, self._facts(ctx, names), remembered)) as outputs:
+        async with aclosing(turn.outputs(prompt, self._facts(ctx, file_names), remembered)) as outputs:
             try:
                 async for output in outputs:
                     yield output
             except Failed as error:
-                if remembered is None or not _has_lost_conversation(turn.first_error):
+                if remembered is None or not _may_have_lost_conversation(turn.first_error):
                     raise
                 # Otherwise every further message would fail to resume the same conversation.
                 del ctx.state[CONVERSATION_KEY]
@@ -188,12 +194,12 @@ class SessionRuns:
 
 
 def _depth(ctx: Context) -> int:
-    """Return the depth of a call in a chain of agents: the larger of the message's and the request's."""
+    """Return how deep the task's first message is in a chain of agents, from its metadata and its request's."""
     first = ctx.history[0] if ctx.history else ctx.message
     return depth_of(ctx.first_metadata, first.metadata)
 
 
-def _has_lost_conversation(first_error: Event | None) -> bool:
+def _may_have_lost_conversation(first_error: Event | None) -> bool:
     """Return True if a program failed before any output for a reason that may be the resumed conversation."""
     about: Any = None if first_error is None else first_error.get("error")
     kind: Any = cast("dict[str, Any]", about).get("type") if isinstance(about, dict) else None

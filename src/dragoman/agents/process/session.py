@@ -19,7 +19,7 @@ _TITLE = 50
 
 
 class ProgramSession(Struct, kw_only=True):
-    """A conversation with a program: its agent, prompt, folder and status.
+    """The conversation of one caller with a program: its agent, first prompt, folder and status.
 
     `id` is unique to the conversation, even if callers choose equal context ids. `source` says who started it: sessions
     of A2A tasks come from an agent. `folder` is where the program runs and leaves its files; None if a third-party
@@ -54,9 +54,10 @@ def new_session(id: str, *, agent_id: str, project_id: str | None, message: str,
 
 
 def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
-    """Return the text parts of a message, and its data as JSON, one per line.
+    """Return a message as the prompt of a program: its text parts, and its data parts as JSON, one per line.
 
-    With `files`, the paths of the attached files, these are listed, too, and links stand in their place.
+    With `files`, the paths of its saved files, the prompt also has the URLs of its links and ends with a list of the
+    files.
     """
     lines: list[str] = []
     for part in message.parts:

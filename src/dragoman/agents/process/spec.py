@@ -36,9 +36,9 @@ PROMPT = "{prompt}"
 _SHELL_OPERATORS = {"|", "|&", ">", "<", ">>", "<<", "<<<", "&&", "||", ";", "&", "&>", "2>", "2>&1", ">&2", "1>&2"}
 # Launchers whose program runs on another machine or sees another file system.
 _REMOTE_LAUNCHERS = {"docker", "podman", "ssh", "kubectl", "flatpak", "bwrap", "chroot"}
-_SCRIPTS = {".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".sh", ".bash", ".rb", ".pl", ".php", ".lua"}
+_SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".sh", ".bash", ".rb", ".pl", ".php", ".lua"}
 # Node also tries these suffixes.
-_NODE_ENDINGS = (".js", ".cjs", ".mjs", ".json")
+_NODE_SUFFIXES = (".js", ".cjs", ".mjs", ".json")
 
 
 def split_command(command: str | Sequence[str]) -> list[str]:
@@ -53,13 +53,13 @@ def split_command(command: str | Sequence[str]) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise ConfigError(f"command: {error} in `{command}`") from None
-    sign = next((word for word in _as_written(command, words) if word in _SHELL_OPERATORS), None)
+    sign = next((word for word in _words_with_quotes(command, words) if word in _SHELL_OPERATORS), None)
     if sign is not None:
         raise ConfigError(f"command: no shell runs this, so `{sign}` means nothing: use sh -c '…', or a script")
     return words
 
 
-def _as_written(command: str, words: list[str]) -> list[str]:
+def _words_with_quotes(command: str, words: list[str]) -> list[str]:
     """Return the words with their quotes: a quoted operator is an ordinary word."""
     try:
         return shlex.split(command, posix=False)
@@ -71,11 +71,11 @@ def check_command(words: Sequence[str], folder: Path, path: str | None = None) -
     """Check a command, with paths relative to `folder` and programs looked up in `path`.
 
     Raises:
-        ConfigError: it contains NUL, callers could choose or write the code that runs, or its script is missing.
+        ConfigError: it contains NUL, a caller could choose the program or write its code, or its script is missing.
     """
     if any("\0" in word for word in words):
         raise ConfigError("command: no word can hold the character NUL")
-    script = _script(words)
+    script = _find_script_argument(words)
     if PROMPT in words[0] or (script is not None and PROMPT in words[script.position]):
         raise ConfigError(f"command: {PROMPT} stands where a program is named: callers would choose what is run")
     if any(PROMPT in words[at] for at in code_words(words)):
@@ -105,13 +105,13 @@ def resolve_paths(words: Sequence[str], folder: Path, *, files: bool = True) -> 
     for at, word in enumerate(resolved[1:], 1):
         if os.sep in word and not word.startswith("-") and _exists(folder / word):
             resolved[at] = str(folder / word)
-    script = _script(words)
+    script = _find_script_argument(words)
     if script is not None:
         word = resolved[script.position]
         resolved[script.position] = _find_script(word, folder, script.interpreter) or str(folder / expand_home(word))
     elif is_launcher(words[0]) and PurePath(words[0]).name not in _REMOTE_LAUNCHERS and not list(code_words(words)):
         for at, word in enumerate(resolved[1:], 1):
-            if PurePath(word).suffix in _SCRIPTS and _exists(folder / word):
+            if PurePath(word).suffix in _SCRIPT_SUFFIXES and _exists(folder / word):
                 resolved[at] = str(folder / word)
                 break
     return resolved
@@ -125,7 +125,7 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"there is no home folder for {path}") from None
 
 
-def _script(words: Sequence[str]) -> ScriptArgument | None:
+def _find_script_argument(words: Sequence[str]) -> ScriptArgument | None:
     run = next(script_arguments(words), None)
     return None if run is None or run.is_code or not run.interpreter.always_script else run
 
@@ -133,7 +133,7 @@ def _script(words: Sequence[str]) -> ScriptArgument | None:
 def _find_script(word: str, folder: Path, kind: Interpreter, path: str | None = None) -> str | None:
     """Return the path of the script that a word names, or None."""
     script = folder / expand_home(word)
-    if _exists(script) or (kind is NODE and any(_exists(Path(f"{script}{ending}")) for ending in _NODE_ENDINGS)):
+    if _exists(script) or (kind is NODE and any(_exists(Path(f"{script}{ending}")) for ending in _NODE_SUFFIXES)):
         return str(script)
     # Shells also look up a script in PATH.
     return word if kind is SHELL and os.sep not in word and shutil.which(word, path=path) else None
@@ -153,7 +153,7 @@ class ProgramLimits(Struct, frozen=True, kw_only=True):
     `output` limits the bytes on standard output, `time` the run time, and `inactivity` the time without output or
     without an answer to a question. `artifacts` limits the total size of the files taken as results. An interactive
     program that has been silent for `quiet` is considered to wait for input. A program that is stopped has `grace` to
-    exit by itself. At most `sessions` programs run at once; further tasks wait.
+    exit by itself. At most `sessions` programs run at once; further tasks wait. `quiet` and `sessions` cannot be 0.
     """
 
     cpu: int = 0
@@ -175,7 +175,7 @@ _INTEGER_LIMITS = ("cpu", "memory", "files", "file_size", "output", "artifacts",
 
 
 def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits:
-    """Parse the limits of a program. Raises ConfigError."""
+    """Parse the limits of a program. Raises ConfigError for an unknown name or an invalid number."""
     if limits is None:
         return ProgramLimits()
     if isinstance(limits, ProgramLimits):
@@ -186,11 +186,11 @@ def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits
             near = difflib.get_close_matches(name, ProgramLimits.__struct_fields__, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(ProgramLimits.__struct_fields__)}"
             raise ConfigError(f"limits: there is no limit `{name}`; {hint}")
-        numbers[name] = _number(name, value)
+        numbers[name] = _parse_limit(name, value)
     return ProgramLimits(**numbers)
 
 
-def _number(name: str, value: Any) -> float:
+def _parse_limit(name: str, value: Any) -> float:
     """Parse a number, which is text if it comes from a command line."""
     kind = int if name in _INTEGER_LIMITS else float
     try:
@@ -210,7 +210,7 @@ def _number(name: str, value: Any) -> float:
 # Variables that every program inherits from the server; its owner names any others.
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 # Maximum length of one argument on Linux.
-LONGEST_ARGUMENT = 131_071
+MAX_ARGUMENT_BYTES = 131_071
 
 
 class ProgramSpec(Struct, frozen=True, kw_only=True):
@@ -225,12 +225,12 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
     limits: ProgramLimits = ProgramLimits()
 
     @property
-    def about(self) -> str:
+    def default_description(self) -> str:
         """The default description of the agent."""
         return f"Runs {humanized(self.name) if self.profile is None else self.profile.title}"
 
     @property
-    def by_argument(self) -> bool:
+    def prompt_in_argument(self) -> bool:
         """True if the prompt is passed as an argument."""
         return any(PROMPT in word for word in self.command)
 
@@ -242,7 +242,7 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
     @property
     def keeps_input(self) -> bool:
         """True if the program takes input after its prompt."""
-        return self.interactive or (self.by_argument and self.output == "jsonl")
+        return self.interactive or (self.prompt_in_argument and self.output == "jsonl")
 
     @property
     def name(self) -> str:
@@ -250,10 +250,10 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
         return name_of_command(self.command) if self.profile is None else self.profile.name
 
     def argv(self, prompt: str, remembered: str | None = None) -> tuple[str, ...]:
-        """Return the command line for a prompt.
+        """Return the command line for a prompt; `remembered` is the program's own id of a conversation to resume.
 
         Raises:
-            Rejected: the prompt cannot be an argument.
+            Rejected: the prompt cannot be an argument: it has NUL, is too long, or would be taken for an option.
         """
         command = self.command if self.profile is None else self.profile.argv(self.command, remembered)
         if not any(PROMPT in word for word in command):
@@ -261,15 +261,15 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
         if "\0" in prompt:
             raise Rejected("the text holds a character (NUL) that cannot be passed to the program")
         words = tuple(word.replace(PROMPT, prompt) for word in command)
-        if any(len(os.fsencode(word)) > LONGEST_ARGUMENT for word in words):
-            raise Rejected(f"the text is too long for the program: it takes at most {LONGEST_ARGUMENT // 1024} KB")
+        if any(len(os.fsencode(word)) > MAX_ARGUMENT_BYTES for word in words):
+            raise Rejected(f"the text is too long for the program: it takes at most {MAX_ARGUMENT_BYTES // 1024} KB")
         if prompt.startswith("-") and not _takes_hyphens(command):
             # Otherwise the caller could set options of the program.
             raise Rejected("the text may not begin with a hyphen: the program would take it for an option")
         return words
 
     def executable(self, name: str, cwd: Path) -> str:
-        """Return the path of the program. Raises Failed if there is none."""
+        """Return the path of the program, which may not be executable. Raises Failed if there is none."""
         path = self.env.get("PATH", os.environ.get("PATH", os.defpath))
         candidate = str(cwd / name) if os.sep in name else name
         program = shutil.which(candidate, path=path)

@@ -26,7 +26,11 @@ PROGRAM_ENDED = "the program that asked has ended meanwhile"
 
 
 class ProgramTurn:
-    """Subscribes to a session while one task of its conversation runs."""
+    """Sends one message to the program of a session, and converts its events to outputs until it ends or asks.
+
+    Afterwards, `conversation_id` is the program's own id of the conversation, if it has reported one, and `first_error`
+    the error of a program that failed before any other event.
+    """
 
     def __init__(
         self,
@@ -49,10 +53,9 @@ class ProgramTurn:
         self._texts: list[str] = []
         # After a question, text continues the answer so far.
         self._streamed = ctx.resume is not None
-        self._goes_on = False
+        self._continues_program = False
         self._finished = False
         self.remembers: str | None = None
-        # The error of a program that failed before any other event.
         self.first_error: Event | None = None
         self._has_events = False
 
@@ -68,7 +71,7 @@ class ProgramTurn:
         try:
             await self._begin(prompt, facts, remembered)
             while not self._finished:
-                for output in await self._take(await self._next()):
+                for output in await self._handle(await self._next_event()):
                     yield output
         finally:
             if unsubscribe is not None:
@@ -120,7 +123,7 @@ class ProgramTurn:
             await started
 
     def _say(self, interactive: ProgramManager, prompt: str) -> None:
-        self._goes_on = True
+        self._continues_program = True
         interactive.say(self._session, prompt)
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -138,7 +141,7 @@ class ProgramTurn:
         self._arrived.set()
         return self._backlog.add(event)
 
-    async def _next(self) -> Event:
+    async def _next_event(self) -> Event:
         while not self._backlog:
             self._arrived.clear()
             await self._arrived.wait()
@@ -149,8 +152,13 @@ class ProgramTurn:
         self._has_events = self._has_events or kind != "session_started"
         return event
 
-    async def _take(self, event: Event) -> list[Any]:
-        """Return the outputs for an event."""
+    async def _handle(self, event: Event) -> list[Any]:
+        """Return the outputs for an event; report progress and artifacts at once.
+
+        Raises:
+            Failed: the program failed, was stopped, or asks a caller who cannot be asked.
+            Rejected: the program cannot take the message.
+        """
         kind = event.get("type")
         if kind == "text":
             return self._text(event.get("text"))
@@ -179,10 +187,10 @@ class ProgramTurn:
         return []
 
     def _text(self, text: Any) -> list[Any]:
-        """Return a chunk of the answer, without newlines that end a line of an earlier task's answer."""
+        """Return a chunk of the answer; for a program that goes on, without the newlines left from the last answer."""
         if not isinstance(text, str):
             return []
-        if self._goes_on and not self._texts and not self._ctx.artifacts:
+        if self._continues_program and not self._texts and not self._ctx.artifacts:
             text = text.lstrip("\n")
         self._streamed = self._streamed or bool(text)
         self._texts.append(text)
@@ -190,8 +198,8 @@ class ProgramTurn:
 
     def _result(self, event: Event) -> list[Any]:
         """Return the final answer, unless it equals the text streamed so far."""
-        remembers = event.get("remembers")
-        self.remembers = remembers if isinstance(remembers, str) else self.remembers
+        conversation_id = event.get("remembers")
+        self.remembers = conversation_id if isinstance(conversation_id, str) else self.remembers
         value: Any = event.get("result")
         if value is None or value == "" or (isinstance(value, str) and value.strip() == "".join(self._texts).strip()):
             return []
@@ -216,7 +224,7 @@ class ProgramTurn:
         if folder is not None and is_attached and folders.file_stamps(folder, [file]) == {file: self._attached[file]}:
             return
         try:
-            value = await self._value(fields)
+            value = await self._artifact_value(fields)
         except (OSError, ValueError) as error:
             self._ctx.log.warning("an artifact of the program cannot be read: %s", error)
             if fields.get("found"):  # found by the scan, not sent by the program, which may have removed it
@@ -226,7 +234,7 @@ class ProgramTurn:
             ) from error
         await self._ctx.artifact(value, name=folders.as_text(name) if isinstance(name, str) else None)
 
-    async def _value(self, fields: Mapping[str, Any]) -> Any:
+    async def _artifact_value(self, fields: Mapping[str, Any]) -> Any:
         media = fields.get("media_type")
         media = media if isinstance(media, str) else None
         name = fields.get("name")

@@ -70,7 +70,7 @@ class RemoteProxy:
         """Return the open connection to the remote agent.
 
         Raises:
-            CannotConnect: the agent does not answer.
+            CannotConnect: the agent does not answer, after all retries.
             BadCard: its card cannot be read.
         """
         if self._connection is None:
@@ -114,14 +114,24 @@ class RemoteProxy:
                 await opening.result().close()
 
     async def canceled(self, ref: Any) -> None:
-        """Cancel the remote task, whose question will not be answered. Raises DragomanError."""
+        """Cancel the remote task, whose question will not be answered.
+
+        Raises:
+            DragomanError: the remote agent refused, or cannot be reached.
+            TimeoutError: it did not answer within CANCEL_TIMEOUT.
+        """
         task_id = cast("dict[str, Any]", ref).get("task") if isinstance(ref, dict) else None
         if task_id is not None:
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 await (await self.connection()).perform(Operation.CANCEL, CancelTaskRequest(task_id))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Forward a message to the remote agent and yield what it returns."""
+        """Forward a message to the remote agent and yield the outputs of its task.
+
+        Raises:
+            Failed: the remote task failed or was canceled there, or the remote agent cannot be used.
+            Rejected: the remote agent rejected the message.
+        """
         # The engine finalizes the artifact named after the skill. No artifact of the remote agent may match that name.
         ctx.skill = STATE
         remote_run: RemoteRun | None = None
@@ -216,7 +226,7 @@ class RemoteRun:
                 await forwarding
 
     async def cancel(self) -> None:
-        """Cancel the remote task; a failure is logged."""
+        """Cancel the remote task, if there is one; a failure is logged."""
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 if self.task_id is None and self._remote is not None:

@@ -9,7 +9,7 @@ import re
 # Characters that would start another line, or hide one.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _PLAIN = re.compile(r"[^\s=\"]+")
-_LONGEST = 200
+_MAX_VALUE = 200
 
 
 def _quoted(value: str) -> str:
@@ -46,6 +46,6 @@ class Audit:
         if not self._logger.isEnabledFor(level):
             return
         fields = {"event": event, "user": user, "scheme": scheme, "reason": reason, "address": address}
-        clean = {name: _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)[:_LONGEST] for name, value in fields.items()}
+        clean = {name: _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)[:_MAX_VALUE] for name, value in fields.items()}
         line = " ".join(f"{name}={_quoted(value)}" for name, value in clean.items() if value)
         self._logger.log(level, "%s", line, extra=clean)

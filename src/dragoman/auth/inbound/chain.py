@@ -94,7 +94,7 @@ class Chain:
         return schemes, requirements
 
     def _refusal(self, request: InboundRequest, refusals: list[tuple[AuthScheme, A2AError]]) -> A2AError:
-        """Choose the error to raise: a missing scope says more than another scheme's "unknown credential"."""
+        """Log the refusals and choose the error to raise: a missing scope, else an outage, else the first refusal."""
         where = client_address(request)
         for scheme, error in refusals:
             if isinstance(error, Overloaded):

@@ -42,7 +42,7 @@ _ON_CARD = {
 
 
 def check_word(text: str, source: str) -> None:
-    """Raise ConfigError when a text cannot stand in a header."""
+    """Raise ConfigError when a text has characters that need quotes in a header, or is empty or too long."""
     if _WORD.fullmatch(text) is None:
         raise ConfigError(f"{source}: {text!r} has characters that cannot stand in a header")
 
@@ -150,7 +150,7 @@ class ApiKeyConfig(Struct, frozen=True, kw_only=True):
 
 
 class BasicConfig(Struct, frozen=True, kw_only=True):
-    """`[auth.basic]`: users' names and passwords. It has no options."""
+    """`[auth.basic]`: users' names and passwords. The table has no options."""
 
 
 class TokenConfig(TokenRules, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ def build_schemes(
     """
     for name in (*names, *tables):
         if name not in _BUILDERS:
-            raise ConfigError(f"auth: there is no scheme `{name}`{_nearest(name, _BUILDERS)}")
+            raise ConfigError(f"auth: there is no scheme `{name}`{_suggest(name, _BUILDERS)}")
     for name in tables:
         if name not in names:
             raise ConfigError(f"[auth.{name}] is there and auth does not name it: add {name!r} to auth")
@@ -235,7 +235,7 @@ def _read(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
     for key in table:
         if key not in [field.name for field in fields]:
             raise ConfigError(
-                f"[auth.{name}]: there is no setting `{key}`{_nearest(key, [field.name for field in fields])}"
+                f"[auth.{name}]: there is no setting `{key}`{_suggest(key, [field.name for field in fields])}"
             )
     try:
         return msgspec.convert(dict(table), kind)
@@ -244,7 +244,7 @@ def _read(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
         raise ConfigError(f"[auth.{name}] {place.rstrip('`')}: {problem}") from None
 
 
-def _nearest(name: str, names: Sequence[str] | Mapping[str, Any]) -> str:
+def _suggest(name: str, names: Sequence[str] | Mapping[str, Any]) -> str:
     near = get_close_matches(name, list(names), n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
@@ -347,7 +347,7 @@ def _token_verifier(name: str, keys: IssuerKeys, config: TokenConfig, parts: _De
         check_word(scope, f"[auth.{name}] scopes")
     for algorithm in config.algorithms:
         if algorithm not in ALGORITHMS:
-            raise ConfigError(f"[auth.{name}] algorithms: there is no `{algorithm}`{_nearest(algorithm, ALGORITHMS)}")
+            raise ConfigError(f"[auth.{name}] algorithms: there is no `{algorithm}`{_suggest(algorithm, ALGORITHMS)}")
     if not 0 <= config.leeway <= 600:
         raise ConfigError(f"[auth.{name}] leeway: must be seconds, from 0 to 600")
     return TokenVerifier(name, keys, config, parts.clock)

@@ -25,7 +25,7 @@ MAX_AGE_MS = 3_600_000
 # How long keys are used while the issuer does not answer.
 STALE_MS = 24 * 3_600_000
 MAX_DOCUMENT = 1024 * 1024
-_CONNECT, _SILENCE = 10.0, 10.0
+_CONNECT_SECONDS, _READ_SECONDS = 10.0, 10.0
 
 
 class IssuerKeys(Protocol):
@@ -41,12 +41,12 @@ class IssuerKeys(Protocol):
         ...
 
     async def refresh(self) -> Json | None:
-        """Fetch the key set again because a key id is missing. None when that was done moments ago."""
+        """Fetch the key set again because a key id is missing. None when there is nothing newer to try."""
         ...
 
 
 class StaticKeys:
-    """Keys from a file, which never change. Without `has_kid` they match any key id that a token names."""
+    """Keys from a file, which never change. Without `has_kid` they match whatever key id a token names."""
 
     version = 0
 
@@ -96,7 +96,7 @@ class FetchedKeys:
         return self._check_age(self._jwks, now)
 
     async def refresh(self) -> Json | None:
-        """Fetch the key set again. None when that was done less than 30 s ago, or failed."""
+        """Fetch the key set again. None when that was done less than 30 s ago, fails, or returns the same keys."""
         now = self._clock.now()
         if not self._may_fetch(now) and not self._lock.locked():
             return None
@@ -134,7 +134,12 @@ class FetchedKeys:
                 self.version += 1
 
     async def _jwks_url(self) -> str:
-        """Return the URL of the keys. The metadata document must name the same issuer."""
+        """Return the URL of the keys, from the metadata document if there is an issuer.
+
+        Raises:
+            CannotConnect: the issuer does not answer.
+            BadResponse: the document is not a JSON object, names another issuer, or has no secure `jwks_uri`.
+        """
         if self._issuer is None:
             return self._url
         document = await fetch_object(self._http, self._url)
@@ -151,9 +156,11 @@ async def fetch_object(http: HttpClient, url: str) -> Json:
 
     Raises:
         CannotConnect: the server does not answer.
-        BadResponse: the response is not a JSON object. Redirects are not followed.
+        BadResponse: the status is not 200 (redirects are not followed), or the body is too large or not a JSON object.
     """
-    request = HttpRequest("GET", url, {"Accept": "application/json"}, connect_timeout=_CONNECT, read_timeout=_SILENCE)
+    request = HttpRequest(
+        "GET", url, {"Accept": "application/json"}, connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS
+    )
     response = await http.send(request)
     try:
         if response.status != 200:
@@ -174,7 +181,7 @@ def is_secure_url(url: str) -> bool:
 
 
 def require_secure_url(url: str, source: str) -> str:
-    """Return a URL from the settings. Raises ConfigError when it is not https."""
+    """Return a URL from the settings. Raises ConfigError when it is neither https nor http to this machine."""
     if not is_secure_url(url):
         raise ConfigError(f"{source}: must begin with https:// (http:// on this machine only)")
     return url

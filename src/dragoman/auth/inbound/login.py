@@ -222,7 +222,7 @@ class Login:
 
 
 def local_path(text: str) -> str:
-    """Return a redirect target if it is a path on this server, else the login page."""
+    """Return the redirect target if it is a path on this server, else that of the login page."""
     plain = text.isascii() and text.isprintable() and not set(text) & set('\\ "<>')
     # Browsers read // as another host, and drop tabs and line breaks before parsing.
     return text if plain and text.startswith("/") and not text.startswith("//") else "login"

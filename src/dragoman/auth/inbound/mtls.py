@@ -19,7 +19,7 @@ _CACHE_SIZE = 1024
 
 
 class MtlsScheme(AuthScheme):
-    """Authenticates by a certificate that an authority in `tls_ca` signed.
+    """Authenticates by a client certificate that an authority in the setting `tls_ca` has signed.
 
     `by` selects the name of the certificate that identifies the caller. `allow` lists the names that may call, empty
     for all. `users` maps names to users of the store, who have permissions; all others have none.

@@ -25,7 +25,7 @@ _MAX_KEY = 100
 
 
 class UserStore(Protocol):
-    """The store of users. Changes take effect with the next request."""
+    """The store of users. Changes take effect with the next request. The methods raise ServerError if it fails."""
 
     async def by_name(self, name: str) -> Account | None:
         """Return a user with its current permissions. A user's id is its name."""
@@ -54,9 +54,9 @@ def key_digest(key: str) -> bytes:
 CACHE_SECONDS = 300.0
 MIN_LENGTH, MAX_LENGTH = 8, 1024
 WRONG_CREDENTIALS = "the name or the password is wrong"
-# One verification takes 64 MB, and four cores for a while.
+# One verification takes 64 MB and keeps four cores busy for a while.
 _CONCURRENCY = max(1, (os.cpu_count() or 1) // 4)
-# The `nice` value of its threads, so that the event loop gets the core when both want it.
+# The `nice` value of the verifying threads, so that the event loop has priority on a busy core.
 _NICE = 10
 
 
@@ -146,6 +146,7 @@ class Passwords:
         Raises:
             InvalidCredential: it is wrong. If the next try must wait, the text and the metadata `retryAfter` say so.
             Overloaded: it is too early for another try, or too many are being checked already.
+            ServerError: the store of users cannot be read, or the server is stopping.
         """
         # Before the cache: a throttled caller must learn nothing from a cache hit.
         self._throttle.check(address, name)

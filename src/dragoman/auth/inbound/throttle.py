@@ -67,7 +67,7 @@ class FailureCounter:
             now = self._clock.now()
             self._failures[key] = (count, now, now + until - last)
 
-    def forget(self, key: str | bytes) -> None:
+    def reset(self, key: str | bytes) -> None:
         """Reset a key."""
         self._failures.pop(key, None)
 
@@ -131,7 +131,7 @@ class LoginThrottle:
     def record_success(self, address: str, name: str) -> None:
         """Record that the password was right."""
         pair = self._signed_in.digest(address, name)
-        self._pairs.forget(pair)
+        self._pairs.reset(pair)
         self._signed_in.put(pair, True)
 
 
@@ -147,8 +147,8 @@ _Queues = dict[str, deque["asyncio.Future[None]"]]
 class FairSlots:
     """A semaphore of `slots` with queues by address, which are served round-robin.
 
-    At most `per_address` callers of one address wait, and at most `waiting` in all: beyond that the address with the
-    longest queue loses its last. Callers with priority are served before all others and do not count among them.
+    At most `per_address` callers of one address wait, and at most `waiting` in all: beyond that, the last caller of
+    the longest queue is refused. Callers with priority are served before all others and do not count towards `waiting`.
     """
 
     def __init__(self, slots: int, *, waiting: int = 1024, per_address: int = 32) -> None:
@@ -162,7 +162,12 @@ class FairSlots:
 
     @asynccontextmanager
     async def slot(self, address: str, *, priority: bool = False) -> AsyncGenerator[None]:
-        """Wait for a slot and hold it. Raises Overloaded at once when too many are waiting."""
+        """Wait for a slot and hold it within the context.
+
+        Raises:
+            Overloaded: too many are waiting. A caller that already waits may be refused in favor of other addresses.
+            ServerError: the server is stopping.
+        """
         if self._is_closed:
             raise ServerError("the server is stopping")
         if self._free:
@@ -175,7 +180,7 @@ class FairSlots:
             self._release()
 
     def close(self) -> None:
-        """Refuse all who wait, and all who come later."""
+        """Refuse all waiting callers, and all later ones."""
         self._is_closed = True
         for queues in (self._priority, self._normal):
             for queue in queues.values():
@@ -203,7 +208,10 @@ class FairSlots:
             raise
 
     def _make_room(self, own: int) -> None:
-        """Refuse the last caller of the longest queue if that is fairer, else raise Overloaded."""
+        """Make room for a caller whose address has `own` callers waiting.
+
+        Refuses the last caller of the longest queue, or raises Overloaded if no other queue is longer.
+        """
         if self._waiting < self._max_waiting:
             return
         address = max(self._normal, key=lambda each: len(self._normal[each]))

@@ -1,4 +1,4 @@
-"""Builds the credential that a user passes as `auth=`."""
+"""Builds a credential from the value that a user passes as `auth=`."""
 
 from __future__ import annotations
 
@@ -81,8 +81,11 @@ class StringCredential(BaseCredential):
 
 
 def _unlikeliness(scheme: SchemeRequirement) -> int:
-    """Rank how unlikely a plain string is meant for a scheme: cookies come from a login, and keys may have a colon."""
-    if scheme.how.lower() == "http basic":
+    """Rank schemes by how unlikely a plain string is meant for them.
+
+    Cookies come from a login, and a string with a colon may be a key as well as `user:password`.
+    """
+    if scheme.label.lower() == "http basic":
         return 2
     return 1 if scheme.kind == "apiKey" and scheme.details.get("location") == "cookie" else 0
 
@@ -111,7 +114,7 @@ class CallableCredential(BaseCredential):
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
         """Call the function for each required scheme. Exceptions of the function propagate."""
-        for scheme in _schemes_to_answer(card):
+        for scheme in _schemes_for_function(card):
             name = None if scheme is _BEARER else scheme.name
             value = check_sendable(
                 await self._call_function(card, name), "answer of the function given as auth=", AuthError
@@ -147,9 +150,9 @@ class CombinedCredentials:
             await part.apply(request, card, http)
 
     def reject(self) -> bool:
-        # Every part must be told, so no short-circuit.
-        answers = [part.reject() for part in self._parts]
-        return any(answers)
+        # Every part must drop its token, so no short-circuit.
+        retries = [part.reject() for part in self._parts]
+        return any(retries)
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
         context: ssl.SSLContext | None = None
@@ -176,7 +179,7 @@ def _combine(items: Sequence[object], *, is_pair: bool) -> Credential:
     return credentials[0] if len(credentials) == 1 else CombinedCredentials(credentials)
 
 
-def _schemes_to_answer(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
+def _schemes_for_function(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
     """Return the schemes to call a function for: those of the first alternative that strings can satisfy."""
     required = alternatives(card)
     if not required:

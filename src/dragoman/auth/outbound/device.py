@@ -19,8 +19,8 @@ from dragoman.net.exchange import HttpClient
 Prompt = Callable[[str, str, str | None], object]
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_INTERVAL = 5.0
-_SLOWER = 5.0
+_DEFAULT_INTERVAL = 5.0
+_SLOW_DOWN_SECONDS = 5.0
 # The lifetime of a code when the issuer does not say, and the longest wait for the user.
 _MAX_WAIT = 1800.0
 
@@ -57,8 +57,8 @@ class DeviceCode(TokenCredential):
     def reject(self) -> bool:
         """Drop the tokens. Returns True only with a refresh token; else the next call asks the user again."""
         # Every cache must be cleared, so no short-circuit.
-        answers = [cache.drop() for cache in self._caches.values()]
-        return any(answers)
+        retries = [cache.drop_access_token() for cache in self._caches.values()]
+        return any(retries)
 
     def __repr__(self) -> str:
         return f"DeviceCode({self._id!r})"
@@ -89,7 +89,7 @@ class DeviceCode(TokenCredential):
         result = self._prompt(_link(response), _text(response, "user_code"), _complete_link(response))
         if inspect.isawaitable(result):
             await result
-        interval = max(1.0, _seconds(response.body.get("interval"), _INTERVAL))
+        interval = max(1.0, _seconds(response.body.get("interval"), _DEFAULT_INTERVAL))
         deadline = started + min(_MAX_WAIT, _seconds(response.body.get("expires_in"), _MAX_WAIT))
         return await self._poll(http, source.url, code, interval, deadline, connect)
 
@@ -109,7 +109,7 @@ class DeviceCode(TokenCredential):
                 interval *= 2
                 continue
             if response.error == "slow_down" or response.status == 429:
-                interval += _SLOWER
+                interval += _SLOW_DOWN_SECONDS
             elif response.status >= 500:
                 interval *= 2
             elif response.error == "access_denied":

@@ -16,7 +16,8 @@ class MutualTLS(BaseCredential):
     """A client certificate, presented when the connection is made.
 
     `cert` is a PEM file with the certificate (and its chain), `key` one with the private key if that is not in `cert`,
-    `password` decrypts the key. `ca` is a file or folder of the authorities to trust instead of the system's.
+    `password` decrypts the key. `ca` is a file or folder of authorities: it replaces the system's, and is added to
+    those of an `ssl.SSLContext` that the user passes as `verify`.
     """
 
     __slots__ = ("_ca", "_cert", "_key", "_password")
@@ -44,7 +45,11 @@ class MutualTLS(BaseCredential):
             raise AuthError("a client certificate needs an https:// address")
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """Return a context with the certificate loaded; a context of the user's own is changed in place."""
+        """Return a context with the certificate loaded; a context of the user's own is changed in place.
+
+        Raises:
+            ConfigError: a file is missing or invalid, or the password of the key is missing or wrong.
+        """
         trusted = self._ca or (Path(verify) if isinstance(verify, str) else None)
         if isinstance(verify, ssl.SSLContext):
             context = verify

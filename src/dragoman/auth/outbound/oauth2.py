@@ -103,7 +103,7 @@ class OAuth2(TokenCredential):
 
     def reject(self) -> bool:
         for cache in self._caches.values():
-            cache.forget()
+            cache.clear()
         return True
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class OAuth2(TokenCredential):
         return read_token(await self._request(http, source.url, form, connect), requested_at)
 
     async def _request(self, http: HttpClient, url: str, form: dict[str, str], connect: float | None) -> TokenResponse:
-        """Send the client secret by Basic as RFC 6749 requires of issuers, else in the form, as some issuers insist."""
+        """Send the client secret by Basic, which RFC 6749 requires issuers to support; if refused, in the form."""
         public = {**form, "client_id": self._id}
         refresh_tokens = (form.get("refresh_token", ""),)
         if self._secret is None:

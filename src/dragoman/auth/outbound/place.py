@@ -37,7 +37,7 @@ def can_carry(scheme: SchemeRequirement, value: str | None = None) -> bool:
 
 def takes_bearer(scheme: SchemeRequirement) -> bool:
     """True when a scheme takes a bearer token."""
-    return scheme.kind in ("oauth2", "openIdConnect", "") or scheme.how.lower() == "http bearer"
+    return scheme.kind in ("oauth2", "openIdConnect", "") or scheme.label.lower() == "http bearer"
 
 
 def put(request: HttpRequest, scheme: SchemeRequirement, value: str) -> None:
@@ -50,14 +50,14 @@ def put(request: HttpRequest, scheme: SchemeRequirement, value: str) -> None:
         put_key(request, str(scheme.details["location"]), str(scheme.details["name"]), value)
     elif takes_bearer(scheme):
         put_bearer(request, value)
-    elif scheme.how.lower() == "http basic":
+    elif scheme.label.lower() == "http basic":
         put_basic(request, value)
     else:
         put_header(request, "Authorization", f"{scheme.details['scheme']} {_check_ascii(value, 'credential')}")
 
 
 def put_bearer(request: HttpRequest, token: str) -> None:
-    """Put a token into the Authorization header."""
+    """Put a token into the Authorization header. Raises AuthError when it has a space or is not ASCII."""
     if " " in token:
         raise AuthError("the token contains a space: give the token alone, without `Bearer`")
     put_header(request, "Authorization", f"Bearer {_check_ascii(token, 'token')}")
@@ -69,7 +69,7 @@ def put_basic(request: HttpRequest, pair: str) -> None:
 
 
 def put_key(request: HttpRequest, location: str, name: str, value: str) -> None:
-    """Put a key into a header, the query or a cookie."""
+    """Put a key into a header, the query or a cookie. Raises AuthError when name or value cannot be sent there."""
     if not _is_usable_name(location, name):
         raise AuthError(f"a key cannot be sent in a {location} named {redact(name)!r}")
     if location == "query":
@@ -97,7 +97,7 @@ def put_query(request: HttpRequest, name: str, value: str) -> None:
 
 
 def put_cookie(request: HttpRequest, name: str, value: str) -> None:
-    """Add a cookie, replacing one of the same name."""
+    """Add a cookie, replacing one of the same name. Raises AuthError when the value has a semicolon or is not ASCII."""
     if ";" in value:
         raise AuthError("the cookie contains a semicolon, which would end it")
     before = "; ".join(field for header, field in request.headers.items() if header.lower() == "cookie")

@@ -29,11 +29,11 @@ class SchemeRequirement(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"`{redact(self.name)}` ({redact(self.how) or 'not described'})"
+        return f"`{redact(self.name)}` ({redact(self.label) or 'not described'})"
 
     @property
-    def how(self) -> str:
-        """The kind of scheme, for HTTP with its authentication scheme."""
+    def label(self) -> str:
+        """The kind of scheme; for HTTP together with the authentication scheme, such as `http Bearer`."""
         return f"http {self.details.get('scheme', '')}".strip() if self.kind == "http" else self.kind
 
     def flow(self, name: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def read_token(response: TokenResponse, requested_at: float, refresh: str | None
 
 
 class TokenCache:
-    """Caches one token. Concurrent callers share one fetch, and its error if it fails."""
+    """Caches one token and its refresh token. Concurrent callers share one fetch, and its error if it fails."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -164,12 +164,12 @@ class TokenCache:
             self._token, self._refresh, self._failure = token, token.refresh, None
             return token.access
 
-    def drop(self) -> bool:
+    def drop_access_token(self) -> bool:
         """Drop the token. Returns True when there is a refresh token to replace it with."""
         self._token = None
         return self._refresh is not None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop the token and the refresh token."""
         self._token = self._refresh = None
 

@@ -74,11 +74,11 @@ def _url_problem(url: object) -> str:
         return f"must be a str, not {type(url).__name__}"
     try:
         parts = urlsplit(url)
-        has_place = bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return "is not a URL"
     # Parsers disagree about these characters: the host that is checked must be the host that is called.
-    if not has_place or not url.isprintable() or " " in url or "\\" in url:
+    if not has_host or not url.isprintable() or " " in url or "\\" in url:
         return "is not a URL"
     if "@" in parts.netloc:
         return "must not contain a user or password"

@@ -171,7 +171,7 @@ class Agent(BareAgent):
 
         recipe = program_spec(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
-        options, description = program_options(options), description or recipe.about
+        options, description = program_options(options), description or recipe.default_description
         project = options.get(PROJECT) or None
         sessions = CommandSessions(recipe, agent_id=title, project_id=project, description=description, tools=tools)
         backend = Backend(

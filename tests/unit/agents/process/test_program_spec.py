@@ -16,7 +16,7 @@ from dragoman.agents.process import events
 from dragoman.agents.process.events import Event
 from dragoman.agents.process.outputs import LinesOutput, TextOutput
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.spec import LONGEST_ARGUMENT, ProgramLimits, ProgramSpec, program_spec
+from dragoman.agents.process.spec import MAX_ARGUMENT_BYTES, ProgramLimits, ProgramSpec, program_spec
 from dragoman.errors import ConfigError, Failed, Rejected
 
 # -- as a user says it -------------------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def test_limits_and_variables_are_read() -> None:
 def test_without_a_place_for_it_the_prompt_is_no_argument() -> None:
     spec = program_spec("cat -u")
     assert spec.argv("-rf \0") == ("cat", "-u")
-    assert not spec.by_argument
+    assert not spec.prompt_in_argument
 
 
 def test_the_prompt_is_put_wherever_it_belongs_and_stays_one_word() -> None:
     spec = program_spec(["say", "{prompt}", "--again={prompt}"])
-    assert spec.by_argument
+    assert spec.prompt_in_argument
     assert spec.argv("two words; ls") == ("say", "two words; ls", "--again=two words; ls")
 
 
@@ -155,15 +155,15 @@ def test_a_character_that_no_argument_can_hold_is_refused() -> None:
 
 def test_a_prompt_is_as_long_as_an_argument_may_be() -> None:
     spec = program_spec(["say", "{prompt}"])
-    assert len(spec.argv("x" * LONGEST_ARGUMENT)[1]) == LONGEST_ARGUMENT
+    assert len(spec.argv("x" * MAX_ARGUMENT_BYTES)[1]) == MAX_ARGUMENT_BYTES
     with pytest.raises(Rejected, match="too long for the program: it takes at most 127 KB"):
-        spec.argv("x" * (LONGEST_ARGUMENT + 1))
+        spec.argv("x" * (MAX_ARGUMENT_BYTES + 1))
     with pytest.raises(Rejected, match="too long"):
-        spec.argv("é" * (LONGEST_ARGUMENT // 2 + 1))  # what counts is bytes
+        spec.argv("é" * (MAX_ARGUMENT_BYTES // 2 + 1))  # what counts is bytes
 
 
 def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
-    prompt = "x" * (LONGEST_ARGUMENT - 10)
+    prompt = "x" * (MAX_ARGUMENT_BYTES - 10)
     assert program_spec(["python", "-c", "#" * 100_000, "{prompt}"]).argv(prompt)[-1] == prompt
     with pytest.raises(Rejected, match="too long"):
         program_spec(["say", "{prompt} {prompt}"]).argv(prompt)

@@ -26,7 +26,7 @@ _CLOSE_SECONDS = 8.0
 _KILLED = -9
 # Too many descriptors are in flight. The system gives no notice when there is room again, so sending is retried.
 _OVERLOAD_ERRORS, _OVERLOAD_SECONDS = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM), 0.01
-_AT_ONCE = 1 << 16
+_MAX_RECEIVE = 1 << 16
 _LIMITS = ("cpu", "memory", "files", "file_size")
 
 
@@ -46,7 +46,7 @@ class GuardLost(ConnectionError):
 class Child:
     """A program that the guard has started.
 
-    `exited` resolves to its exit code (-N if signal N ended it); then `clean` resolves when no process it has started
+    `exited` resolves to its exit code (-N if signal N ended it); `clean` resolves later, when no process it has started
     is left. Both futures are shared: await them through `asyncio.shield`, or a canceled waiter cancels them for all.
     """
 
@@ -78,15 +78,15 @@ class Child:
         """Process a report of the guard. Return True if it is the last one."""
         if "pid" in report:
             self.pid = report["pid"]
-            _finish(self.started, None)
+            _resolve(self.started, None)
         elif "failed" in report:
             if not self.started.done():
                 self.started.set_exception(NotStarted(report["failed"], report["step"]))
             return True
         elif "exit" in report:
-            _finish(self.exited, report["exit"])
+            _resolve(self.exited, report["exit"])
         else:
-            _finish(self.clean, None)
+            _resolve(self.clean, None)
             return True
         return False
 
@@ -94,8 +94,8 @@ class Child:
         """Resolve all futures: the program was killed together with the guard."""
         if not self.started.done():
             self.started.set_exception(GuardLost("the guard process has ended"))
-        _finish(self.exited, _KILLED)
-        _finish(self.clean, None)
+        _resolve(self.exited, _KILLED)
+        _resolve(self.clean, None)
 
 
 class GuardClient:
@@ -164,6 +164,7 @@ class GuardClient:
         Raises:
             NotStarted: the system refuses to start it.
             GuardLost: the guard has ended.
+            OSError: the descriptors cannot be duplicated.
         """
         if not self.alive:
             raise GuardLost("the guard process has ended")
@@ -171,14 +172,14 @@ class GuardClient:
         id_variable = {ID_VARIABLE: child.id} if tag_environment else {}
         frame = {
             "id": child.id,
-            "path": _text(path),
-            "argv": [_text(one) for one in argv],
-            "env": {_text(name): _text(value) for name, value in {**env, **id_variable}.items()},
-            "cwd": _text(cwd),
+            "path": _to_latin1(path),
+            "argv": [_to_latin1(one) for one in argv],
+            "env": {_to_latin1(name): _to_latin1(value) for name, value in {**env, **id_variable}.items()},
+            "cwd": _to_latin1(cwd),
             "limits": {name: limits.get(name, 0) for name in _LIMITS},
         }
         # Duplicated, because a canceled caller may close its own before they have been sent.
-        streams = _copies(stdin, stdout, stderr)
+        streams = _duplicate(stdin, stdout, stderr)
         self._children[child.id] = child
         self._send(frame, streams)
         try:
@@ -189,7 +190,7 @@ class GuardClient:
         return child
 
     async def close(self) -> None:
-        """Kill all programs and end the guard. Nothing is left when this returns."""
+        """Kill all programs and end the guard. A guard that takes longer than 8 seconds is killed with its programs."""
         if self.alive:
             self._closing = True
             self._drop_unsent()
@@ -261,7 +262,7 @@ class GuardClient:
 
     def _receive(self) -> None:
         try:
-            data = self._socket.recv(_AT_ONCE)
+            data = self._socket.recv(_MAX_RECEIVE)
         except BlockingIOError:
             return
         except OSError:
@@ -338,12 +339,12 @@ def _drop_closed_loops() -> None:
             client.abandon()
 
 
-def _finish(future: asyncio.Future[Any], result: Any) -> None:
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _copies(*descriptors: int) -> list[int]:
+def _duplicate(*descriptors: int) -> list[int]:
     copies: list[int] = []
     try:
         for descriptor in descriptors:
@@ -359,7 +360,7 @@ def _close(descriptors: Sequence[int]) -> None:
         os.close(descriptor)
 
 
-def _text(value: str | os.PathLike[str]) -> str:
+def _to_latin1(value: str | os.PathLike[str]) -> str:
     """Encode a path or argument as text that JSON can hold, whatever its bytes and either side's encoding."""
     return os.fsencode(value).decode("latin-1")
 

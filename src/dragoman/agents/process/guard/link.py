@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Environment variable that holds a program's id and identifies all processes it starts.
 ID_VARIABLE = "DRAGOMAN_PROCESS"
-_AT_ONCE = 1 << 18
+_MAX_RECEIVE = 1 << 18
 
 
 def frame_bytes(facts: dict[str, Any]) -> bytes:
@@ -57,18 +57,20 @@ class Link:
         """Return the complete frames that have arrived; None if the server has closed the socket."""
         room, flag = socket.CMSG_SPACE(16 * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         try:
-            data, messages, flags, _ = self._socket.recvmsg(_AT_ONCE, room, flag)
+            data, messages, flags, _ = self._socket.recvmsg(_MAX_RECEIVE, room, flag)
         except BlockingIOError:
             return []
         except OSError:
             return None
-        self._take(b"".join(packed for _, _, packed in messages), truncated=bool(flags & socket.MSG_CTRUNC))
+        self._store_descriptors(
+            b"".join(packed for _, _, packed in messages), truncated=bool(flags & socket.MSG_CTRUNC)
+        )
         if not data:
             return None
         self._in += data
         return frames_of(self._in)
 
-    def _take(self, packed: bytes, *, truncated: bool) -> None:
+    def _store_descriptors(self, packed: bytes, *, truncated: bool) -> None:
         numbers = array.array("i")
         numbers.frombytes(packed[: len(packed) - len(packed) % numbers.itemsize])
         if truncated:
@@ -80,12 +82,12 @@ class Link:
             os.set_inheritable(number, False)
         self._descriptors.extend(numbers)
 
-    def streams(self) -> list[int]:
-        """Return the descriptors of the next program; fewer than three if some were lost."""
+    def next_streams(self) -> list[int]:
+        """Remove and return the standard streams of the next program; fewer than three if some were lost."""
         return [one for one in (self._descriptors.popleft() for _ in range(3)) if one is not None]
 
-    def waiting(self) -> list[int]:
-        """Return the descriptors of programs whose frames are not processed yet."""
+    def queued_descriptors(self) -> list[int]:
+        """Return the descriptors of programs that are not started yet, without removing them."""
         return [one for one in self._descriptors if one is not None]
 
     def report(self, **facts: object) -> None:

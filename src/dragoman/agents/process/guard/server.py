@@ -28,7 +28,7 @@ from .system import (
     has_child,
     has_zombie,
     kill,
-    read,
+    read_file,
     session_of,
 )
 
@@ -64,7 +64,7 @@ class GuardedProcess:
         self.killed = False
 
     def signal(self, number: int) -> None:
-        """Send a signal to the group, and to a leader that may not lead it yet."""
+        """Send a signal to the group, and to a leader that may not have created its group yet."""
         if self.has_group:
             try:
                 os.killpg(self.pid, number)
@@ -96,7 +96,7 @@ class GuardedProcess:
 
 
 class GuardServer:
-    """Serves one server until the server's end of the socket closes."""
+    """The loop of the guard process: executes the frames of one server until that ends, then kills all programs."""
 
     def __init__(self, descriptor: int) -> None:
         self._pid = os.getpid()
@@ -109,10 +109,10 @@ class GuardServer:
         self._orphans: dict[int, set[str]] = {}
         self._terminated: set[int] = set()
         self._wakeup = self._set_up_signals()
-        self._parent = self._watch_parent()
+        self._parent_pidfd = self._watch_parent()
         self._prctl = find_prctl()
         self._adopts = self._prctl is not None and self._prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
-        self._changed_signals = [int(number) for number in signal.valid_signals() if _is_changed(number)]
+        self._changed_signals = [int(number) for number in signal.valid_signals() if _is_not_default(number)]
 
     def _set_up_signals(self) -> int:
         for number in _IGNORED:
@@ -145,7 +145,7 @@ class GuardServer:
     def _step(self) -> bool:
         """Wait for the next event and handle it. Return False if the server has ended."""
         events = dict(self._poll.poll(self._poll_timeout()))
-        if self._parent in events:
+        if self._parent_pidfd in events:
             return False
         for descriptor in self._starting.keys() & events.keys():
             self._on_start(self._starting[descriptor])
@@ -192,7 +192,7 @@ class GuardServer:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     def _spawn(self, frame: dict[str, Any]) -> None:
-        streams = self._link.streams()
+        streams = self._link.next_streams()
         try:
             status, pid = self._fork(frame, streams)
         except OSError as error:
@@ -229,7 +229,7 @@ class GuardServer:
             self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self._pid:
                 os._exit(127)
-        others = {self._link.descriptor, *self._link.waiting(), *self._starting}
+        others = {self._link.descriptor, *self._link.queued_descriptors(), *self._starting}
         close(*others.difference(streams, (status,)))
 
     def _on_start(self, program: GuardedProcess) -> None:
@@ -335,7 +335,7 @@ class GuardServer:
 
     def _owners(self, pid: int) -> set[str]:
         """Return the id of the program that a process belongs to; all possible ids if that cannot be determined."""
-        for name in read(f"/proc/{pid}/environ").split(b"\0"):
+        for name in read_file(f"/proc/{pid}/environ").split(b"\0"):
             if (
                 name.startswith(_ID_PREFIX)
                 and (program_id := name[len(_ID_PREFIX) :].decode("latin-1")) in self._programs
@@ -360,12 +360,12 @@ class GuardServer:
             drain(self._wakeup)
 
 
-def _is_changed(number: int) -> bool:
+def _is_not_default(number: int) -> bool:
     return signal.getsignal(number) not in (signal.SIG_DFL, None)
 
 
 def main(descriptor: int, open_files: int) -> None:
-    """Serve a socket; each program may have `open_files` files open."""
+    """Run the guard on a socket until the server ends; each program may have `open_files` files open."""
     # The programs inherit both limits; the server itself may have more files open.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, most))

@@ -43,7 +43,7 @@ class Pipes:
 
 
 class PipeEnd:
-    """A file object for a descriptor that is closed exactly once, whoever closes it.
+    """A file object for a pipe's descriptor that is closed exactly once, whoever closes it.
 
     An event loop closes the file object it was given. uvloop has closed the descriptor itself before that, and its
     number may have been reused by another thread in the meantime.
@@ -92,7 +92,7 @@ class Spawner:
 
         Raises:
             NotStarted: the system refuses to start it.
-            OSError: the guard cannot be started.
+            OSError: the guard cannot be started, or has ended twice meanwhile.
         """
         try:
             pipes = Pipes()

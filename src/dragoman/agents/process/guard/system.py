@@ -73,7 +73,7 @@ def drain(descriptor: int) -> None:
         pass
 
 
-def read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     """Return the content of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
@@ -105,7 +105,7 @@ def children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
         return []
-    return [int(child) for thread in threads for child in read(f"/proc/{pid}/task/{thread}/children").split()]
+    return [int(child) for thread in threads for child in read_file(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def descendants(pid: int) -> list[int]:
@@ -137,12 +137,12 @@ def exec_program(
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         step = "exec"
-        path, argv = _bytes(frame["path"]), [_bytes(one) for one in frame["argv"]]
-        env = {_bytes(name): _bytes(value) for name, value in frame["env"].items()}
+        path, argv = _from_latin1(frame["path"]), [_from_latin1(one) for one in frame["argv"]]
+        env = {_from_latin1(name): _from_latin1(value) for name, value in frame["env"].items()}
         step = "chdir"
-        os.chdir(_bytes(frame["cwd"]))
+        os.chdir(_from_latin1(frame["cwd"]))
         step = "limits"
-        _limit(frame["limits"])
+        _set_limits(frame["limits"])
         step = "exec"
         _execute(path, argv, env)
     except BaseException as error:  # noqa: BLE001 - no guard code may continue in the child
@@ -158,7 +158,7 @@ def _report_failure(status: int, error: BaseException, step: str) -> None:
         os._exit(127)
 
 
-def _limit(limits: dict[str, int]) -> None:
+def _set_limits(limits: dict[str, int]) -> None:
     # Memory is last, because the guard's own image in this process may exceed the limit.
     for name, kind, more in (
         ("cpu", resource.RLIMIT_CPU, 1),  # so that SIGXCPU, which names the cause, comes before SIGKILL
@@ -184,5 +184,5 @@ def _execute(path: bytes, argv: list[bytes], env: dict[bytes, bytes]) -> None:
             time.sleep(_BUSY_SECONDS * 2**attempt)
 
 
-def _bytes(text: str) -> bytes:
+def _from_latin1(text: str) -> bytes:
     return text.encode("latin-1")

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 def conversation_id(value: Any) -> str | None:
-    """Return the value if it is safe on a command line, else None."""
+    """Return the value if it is a text that is safe as a command-line argument, else None."""
     return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
 
@@ -54,7 +54,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
 
     def argv(self, command: Sequence[str] | None, remembered: str | None) -> tuple[str, ...]:
-        """Return the command line, which continues the conversation `remembered` if that is given."""
+        """Return the command line; with `remembered`, a valid conversation id, it continues that conversation."""
         words = tuple(command or self.command)
         session = conversation_id(remembered)
         # A command that names a conversation itself is left alone.
