@@ -101,6 +101,12 @@ def test_a_page_elsewhere_cannot_use_the_certificate_of_a_browser(site: Site, pa
         assert browser.post("/message:send", json=body, headers={"Origin": site.url}).status_code == 200
 
 
+def test_the_head_of_a_request_is_bounded_here_too(site: Site) -> None:
+    with httpx2.Client(base_url=site.url, verify=site.trusting(), trust_env=False) as stranger:
+        response = stranger.get("/.well-known/agent-card.json", headers={"X-Large": "x" * 70_000})
+    assert response.status_code == 431
+
+
 def test_the_client_without_await_gets_in_too(site: Site) -> None:
     with sync.Client(site.url, auth=MutualTLS(site.ann, ca=site.ca)) as client:
         assert client.send(tool="whoami").text == "cert|ann.example"

@@ -177,12 +177,12 @@ def _protocol(settings: Settings) -> dict[str, Any]:
         raise ConfigError("auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates")
     from dragoman.server.listen.http_protocol import HttpProtocol
 
-    http: dict[str, Any] = {"http": partial(HttpProtocol, limit=settings.limits.headers)}
-    if settings.tls_cert is None:
-        return http
-    from dragoman.server.listen.tls import tls_options
+    options: dict[str, Any] = {"http": HttpProtocol}
+    if settings.tls_cert is not None:
+        from dragoman.server.listen.tls import tls_options
 
-    return http | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
+        options |= tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    return options | {"http": partial(options["http"], limit=settings.limits.headers)}
 
 
 def tune_gc() -> None:

@@ -6,16 +6,15 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from dragoman.model.error import ConfigError
+from dragoman.server.listen.http_protocol import HttpProtocol
 
 if TYPE_CHECKING:
     import asyncio
 
 
-class PeerCertificateProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with the client certificate in the ASGI scope (extension `tls`)."""
+class PeerCertificateProtocol(HttpProtocol):
+    """One connection, with the client certificate in the ASGI scope (extension `tls`)."""
 
     _tls: dict[object, object] | None = None
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ async def site(door: Any, tmp_path: Path) -> AsyncIterator[Site]:
     AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     made = Site(door.chain("mtls", mtls={"by": "dns", "users": {"known.example": "alice"}}))
     options = tls_options(str(tmp_path / "own.pem"), None, str(tmp_path / "ca.pem"))
+    options["http"] = partial(options["http"], limit=65_536)
     config = uvicorn.Config(made.app, interface="asgi3", lifespan="off", log_config=None, **options)
     server = uvicorn.Server(config)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
