@@ -30,7 +30,7 @@ DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 LIMIT = 1024 * 1024
 # Nothing here sends for ever: who does not stop before this has no limit. Sockets and windows hold a few MB of it.
 END = 48 * LIMIT
-MOST = 16 * LIMIT
+MOST = 64 << 20  # a few times what the buffers of both ends take
 PIECE = "x" * 60_000
 SECONDS = 30
 

@@ -118,7 +118,7 @@ async def test_tasks_that_wait_hold_no_asyncio_task_and_little_memory(
     print(f"{tasks} parked tasks hold {grown / MB:.2f} MB")
     assert len(asyncio.all_tasks()) == before_tasks
     assert left(server.service) == {}
-    assert grown < tasks * 2000
+    assert grown < 500_000 + tasks * 2000  # caches and pages of the store grow once
 
 
 @pytest.mark.parametrize("chunks", [5000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(300)])])
