@@ -26,7 +26,7 @@ demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, an
 setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
 
 test: $(VENV)/dev.ready $(TOOLS)  ## Run the suite.
-	$(PYTEST) -n 3 -m "not interop and not soak and not typing"
+	$(PYTEST) -n 3 --dist worksteal -m "not interop and not soak and not typing"
 
 check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
 	$(BIN)/ruff check .
