@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -202,6 +203,33 @@ def _find_token(variable: str | None, target: Target) -> str | None:
     )
 
 
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Cancel the current task on Ctrl-C, and end the program on a second one.
+
+    asyncio's own handler does not wake a loop that is just about to wait: then Ctrl-C took effect with the next event.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def interrupt() -> None:
+        if task is None or task.cancelling():
+            raise KeyboardInterrupt
+        task.cancel()
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        if before is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGINT, interrupt)
+    except (NotImplementedError, RuntimeError, ValueError):  # not a POSIX system, or not the main thread
+        before = signal.SIG_IGN
+    try:
+        yield
+    finally:
+        if before is not signal.SIG_IGN:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+
 # -- the session -----------------------------------------------------------------------------------------------------
 
 
@@ -271,7 +299,8 @@ class CommandSession:
         limit = asyncio.timeout(self._remaining)
         try:
             async with limit:
-                return await work
+                with _interruptible():
+                    return await work
         except TimeoutError:
             if not limit.expired():
                 raise
