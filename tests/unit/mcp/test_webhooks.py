@@ -268,11 +268,11 @@ async def test_what_is_only_seen_by_looking_is_posted_too(silent: str, receiver:
         async with A2AClient(silent) as other:
             await other.send("4", task=task["id"])
         await host.call("get_task", task_id=task["id"])
-        await receiver.until(lambda: receiver.events()[-1] == "completed")
+        await receiver.until(lambda: receiver.events()[-1:] == ["completed"])
         assert receiver.events()[-2] == "4 days"
         again = await host.call("send_message", agent_id=silent, text="go", skill_id="plan")
         await host.call("cancel_task", task_id=again["id"])
-        await receiver.until(lambda: receiver.events()[-1] == "canceled")
+        await receiver.until(lambda: receiver.events()[-1:] == ["canceled"])
 
 
 async def test_a_webhook_that_comes_late_hears_the_rest(silent: str, receiver: Receiver) -> None:
