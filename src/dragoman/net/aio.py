@@ -244,7 +244,7 @@ async def fetch(
         if seconds is None:
             await asyncio.wait([fetching])
         elif not await wait(clock, fetching, seconds):
-            raise CannotConnect(f"{request.url} did not answer within {seconds:g} s", reason="TIMED_OUT")
+            raise CannotConnect(f"{redact_url(request.url)} did not answer within {seconds:g} s", reason="TIMED_OUT")
         return fetching.result()
     finally:
         if not fetching.done():

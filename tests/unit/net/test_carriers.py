@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
+from dragoman.clock import SystemClock
 from dragoman.errors import BadResponse, CannotConnect
-from dragoman.net.aio import AioClient
+from dragoman.net.aio import AioClient, fetch
 from dragoman.net.exchange import HttpClient, HttpRequest
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import served
@@ -267,3 +268,19 @@ def test_any_event_loop_will_do(carrier: type[HttpClient], loop: str) -> None:
     factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         assert runner.run(fetch()) == b"hello"
+
+
+async def test_a_fetch_that_takes_too_long_names_the_url_without_its_secrets() -> None:
+    async def stay_silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await closed.wait()
+        writer.close()
+
+    closed = asyncio.Event()
+    server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    request = HttpRequest("GET", f"http://127.0.0.1:{port}/token?key=secret")
+    async with server:
+        with pytest.raises(CannotConnect) as caught:
+            await fetch(request, clock=SystemClock(), seconds=0.05)
+        closed.set()
+    assert str(caught.value) == f"http://127.0.0.1:{port}/token did not answer within 0.05 s"
