@@ -41,7 +41,7 @@ format: $(VENV)/dev.ready  ## Put the code into shape.
 	$(BIN)/ruff format .
 
 interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs and MCP servers, under .peers/; writes docs/interop.md.
-	$(PYTEST) -n 2 -m interop tests/interop --write-table
+	$(PYTEST) -n 2 --timeout 60 -m interop tests/interop --write-table
 
 soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
