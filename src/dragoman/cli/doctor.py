@@ -48,7 +48,7 @@ def command(
     """Check an agent by its URL, or without one the store, the settings and this machine.
 
     An agent is asked for its card and, on every interface it offers, for everything that starts no work; each fault is
-    told with the rule it breaks. Without a URL nothing is written, also beside a running server.
+    reported with the rule it breaks. Without a URL nothing is written, also beside a running server.
 
     Exits with 0 when nothing fails (warnings are no failure), 1 when a check fails, 2 when the settings cannot be
     used.

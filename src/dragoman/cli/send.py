@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
 
-    A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
+    A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
     from dragoman.cli.conversation import StreamPrinter, converse, print_outcome

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(session: CommandSession, task: str) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
 
-    A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
+    A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     """
     from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
