@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 
+PROGRESS_KEY = "dragoman/progress"
+"""Metadata key of an agent's message: it is progress, `true` or an object with `done` and `total`."""
+
 
 class ResultContent:
     """Mixin with the accessors of a result: `.text`, `.data`, `.files` and `.value`, computed from `.parts`."""
@@ -96,6 +99,11 @@ class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="ca
     def state(self) -> State:
         """Always COMPLETED: a bare message is a complete result."""
         return State.COMPLETED
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether the agent marked it as progress: it tells how far the work is, and is never part of the answer."""
+        return bool(self.metadata and self.metadata.get(PROGRESS_KEY))
 
     @property
     def question(self) -> None:
