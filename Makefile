@@ -7,7 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 # MCP servers that `make test` needs too, and those that only `make interop` does.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 adk adk-1 fasta2a js mcp-tools go) $(TOOLS) $(MCP)
+# Other frameworks that speak A2A.
+FRAMES := agent-framework ag2 langgraph-api
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 adk adk-1 fasta2a js mcp-tools go $(FRAMES)) $(TOOLS) $(MCP)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
