@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import subprocess
@@ -14,8 +15,15 @@ import pytest
 from interop_field import DRIVER_SECONDS, Peer
 from interop_framework_deviations import IN_CLIENTS, IN_SERVERS
 from interop_frameworks import CLIENTS, SERVERS, Framework, converse, quiet, script, scripted
-from interop_table import FAIL, FRAMEWORK_CLIENT_CASES, FRAMEWORK_SERVER_CASES, FRAMEWORKS_OURS, FRAMEWORKS_THEIRS, PASS
-from interop_table import Cell
+from interop_table import (
+    FAIL,
+    FRAMEWORK_CLIENT_CASES,
+    FRAMEWORK_SERVER_CASES,
+    FRAMEWORKS_OURS,
+    FRAMEWORKS_THEIRS,
+    PASS,
+    Cell,
+)
 
 from dragoman import Agent, Client, File, State, Task
 from dragoman.testing import served
@@ -99,7 +107,8 @@ async def tool(url: str) -> None:
 
 async def command(url: str) -> None:
     for message, answer in (f"echo {script.ECHO}", script.ECHO), (f"stream {script.PIECES}", WHOLE):
-        done = subprocess.run(
+        done = await asyncio.to_thread(
+            subprocess.run,
             [sys.executable, "-m", "dragoman.cli.main", "send", url, message],
             capture_output=True,
             text=True,

@@ -12,12 +12,14 @@ from ag2 import Agent, MemoryStream
 from ag2.a2a import A2AConfig
 from ag2.a2a.errors import A2ATaskFailedError
 from ag2.a2a.events import A2ATaskArtifactUpdate
-from ag2.events import BinaryInput, DataInput, Input, ModelMessageChunk
 from ag2.a2a.mappers.parts import part_data_to_python
+from ag2.events import BinaryInput, DataInput, Input, ModelMessageChunk
 from conversing import case, converse
 
 
-async def answer(url: str, *said: str | Input, stream: Any = None, streaming: bool = True, **options: Any) -> str | None:
+async def answer(
+    url: str, *said: str | Input, stream: Any = None, streaming: bool = True, **options: Any
+) -> str | None:
     """What the agent answers."""
     config = A2AConfig(card_url=url, streaming=streaming, polling_interval=0.01)
     return (await Agent("near", config=config, **options).ask(*said, stream=stream)).body

@@ -4,15 +4,19 @@ Runs in the environment of tests/interop/peers/ag2.txt:  ag2_server.py [PORT]
 """
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
 import framework_script as script
 from a2a.helpers import new_data_part
+from a2a.server.agent_execution import RequestContext
+from a2a.server.events import EventQueue
 from a2a.types import Artifact, Part, TaskArtifactUpdateEvent
 from ag2 import Agent
 from ag2.a2a import A2AServer
 from ag2.a2a.events import A2ATaskArtifactUpdate
+from ag2.a2a.executor import AgentExecutor
 from ag2.config import ModelConfig
 from ag2.context import ConversationContext
 from ag2.events import (
@@ -38,9 +42,7 @@ class Scripted(ModelConfig):
     def create(self) -> "Scripted":
         return self
 
-    async def __call__(
-        self, messages: Sequence[BaseEvent], context: ConversationContext, **rest: Any
-    ) -> ModelResponse:
+    async def __call__(self, messages: Sequence[BaseEvent], context: ConversationContext, **rest: Any) -> ModelResponse:
         inputs: list[Input] = next(each.parts for each in reversed(messages) if isinstance(each, ModelRequest))
         first, rest_of_it = script.words(" ".join(each.content for each in inputs if isinstance(each, TextInput)))
         match first:
@@ -72,14 +74,31 @@ def taken(came: Input) -> str:
     return script.taken_data(came.data)
 
 
+request: ContextVar[RequestContext] = ContextVar("request")
+
+
+class Executor(AgentExecutor):
+    """Their executor; the model may know which task it works for."""
+
+    async def execute(self, request_context: RequestContext, event_queue: EventQueue) -> None:
+        request.set(request_context)
+        await super().execute(request_context, event_queue)
+
+
 async def send(context: ConversationContext, part: Part) -> None:
     """Send an artifact: `A2AEvent`s that an agent sends reach the caller as they are."""
-    update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id=uuid4().hex, parts=[part]), last_chunk=True)
+    update = TaskArtifactUpdateEvent(
+        task_id=request.get().task_id,
+        context_id=request.get().context_id,
+        artifact=Artifact(artifact_id=uuid4().hex, parts=[part]),
+        last_chunk=True,
+    )
     await context.send(A2ATaskArtifactUpdate(update=update))
 
 
 def app_at(url: str) -> Any:
-    return A2AServer(Agent(script.NAME, config=Scripted())).build_jsonrpc(url=url)
+    agent = Agent(script.NAME, config=Scripted())
+    return A2AServer(agent, executor=Executor(agent)).build_jsonrpc(url=url)
 
 
 serve(app_at)

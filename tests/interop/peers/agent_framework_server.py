@@ -38,9 +38,7 @@ def outputs(messages: Sequence[Message]) -> list[Content]:
 class Scripted(BaseChatClient):
     """A model that plays the script."""
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], stream: bool, options: Any, **rest: Any
-    ) -> Any:
+    def _inner_get_response(self, *, messages: Sequence[Message], stream: bool, options: Any, **rest: Any) -> Any:
         async def pieces() -> AsyncIterator[ChatResponseUpdate]:
             for content in outputs(messages):
                 yield ChatResponseUpdate(role="assistant", contents=[content])
