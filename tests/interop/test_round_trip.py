@@ -1,6 +1,6 @@
 """There and back: an MCP server behind A2A, and A2A behind an MCP server. A host sees what it would have seen directly.
 
-server-everything → `Agent.from_mcp` on a port → `A2AServer` → the official client, in both eras of MCP. The tool is
+server-everything → `Agent.from_mcp` on a port → `McpServer` → the official client, in both eras of MCP. The tool is
 `send_message`, so a result is a task there, and "the same" means, for each call:
 
 - the task is `completed` where the direct result is good, `failed` where it is an error, `rejected` where the protocol
@@ -35,7 +35,7 @@ from mcp import MCPError
 
 from dragoman import Agent
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.testing import served
 
 pytestmark = [
@@ -153,7 +153,7 @@ async def through(server: McpServer, here: Path, era: Era) -> AsyncGenerator[Thr
     asker = sides.Asker()
     with sides.target(server, here) as place, served(Agent.from_mcp(place, env=server.env(here))) as url:
         async with (
-            A2AServer(McpOptions()) as mine,
+            McpServer(McpOptions()) as mine,
             McpClient(mine.server, mode=era, elicitation_callback=asker) as client,
         ):
             yield Through(client, url, asker)
