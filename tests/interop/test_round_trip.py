@@ -27,7 +27,7 @@ import interop_mcp_sides as sides
 import mcp_types as mcp
 import pytest
 from interop_mcp.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
-from interop_mcp.server import McpServer
+from interop_mcp.server import McpServer as ForeignServer
 from interop_mcp.step import Answer, Step
 from interop_mcp_results import Content, Outcome, Question, exact
 from mcp import Client as McpClient
@@ -148,7 +148,7 @@ def parts_of(task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def through(server: McpServer, here: Path, era: Era) -> AsyncGenerator[Through, None]:
+async def through(server: ForeignServer, here: Path, era: Era) -> AsyncGenerator[Through, None]:
     """The server as an agent, called by a host of that era."""
     asker = sides.Asker()
     with sides.target(server, here) as place, served(Agent.from_mcp(place, env=server.env(here))) as url:

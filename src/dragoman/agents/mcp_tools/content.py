@@ -55,7 +55,7 @@ async def parts_of_result(
     """Convert a tool's result to parts: its structured content first, then its content blocks in order.
 
     Text that only repeats the structured content as JSON is left out, and so are the texts that repeat a wrapped list,
-    `{"result": [1, 2]}`, as a whole or item by item. A wrapped plain value, `{"result": 3}` beside the text "3", becomes
+    `{"result": [1, 2]}`, as a whole or item by item. A wrapped plain value, `{"result": 3}` beside the text "3", is
     that text alone.
 
     A link that only the MCP server can resolve is read with `read`: at most MAX_LINKS of them, with at most `limit`
