@@ -50,9 +50,10 @@ async def ask(url: str) -> dict[str, Any]:
 
 
 @case
-async def failure(url: str) -> str:
+async def failure(url: str) -> dict[str, str]:
     async with agent_at(url) as agent:
-        return (await agent.run("fail")).text
+        streamed = await agent.run("fail", stream=True).get_final_response()
+        return {"streamed": streamed.text, "polled": (await agent.run("fail")).text}
 
 
 @case

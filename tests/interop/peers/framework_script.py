@@ -6,7 +6,7 @@ ask        a question; the answer T to it makes "Hello T"
 fail       an exception
 file       a file
 data       a JSON object
-take       tells in words what came with the message: every file, and the data
+take       tells in words what came with the message: every file, and the data, or that nothing did
 """
 
 import base64
@@ -21,6 +21,7 @@ PIECES = 6
 QUESTION = "What is your name?"
 USER = "Ada"
 FAILURE = "the model is out of order"
+NOTHING = "nothing came"
 DATA: dict[str, Any] = {"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": True}}
 FILE = b"\x89PNG\r\n\x1a\n\x00dragoman"
 FILE_NAME = "dragon.png"
