@@ -275,7 +275,7 @@ def test_each_agent_of_a_server_has_cards_of_its_own_kind(wire: Any, new_agent: 
     assert said["params"] == {"url": works + SCHEMAS}
     assert own[0] == own[1]
     assert "echo" in own[0]
-    assert "add_numbers" not in own[0]
+    assert "get_greeting" not in own[0]
     assert asked == [204, 204]
 
 
