@@ -14,7 +14,7 @@ from interop_frameworks import script
 from interop_table import ABSENT, PASS, PEER
 
 from dragoman import Client, File, State, Task
-from dragoman.errors import InternalError, ContentTypeNotSupported
+from dragoman.errors import ContentTypeNotSupported, InternalError
 
 ServerCheck = Callable[[str], Awaitable[None]]
 """Is given the URL of the framework's server."""

@@ -77,6 +77,7 @@ ADK_MEANINGS = {
 FRAMEWORK_CLIENT_MEANINGS = {
     "text": "the answer comes exactly once, without a stream and read again",
     "stream": "it comes exactly once as a stream",
+    "talk": "a second message of the same conversation has an answer of its own, once",
     "ask": "a question, and the answer to it in the same task",
     "failure": "a failure, with its reason",
     "file": "bytes with a media type and a name, there and back",

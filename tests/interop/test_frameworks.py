@@ -57,6 +57,14 @@ async def stream(url: str) -> None:
         assert (events.task.state, seen, events.task.text) == (State.COMPLETED, WHOLE, WHOLE)
 
 
+async def talk(url: str) -> None:
+    async with Client(url) as client:
+        chat = client.chat()
+        answers = [await chat.send(f"echo {word}") for word in script.WORDS]
+        assert [answer.text for answer in answers] == script.WORDS
+        assert len({answer.context_id for answer in answers}) == 1
+
+
 async def ask(url: str) -> None:
     async with Client(url) as client:
         asked = await client.send("ask")
@@ -125,6 +133,7 @@ async def front(url: str) -> None:
 SERVER_CASES: dict[str, Callable[[str], Awaitable[None]]] = {
     "text": text,
     "stream": stream,
+    "talk": talk,
     "ask": ask,
     "failure": failure,
     "file": file,
@@ -188,6 +197,7 @@ def failed(line: dict[str, Any]) -> None:
 CLIENT_CASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "text": same(script.ECHO),
     "stream": streamed,
+    "talk": same(script.WORDS),
     "ask": same({"question": script.QUESTION, "answer": script.greeting(script.USER)}),
     "failure": failed,
     "file": same(

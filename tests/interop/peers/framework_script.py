@@ -17,6 +17,7 @@ NAME = "scripted"
 DESCRIPTION = "Plays the script of Dragoman's interop suite"
 
 ECHO = "hello there"
+WORDS = ["first", "second"]  # echoed one after the other in one conversation
 PIECES = 6
 QUESTION = "What is your name?"
 USER = "Ada"

@@ -101,7 +101,7 @@ def app_at(url: str) -> Any:
         "LANGGRAPH_NO_VERSION_CHECK": "true",
         "N_JOBS_PER_WORKER": "2",
     }
-    from langgraph_api.server import app  # noqa: PLC0415 - it reads all of these when it is imported
+    from langgraph_api.server import app
 
     return app
 
