@@ -131,7 +131,7 @@ class ToolServer:
         """Return the card with the tools that these permissions allow. Raises ConfigError if the server is not open."""
         user, offers = self._user_and_offers(permissions)
         card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
-        return plain_card(card, ((offer.id, offer.description) for offer in offers), self.agent.card)
+        return plain_card(card, self.url, ((offer.id, offer.description) for offer in offers), self.agent.card)
 
     async def tools_for_permissions(self, permissions: Permissions) -> list[Json]:
         """Return the tools that these permissions allow, each with `name`, `description` and `inputSchema`.
