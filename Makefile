@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
 # Other frameworks that speak A2A.
-FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api)
+FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
 PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 fasta2a js mcp-tools) $(TOOLS) $(MCP) $(FRAMES)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
