@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 fasta2a js mcp-tools) $(TOOLS) $(MCP)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 fasta2a js mcp-tools go-23) $(TOOLS) $(MCP)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -90,7 +90,9 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    mkdir -p .peers/go-bench && cd bench/peers/go && \
 	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/server . && touch $(CURDIR)/$@; fi
 
-.peers/go/ready: $(wildcard tests/interop/peers/go/go.* tests/interop/peers/go/*/*.go)
+# The same programs, against the newest version of the SDK and the one before it.
+.peers/go/ready .peers/go-23/ready: $(wildcard tests/interop/peers/go/go*.* tests/interop/peers/go/*/*.go)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \
-	    mkdir -p .peers/go && cd tests/interop/peers/go && \
-	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go/ ./server ./client && touch $(CURDIR)/$@; fi
+	    mkdir -p $(@D) && cd tests/interop/peers/go && \
+	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
+.peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
