@@ -7,7 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 fasta2a js mcp-tools go-23) $(TOOLS) $(MCP)
+# Other frameworks that speak A2A.
+FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust) $(TOOLS) $(MCP) $(FRAMES)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -96,3 +98,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    mkdir -p $(@D) && cd tests/interop/peers/go && \
 	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
 .peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
+
+.peers/rust/ready: $(wildcard tests/interop/peers/rust/Cargo.* tests/interop/peers/rust/*/*.rs)
+	@if ! command -v cargo >/dev/null; then echo "no cargo: a2a-rs is left out"; else \
+	    cargo build --quiet --locked --manifest-path $< --target-dir $(@D) && touch $@; fi
