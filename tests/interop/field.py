@@ -132,6 +132,17 @@ PEERS = (
     golang("go", "go/go.mod"),
     # What 2.3 calls REST 0.3 is neither: objects of JSON-RPC 0.3 with their keys in snake case, on the paths of 1.0.
     golang("go-23", "go/go-2.3.mod", (JSONRPC_10, REST_10, JSONRPC_03)),
+    Peer(
+        "a2a-rs",
+        "rust",
+        (INSTALLED / "rust" / "debug" / "server",),
+        (INSTALLED / "rust" / "debug" / "client",),
+        ("rust/Cargo.toml", r'a2a-server-lf", version = "=(\S+)"'),
+        (JSONRPC_10, REST_10),
+        (JSONRPC_10, REST_10),
+        with_words,
+        (),
+    ),
 )
 
 # Its own bridges between ADK and A2A, as server and as client. They have a script of their own.
