@@ -194,7 +194,6 @@ CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
             "cancel_finished",
             "wrong_context",
             "terminal_message",
-            "extended_card",
         )
     },
     ("fasta2a", "jsonrpc-1.0", "file_roundtrip"): (

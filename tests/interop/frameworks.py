@@ -61,12 +61,13 @@ MICROSOFT = Framework(
 AG2 = Framework(python("ag2", "ag2_server.py", "ag2_client.py", "ag2"), "AG2")
 LANGGRAPH = Framework(python("langgraph-api", "langgraph_api_server.py", "", "langgraph-api"), "langgraph-api")
 
-FRAMEWORKS = (MICROSOFT, AG2)
+FRAMEWORKS = (MICROSOFT, AG2, LANGGRAPH)
 
 SERVERS = (
     MICROSOFT.at("/default", "A2AExecutor as it is"),
     MICROSOFT.at("/stream", "A2AExecutor(stream=True)"),
     AG2,
+    LANGGRAPH,
 )
 """Whose server is called by Dragoman's client."""
 

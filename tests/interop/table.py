@@ -77,6 +77,7 @@ ADK_MEANINGS = {
 FRAMEWORK_CLIENT_MEANINGS = {
     "text": "the answer comes exactly once, without a stream and read again",
     "stream": "it comes exactly once as a stream",
+    "talk": "a second message of the same conversation has an answer of its own, once",
     "ask": "a question, and the answer to it in the same task",
     "failure": "a failure, with its reason",
     "file": "bytes with a media type and a name, there and back",
@@ -272,7 +273,7 @@ def _grid(direction: str, rows: list[Row], found: dict[tuple[str, str, str, str]
 def _sign(cell: Cell | None, notes: list[str]) -> str:
     if cell is None:
         return "?"
-    if not cell.why or cell.result in (PASS, FAIL):
+    if not cell.why or cell.result == FAIL:
         return SIGNS[cell.result]
     if cell.why not in notes:
         notes.append(cell.why)

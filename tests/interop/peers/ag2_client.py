@@ -39,6 +39,13 @@ async def stream(url: str) -> dict[str, Any]:
 
 
 @case
+async def talk(url: str) -> list[str | None]:
+    first, second = script.WORDS
+    reply = await Agent("near", config=A2AConfig(card_url=url)).ask(f"echo {first}")
+    return [reply.body, (await reply.ask(f"echo {second}")).body]
+
+
+@case
 async def ask(url: str) -> dict[str, Any]:
     asked: list[str] = []
 

@@ -40,6 +40,13 @@ async def stream(url: str) -> dict[str, Any]:
 
 
 @case
+async def talk(url: str) -> list[str]:
+    async with agent_at(url) as agent:
+        session = AgentSession()
+        return [(await agent.run(f"echo {word}", session=session)).text for word in script.WORDS]
+
+
+@case
 async def ask(url: str) -> dict[str, Any]:
     async with agent_at(url) as agent:
         session = AgentSession()
@@ -50,9 +57,10 @@ async def ask(url: str) -> dict[str, Any]:
 
 
 @case
-async def failure(url: str) -> str:
+async def failure(url: str) -> dict[str, str]:
     async with agent_at(url) as agent:
-        return (await agent.run("fail")).text
+        streamed = await agent.run("fail", stream=True).get_final_response()
+        return {"streamed": streamed.text, "polled": (await agent.run("fail")).text}
 
 
 @case

@@ -30,9 +30,14 @@ def outputs(messages: Sequence[Message]) -> list[Content]:
             return [Content.from_data(script.FILE, script.FILE_TYPE, additional_properties={"name": script.FILE_NAME})]
         case "fail":
             raise RuntimeError(script.FAILURE)
+        case "ask":
+            call = Content.from_function_call("1", "delete", arguments={"path": "old.txt"})
+            return [Content.from_function_approval_request("1", call)]
+        case "take":
+            came = [each.uri or "" for each in messages[-1].contents if each.type != "text"]
+            return [Content.from_text("\n".join(came) or script.NOTHING)]
         case _:
-            told = [each for each in messages[-1].contents if each.type != "text"]
-            return [Content.from_text(f"no answer to {first!r} with {len(told)} things")]
+            raise RuntimeError(f"no such word in the script: {first!r}")
 
 
 class Scripted(BaseChatClient):
@@ -44,7 +49,7 @@ class Scripted(BaseChatClient):
                 yield ChatResponseUpdate(role="assistant", contents=[content])
 
         async def whole() -> ChatResponse:
-            return ChatResponse(messages=[Message(role="assistant", contents=outputs(messages))])
+            return ChatResponse.from_updates([update async for update in pieces()])
 
         return ResponseStream(pieces(), finalizer=ChatResponse.from_updates) if stream else whole()
 

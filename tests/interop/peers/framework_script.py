@@ -6,7 +6,7 @@ ask        a question; the answer T to it makes "Hello T"
 fail       an exception
 file       a file
 data       a JSON object
-take       tells in words what came with the message: every file, and the data
+take       tells in words what came with the message: every file, and the data, or that nothing did
 """
 
 import base64
@@ -17,10 +17,12 @@ NAME = "scripted"
 DESCRIPTION = "Plays the script of Dragoman's interop suite"
 
 ECHO = "hello there"
+WORDS = ["first", "second"]  # echoed one after the other in one conversation
 PIECES = 6
 QUESTION = "What is your name?"
 USER = "Ada"
 FAILURE = "the model is out of order"
+NOTHING = "nothing came"
 DATA: dict[str, Any] = {"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": True}}
 FILE = b"\x89PNG\r\n\x1a\n\x00dragoman"
 FILE_NAME = "dragon.png"

@@ -358,6 +358,7 @@ class Agent(BareAgent):
             raise ConfigError(f"{what} cannot be served like this{hint}") from error
         backend = Backend(
             bridge.run,
+            replies=getattr(bridge, "replies", False),
             offers=offers,
             output_metadata=getattr(bridge, "output_metadata", None),
             canceled=getattr(bridge, "canceled", None),
