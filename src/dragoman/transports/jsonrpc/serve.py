@@ -11,6 +11,7 @@ from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
+from dragoman.model.json import UNREADABLE
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.sse import SseWriter, last_event_id
@@ -58,6 +59,17 @@ def parse_request(body: bytes) -> JsonRpcRequest:
     return request
 
 
+def is_json_rpc(body: bytes) -> bool:
+    """True for a JSON-RPC request: some clients send them to the paths of REST."""
+    if b'"jsonrpc"' not in body or b'"method"' not in body:
+        return False
+    try:
+        request = _decode(body)
+    except UNREADABLE:
+        return False
+    return request.jsonrpc == "2.0" and isinstance(request.method, str)
+
+
 def _take_params(request: JsonRpcRequest) -> bytes:
     """Check the request and take its raw params out of it. Raises InvalidRequest or InvalidParams."""
     if request.jsonrpc != "2.0":
@@ -84,11 +96,15 @@ class JsonRpc:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted request; every error becomes a JSON-RPC error."""
-        request: Request = scope[REQUEST]
+        await self.answer(scope[REQUEST], send)
+
+    async def answer(self, request: Request, send: Send, body: bytes | None = None) -> None:
+        """Serve one admitted request, whose body may have been read already."""
         request_id: Any = None
         method: Any = None
         try:
-            body = await request.json_body(self._endpoint.body_limit)
+            if body is None:
+                body = await request.json_body(self._endpoint.body_limit)
             if len(body) > LARGE_BODY:
                 await request.wait_for_turn()
             rpc_request = parse_request(body)
