@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.dialects.errors import rpc_error
+from dragoman.dialects.errors import rpc_failure
 from dragoman.dialects.negotiate import requested_version
-from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
+from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, is_error_event, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.json import UNREADABLE
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
-from dragoman.transports.sse import SseWriter, last_event_id
+from dragoman.transports.sse import SseWriter, last_event_id, send_single_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,15 +114,15 @@ class JsonRpc:
             await self._serve(request, send, rpc_request)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
-            await _send_error(send, error, request_id, version_of_method(method))
+            await _send_error(request, send, error, request_id, method)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await _send_error(send, unexpected_error(error), request_id, version_of_method(method))
+            await _send_error(request, send, unexpected_error(error), request_id, method)
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
-        await _send_error(send, error, None, version_of_method(None))
+        await _send_error(request, send, error)
 
     async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
@@ -170,8 +170,7 @@ class JsonRpc:
             return
 
         def encode_error(problem: A2AError) -> bytes:
-            failure = {"jsonrpc": "2.0", "id": rpc_request.id, "error": rpc_error(problem, dialect.version)}
-            return msgspec.json.encode(failure)
+            return msgspec.json.encode(rpc_failure(problem, dialect.version, rpc_request.id))
 
         stream = outcome.result
         artifacts: tuple[str, ...] = ()
@@ -181,6 +180,14 @@ class JsonRpc:
         await writer.write(stream.batches, request, send)
 
 
-async def _send_error(send: Send, error: A2AError, request_id: Any, version: str) -> None:
-    body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-    await respond(send, rpc_http_status(error), msgspec.json.encode(body), headers=error_headers(error))
+async def _send_error(
+    request: Request, send: Send, error: A2AError, request_id: Any = None, method: object = None
+) -> None:
+    requested = request.headers.get(VERSION_HEADER_RECEIVED) or request.query.get(VERSION_HEADER)
+    version = version_of_method(method, requested)
+    body = msgspec.json.encode(rpc_failure(error, version, request_id))
+    status, headers = rpc_http_status(error), error_headers(error)
+    if status == 200 and is_error_event(method, version):
+        await send_single_event(send, body, headers)
+    else:
+        await respond(send, status, body, headers=headers)
