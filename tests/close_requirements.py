@@ -17,6 +17,9 @@ from typing import TypeGuard
 
 _ENTRY = re.compile(r'^\[(\S+)\]((?:\n(?!\[|tests =).*)*\n)tests = ("open"|\[(?:[^"\]]|"[^"]*")*\])', re.MULTILINE)
 
+# Marks of tests that `make test` does not run. Of those with `skipif`, the run itself tells (tests/proofs.py).
+_LEFT_OUT = {"interop", "soak", "typing", "skip", "xfail"}
+
 
 def load_manifest(path: Path) -> dict[str, dict[str, object]]:
     """Read the manifest: one table per requirement number, in the order of the file."""
@@ -55,6 +58,17 @@ def marked_tests(path: Path) -> dict[str, list[ast.Call]]:
         tree = _parse(path)
         _collect(tree, "", _pytestmarks(tree), found)
     return found
+
+
+def is_left_out(node_id: str, root: Path) -> bool:
+    """Whether `make test` never runs a test: it belongs to another command, or is always skipped."""
+    file_name, _, name = node_id.partition("[")[0].partition("::")
+    scope: ast.AST = _parse(root / file_name)
+    marks = _mark_names(scope)
+    for part in name.split("::"):
+        scope = next(node for node in ast.walk(scope) if getattr(node, "name", None) == part)
+        marks |= _mark_names(scope)
+    return bool(marks & _LEFT_OUT)
 
 
 def tests_line(node_ids: list[str]) -> str:
@@ -108,6 +122,23 @@ def _pytestmarks(scope: ast.Module | ast.ClassDef) -> list[ast.Call]:
             case _:
                 pass
     return marks
+
+
+def _mark_names(scope: ast.AST) -> set[str]:
+    """The names of all marks on a function or class, or in the `pytestmark` of a class or module."""
+    expressions: list[ast.expr] = list(getattr(scope, "decorator_list", []))
+    if isinstance(scope, ast.Module | ast.ClassDef):
+        expressions += [
+            statement.value
+            for statement in scope.body
+            if isinstance(statement, ast.Assign) and "pytestmark" in {ast.unparse(each) for each in statement.targets}
+        ]
+    return {
+        node.attr
+        for expression in expressions
+        for node in ast.walk(expression)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("mark", "pytest.mark")
+    }
 
 
 def _requirement_marks(expressions: list[ast.expr]) -> list[ast.Call]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import proofs
 import warm_start
 
 
@@ -118,11 +119,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("SSL_CERT_DIR", None)
     _keep_folders_in_memory()
     warm_start.install()
+    proofs.install(config)
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if is_ignored and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    proofs.note_claims(item)
 
 
 def pytest_unconfigure() -> None:

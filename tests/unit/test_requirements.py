@@ -6,8 +6,9 @@ import importlib.util
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+import proofs
 import pytest
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ def test_every_claiming_test_is_listed_for_the_requirement() -> None:
     fail_with([*lines, "or run: python tests/close_requirements.py"] if lines else [])
 
 
+def test_every_requirement_has_a_test_that_the_suite_runs() -> None:
+    unproven = [n for n in manifest() if all(script.is_left_out(test, TESTS.parent) for test in listed(n))]
+    fail_with([f"[{n}] is proven only by tests that `make test` leaves out: {listed(n)}" for n in unproven])
+
+
 # How claims are read.
 
 
@@ -192,6 +198,29 @@ def test_a_node_id_exists_when_its_file_defines_the_test(node_id: str, found: bo
     assert exists(node_id, tmp_path) is found
 
 
+@pytest.mark.parametrize(
+    ("source", "left_out"),
+    [
+        ("def test_a() -> None: ...\n", False),
+        ("@pytest.mark.fault\ndef test_a() -> None: ...\n", False),
+        ("@pytest.mark.interop\ndef test_a() -> None: ...\n", True),
+        ("@pytest.mark.skip('broken')\ndef test_a() -> None: ...\n", True),
+        ("pytestmark = [pytest.mark.fault, pytest.mark.soak]\ndef test_a() -> None: ...\n", True),
+        ("pytestmark = pytest.mark.interop\ndef test_a() -> None: ...\n", True),
+    ],
+)
+def test_a_test_of_another_command_proves_nothing_to_the_suite(source: str, left_out: bool, tmp_path: Path) -> None:
+    claims_of(source, tmp_path)
+    assert script.is_left_out("tests/test_sample.py::test_a[x]", tmp_path) is left_out
+
+
+def test_a_mark_on_a_class_leaves_all_of_its_tests_out(tmp_path: Path) -> None:
+    source = "@pytest.mark.interop\nclass TestIt:\n    def test_b(self) -> None: ...\ndef test_a() -> None: ...\n"
+    claims_of(source, tmp_path)
+    assert script.is_left_out("tests/test_sample.py::TestIt::test_b", tmp_path)
+    assert not script.is_left_out("tests/test_sample.py::test_a", tmp_path)
+
+
 # How the manifest is rewritten.
 
 SAMPLE = """\
@@ -239,3 +268,32 @@ def test_closing_twice_changes_nothing_more() -> None:
 def test_closing_refuses_a_number_the_manifest_lacks() -> None:
     with pytest.raises(ValueError, match="not in the manifest: S9-9"):
         script.close(SAMPLE, {"S9-9": ["tests/test_a.py::test_a"]})
+
+
+# What a run has shown.
+
+
+def report_of(
+    outcome: Literal["passed", "skipped"], when: Literal["setup", "call"], *numbers: str
+) -> pytest.TestReport:
+    return pytest.TestReport(
+        "tests/test_a.py::test_a",
+        ("", None, ""),
+        {},
+        outcome,
+        None,
+        when,
+        user_properties=[("requirement", list(numbers))],
+    )
+
+
+def test_a_requirement_whose_tests_were_all_skipped_is_named_after_a_whole_run() -> None:
+    watch = proofs.Proofs(["S0-1", "S0-2", "S0-3"])
+    for report in (
+        report_of("passed", "setup", "S0-1", "S0-2"),
+        report_of("passed", "call", "S0-1", "S0-2"),
+        report_of("skipped", "setup", "S0-2", "S0-3"),
+        report_of("skipped", "call", "S0-3"),
+    ):
+        watch.pytest_runtest_logreport(report)
+    assert watch.unproven == ["S0-3"]

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v1.dialect import V1_0
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.operation import Operation, TaskPushNotificationConfig
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -68,6 +69,14 @@ def test_progress_and_the_like_are_not_in_the_status() -> None:
         assert shown(task_of(state, message=REASON))["status"].keys() == {"state", "timestamp"}
 
 
+def test_progress_is_no_part_of_the_history_which_has_no_room_for_its_mark() -> None:
+    progress = Message("p", Role.AGENT, (Part(text="half"),), metadata={PROGRESS_KEY: True})
+    before = task_of(State.COMPLETED)
+    task = structs.replace(before, history=(*before.history, progress))
+    assert shown(task) == shown(before)
+    assert TOOL_TASKS.history(task) == TOOL_TASKS.history(before)
+
+
 @pytest.mark.requirement("S0-54", "S0-55")
 def test_the_columns_hold_what_the_answer_holds() -> None:
     task = task_of(State.COMPLETED, artifacts=(RESULT,))
@@ -102,24 +111,3 @@ def test_tools_are_answered_for_in_their_own_form() -> None:
         assert plain.response_dialect(plain.for_method(method, None), TOOL_TASKS.origin) is V01_RPC
         asked = tools.for_method(method, "0.3")
         assert tools.response_dialect(asked, TOOL_TASKS.origin) is tools.v03
-
-
-@pytest.mark.parametrize(
-    ("method", "asked", "oldest"),
-    [
-        ("tasks/send", None, True),
-        ("tasks/send", "0.1", True),
-        ("tasks/send", "1.0", False),
-        ("tasks/get", None, True),
-        ("tasks/get", "0.3", False),
-        ("tasks/pushNotification/set", None, True),
-        ("tasks/pushNotificationConfig/set", None, False),
-        ("message/send", None, False),
-        ("GetTask", None, False),
-        ("tasks/nothing", None, False),
-    ],
-)
-def test_a_method_of_0_1_is_known_unless_another_version_is_asked_for(
-    method: str, asked: str | None, oldest: bool
-) -> None:
-    assert Dialects(legacy=TOOL_TASKS).is_v01_call(method, asked) is oldest

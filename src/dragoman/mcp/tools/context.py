@@ -183,4 +183,5 @@ def _answer_text(task: Task) -> str:
         return ""
     if task.status.message is not None:
         return task.status.message.text
-    return next((each.text for each in reversed(task.history) if each.role is Role.AGENT), "")
+    answers = (each.text for each in reversed(task.history) if each.role is Role.AGENT and not each.is_progress)
+    return next(answers, "")

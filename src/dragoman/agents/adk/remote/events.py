@@ -336,4 +336,5 @@ def _question(task: Task) -> types.FunctionCall:
 
 
 def _last_agent_message(task: Task) -> Message | None:
-    return task.history[-1] if task.history and task.history[-1].role is Role.AGENT else None
+    last = next((message for message in reversed(task.history) if not message.is_progress), None)
+    return last if last is not None and last.role is Role.AGENT else None
