@@ -37,9 +37,9 @@ class ErrorEncoding(Struct, frozen=True):
     `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors;
     before, it is a plain object, and REST bodies also hold what the SDKs of 0.3 read. `details_beside`: the typed
     details are not in the JSON-RPC error but beside it. One a2a-go reads `data` only as an object, its successor only
-    as a list, and a2a-sdk 1.x knows no other member of an error; neither reads an error otherwise. `last_code` is the last A2A code that the version defines
-    (`errors.py` maps later ones). `one_card_error`: an agent without the capability and one without the extended card
-    get the same error.
+    as a list, and a2a-sdk 1.x knows no other member of an error; neither reads an error otherwise. `last_code` is the
+    last A2A code that the version defines (`errors.py` maps later ones). `one_card_error`: an agent without the
+    capability and one without the extended card get the same error.
     """
 
     typed: bool = False

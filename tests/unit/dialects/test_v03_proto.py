@@ -196,7 +196,9 @@ def test_a_body_in_the_words_of_json_rpc_is_understood() -> None:
     [({"data": {"a": 1}}, {"a": 1}), ({"data": {}}, {}), ({}, {}), ({"a": 1}, {"a": 1}), ([1], [1])],
 )
 def test_data_is_taken_out_of_its_wrapper(data: Any, expected: Any) -> None:
-    assert sent(message={"messageId": "m", "role": 1, "content": [{"data": data}]}).message.parts == (Part(data=expected),)
+    assert sent(message={"messageId": "m", "role": 1, "content": [{"data": data}]}).message.parts == (
+        Part(data=expected),
+    )
 
 
 @pytest.mark.parametrize("role", ["ROLE_USER", "user", 1, "stranger"])

@@ -172,9 +172,7 @@ class Rest:
 
         await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
 
-    async def _read_params(
-        self, request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None
-    ) -> Any:
+    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:
         if body is None:
             query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
             return dialect.read_values(route.operation, {**query, **route.params})
