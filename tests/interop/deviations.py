@@ -182,26 +182,14 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
 }
 
 # Of the clients: the case that fails, what its driver must then say, and why. One that passes again is no deviation.
-NO_OBJECT = "a2a-go cannot read an error of JSON-RPC 0.3 whose data is an object, which 0.3 allows."
 NO_STREAM = "a2a-go takes an error that comes instead of a stream for a stream without events."
 
 CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
-    **{
-        ("go", "jsonrpc-0.3", case): ("cannot unmarshal object into Go struct field Error.error.data", NO_OBJECT)
-        for case in (
-            "get_unknown",
-            "cancel",
-            "cancel_finished",
-            "wrong_context",
-            "terminal_message",
-        )
-    },
     ("fasta2a", "jsonrpc-1.0", "file_roundtrip"): (
         "parts[1].kind is required",
         "fasta2a calls a method of 0.3 with a file part of 1.0, which 0.3 does not know.",
     ),
     ("go", "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
-    ("go", "jsonrpc-0.3", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
 }
 
 # Whose client encodes the bytes of a file twice, and decodes twice what it reads, so that it never notices.
