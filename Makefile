@@ -82,7 +82,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# Without npm or go the peer is left out, and its tests say so.
+# Without npm, go or cargo the peer is left out, and its tests say so.
 .peers/js/ready .peers/mcp-js/ready .peers/mcp-tools/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
@@ -99,6 +99,6 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
 .peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
 
-.peers/rust/ready: $(wildcard tests/interop/peers/rust/Cargo.* tests/interop/peers/rust/*/*.rs)
+.peers/rust/ready: tests/interop/peers/rust/Cargo.toml tests/interop/peers/rust/Cargo.lock $(wildcard tests/interop/peers/rust/*/*.rs)
 	@if ! command -v cargo >/dev/null; then echo "no cargo: a2a-rs is left out"; else \
 	    cargo build --quiet --locked --manifest-path $< --target-dir $(@D) && touch $@; fi

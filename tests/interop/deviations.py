@@ -189,7 +189,7 @@ CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
         "parts[1].kind is required",
         "fasta2a calls a method of 0.3 with a file part of 1.0, which 0.3 does not know.",
     ),
-    ("go", "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
+    **{(peer, "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM) for peer in ("go", "go-23")},
 }
 
 # Whose client encodes the bytes of a file twice, and decodes twice what it reads, so that it never notices.

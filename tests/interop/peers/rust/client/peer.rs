@@ -1,7 +1,10 @@
 //! The agent under test, seen through one client of one interface, and what a case expects of it.
 
+use std::sync::Arc;
+
 use a2a::*;
 use a2a_client::agent_card::AgentCardResolver;
+use a2a_client::auth::AuthInterceptor;
 use a2a_client::{A2AClient, A2AClientFactory, Transport};
 use futures::stream::{BoxStream, StreamExt};
 use serde_json::{Value, json};
@@ -12,6 +15,7 @@ pub type Events = BoxStream<'static, Result<StreamResponse, A2AError>>;
 
 pub struct Peer {
     pub url: String,
+    pub card: AgentCard,
     pub client: A2AClient<Box<dyn Transport>>,
 }
 
@@ -29,7 +33,10 @@ pub fn refused<T>(result: Result<T, A2AError>, wanted: &[i32]) -> Outcome<()> {
     match result {
         Ok(_) => Err(format!("nothing was refused, wanted {wanted:?}")),
         Err(error) if wanted.contains(&error.code) => Ok(()),
-        Err(error) => Err(format!("refused with {:?} ({}), wanted {wanted:?}", error.message, error.code)),
+        Err(error) => Err(format!(
+            "refused with {:?} ({}), wanted {wanted:?}",
+            error.message, error.code
+        )),
     }
 }
 
@@ -42,7 +49,12 @@ pub fn calling(skill: &str, arguments: Value) -> Vec<Part> {
 }
 
 pub fn request_of(parts: Vec<Part>) -> SendMessageRequest {
-    SendMessageRequest { message: Message::new(Role::User, parts), configuration: None, metadata: None, tenant: None }
+    SendMessageRequest {
+        message: Message::new(Role::User, parts),
+        configuration: None,
+        metadata: None,
+        tenant: None,
+    }
 }
 
 pub fn to_task(parts: Vec<Part>, task: &str, context: Option<&str>) -> SendMessageRequest {
@@ -57,11 +69,25 @@ impl Peer {
     pub async fn discover(url: &str, binding: &str, version: &str) -> Outcome<Peer> {
         let mut card = got(AgentCardResolver::new(None).resolve(url).await)?;
         let offered = card.supported_interfaces.clone();
-        card.supported_interfaces.retain(|each| each.protocol_binding == binding && each.protocol_version == version);
+        card.supported_interfaces
+            .retain(|each| each.protocol_binding == binding && each.protocol_version == version);
         let narrow = card.supported_interfaces.first();
-        let url = narrow.ok_or_else(|| format!("the card offers {offered:?}, not {binding} {version}"))?.url.clone();
-        let client = got(A2AClientFactory::builder().build().create_from_card(&card).await)?;
-        Ok(Peer { url, client })
+        let url = narrow
+            .ok_or_else(|| format!("the card offers {offered:?}, not {binding} {version}"))?
+            .url
+            .clone();
+        let client = got(A2AClientFactory::builder()
+            .build()
+            .create_from_card(&card)
+            .await)?;
+        Ok(Peer { url, card, client })
+    }
+
+    /// A client that says who calls.
+    pub async fn with_token(&self) -> Outcome<A2AClient<Box<dyn Transport>>> {
+        let factory = A2AClientFactory::builder()
+            .with_interceptor(Arc::new(AuthInterceptor::bearer("open-sesame")));
+        got(factory.build().create_from_card(&self.card).await)
     }
 
     pub async fn send(&self, request: SendMessageRequest) -> Outcome<Task> {
@@ -91,22 +117,41 @@ impl Peer {
     }
 
     pub async fn subscribe(&self, id: &str) -> Result<Events, A2AError> {
-        self.client.subscribe_to_task(&SubscribeToTaskRequest { id: id.into(), tenant: None }).await
+        self.client
+            .subscribe_to_task(&SubscribeToTaskRequest {
+                id: id.into(),
+                tenant: None,
+            })
+            .await
     }
 
     pub async fn get(&self, id: &str, history_length: Option<i32>) -> Result<Task, A2AError> {
-        self.client.get_task(&GetTaskRequest { id: id.into(), history_length, tenant: None }).await
+        self.client
+            .get_task(&GetTaskRequest {
+                id: id.into(),
+                history_length,
+                tenant: None,
+            })
+            .await
     }
 
     pub async fn cancel(&self, id: &str) -> Result<Task, A2AError> {
-        self.client.cancel_task(&CancelTaskRequest { id: id.into(), metadata: None, tenant: None }).await
+        self.client
+            .cancel_task(&CancelTaskRequest {
+                id: id.into(),
+                metadata: None,
+                tenant: None,
+            })
+            .await
     }
 
     /// A task that is working and stays so until it is canceled.
     pub async fn start_slow(&self) -> Outcome<Task> {
         let mut task = self.send_at_once(calling("slow", json!({}))).await?;
         while task.status.state != TaskState::Working {
-            expect(!task.status.state.is_terminal(), || format!("slow became {:?}", task.status.state))?;
+            expect(!task.status.state.is_terminal(), || {
+                format!("slow became {:?}", task.status.state)
+            })?;
             task = got(self.get(&task.id, None).await)?;
         }
         Ok(task)
@@ -116,7 +161,9 @@ impl Peer {
     pub async fn ask_name(&self) -> Outcome<Task> {
         let task = self.send_parts(calling("ask_name", json!({}))).await?;
         expect_state(&task, TaskState::InputRequired)?;
-        expect(text_of(&task) == "Your name?", || format!("it asks {:?}", text_of(&task)))?;
+        expect(text_of(&task) == "Your name?", || {
+            format!("it asks {:?}", text_of(&task))
+        })?;
         Ok(task)
     }
 }
@@ -131,7 +178,9 @@ pub async fn drained(mut events: Events) -> Outcome<Vec<StreamResponse>> {
 
 pub fn expect_state(task: &Task, wanted: TaskState) -> Outcome<()> {
     let state = &task.status.state;
-    expect(*state == wanted, || format!("state is {state:?}, wanted {wanted:?}: {:?}", text_of(task)))
+    expect(*state == wanted, || {
+        format!("state is {state:?}, wanted {wanted:?}: {:?}", text_of(task))
+    })
 }
 
 pub fn expect_ids(events: &[StreamResponse], task: &str, context: &str) -> Outcome<()> {
@@ -140,9 +189,13 @@ pub fn expect_ids(events: &[StreamResponse], task: &str, context: &str) -> Outco
             StreamResponse::Task(each) => (&each.id, &each.context_id),
             StreamResponse::StatusUpdate(each) => (&each.task_id, &each.context_id),
             StreamResponse::ArtifactUpdate(each) => (&each.task_id, &each.context_id),
-            StreamResponse::Message(each) => return Err(format!("a message in the stream: {each:?}")),
+            StreamResponse::Message(each) => {
+                return Err(format!("a message in the stream: {each:?}"));
+            }
         };
-        expect(own_task == task && own_context == context, || format!("{event:?} has other ids than {task}, {context}"))?;
+        expect(own_task == task && own_context == context, || {
+            format!("{event:?} has other ids than {task}, {context}")
+        })?;
     }
     Ok(())
 }
@@ -155,8 +208,16 @@ pub fn text_of_parts(parts: &[Part]) -> String {
 pub fn text_of(task: &Task) -> String {
     let artifacts = task.artifacts.iter().flatten();
     let text: String = artifacts.map(|each| text_of_parts(&each.parts)).collect();
-    let said = task.status.message.as_ref().map(|message| text_of_parts(&message.parts));
-    if text.is_empty() { said.unwrap_or_default() } else { text }
+    let said = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| text_of_parts(&message.parts));
+    if text.is_empty() {
+        said.unwrap_or_default()
+    } else {
+        text
+    }
 }
 
 /// The artifacts as a caller assembles them: a snapshot, then chunks that append or replace.
@@ -172,8 +233,14 @@ pub fn streamed_text(events: &[StreamResponse]) -> String {
     };
     for event in events {
         match event {
-            StreamResponse::Task(task) => task.artifacts.iter().flatten().for_each(|each| put(each, false)),
-            StreamResponse::ArtifactUpdate(update) => put(&update.artifact, update.append.unwrap_or(false)),
+            StreamResponse::Task(task) => task
+                .artifacts
+                .iter()
+                .flatten()
+                .for_each(|each| put(each, false)),
+            StreamResponse::ArtifactUpdate(update) => {
+                put(&update.artifact, update.append.unwrap_or(false))
+            }
             _ => {}
         }
     }

@@ -23,14 +23,19 @@ pub struct Scripted {
 
 impl Default for Scripted {
     fn default() -> Self {
-        Scripted { canceled: broadcast::channel(16).0 }
+        Scripted {
+            canceled: broadcast::channel(16).0,
+        }
     }
 }
 
 impl AgentExecutor for Scripted {
     fn execute(&self, ctx: ExecutorContext) -> Events {
         let (sender, events) = mpsc::unbounded();
-        let play = Play { ids: (ctx.task_id.clone(), ctx.context_id.clone()), sender };
+        let play = Play {
+            ids: (ctx.task_id.clone(), ctx.context_id.clone()),
+            sender,
+        };
         tokio::spawn(play.run(ctx, self.canceled.subscribe()));
         events.map(Ok).boxed()
     }
@@ -50,8 +55,16 @@ struct Play {
 
 impl Play {
     async fn run(self, ctx: ExecutorContext, mut canceled: broadcast::Receiver<TaskId>) {
-        let text = ctx.message.as_ref().and_then(Message::text).unwrap_or("").trim().to_owned();
-        let asked = ctx.stored_task.is_some_and(|task| task.status.state == TaskState::InputRequired);
+        let text = ctx
+            .message
+            .as_ref()
+            .and_then(Message::text)
+            .unwrap_or("")
+            .trim()
+            .to_owned();
+        let asked = ctx
+            .stored_task
+            .is_some_and(|task| task.status.state == TaskState::InputRequired);
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         if word == "message" {
             self.send(StreamResponse::Message(self.saying(BARE)));
@@ -65,10 +78,15 @@ impl Play {
             "ask" => return self.status(TaskState::InputRequired, Some(QUESTION)),
             "fail" => return self.status(TaskState::Failed, Some(FAILURE)),
             "slow" => return while canceled.recv().await.is_ok_and(|id| id != self.ids.0) {},
-            "data" => self.artifact(Part::data(json!({"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": true}}))),
+            "data" => self.artifact(Part::data(
+                json!({"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": true}}),
+            )),
             "file" => {
                 let file = Part::raw(b"\x00\x01dragoman".to_vec());
-                self.artifact(file.with_filename("blob.bin").with_media_type("application/octet-stream"));
+                self.artifact(
+                    file.with_filename("blob.bin")
+                        .with_media_type("application/octet-stream"),
+                );
             }
             _ => return self.status(TaskState::Rejected, Some("no such word")),
         }
@@ -86,7 +104,11 @@ impl Play {
     }
 
     fn status(&self, state: TaskState, text: Option<&str>) {
-        self.send(status_of(&self.ids, state, text.map(|text| self.saying(text))));
+        self.send(status_of(
+            &self.ids,
+            state,
+            text.map(|text| self.saying(text)),
+        ));
     }
 
     fn artifact(&self, part: Part) {
@@ -96,13 +118,24 @@ impl Play {
     async fn chunks(&self, count: usize) {
         for number in 0..count {
             tokio::time::sleep(PAUSE).await;
-            self.update("stream", Part::text(format!("chunk-{number} ")), number > 0, number + 1 == count);
+            self.update(
+                "stream",
+                Part::text(format!("chunk-{number} ")),
+                number > 0,
+                number + 1 == count,
+            );
         }
     }
 
     fn update(&self, id: &str, part: Part, append: bool, last: bool) {
-        let artifact =
-            Artifact { artifact_id: id.into(), name: None, description: None, parts: vec![part], metadata: None, extensions: None };
+        let artifact = Artifact {
+            artifact_id: id.into(),
+            name: None,
+            description: None,
+            parts: vec![part],
+            metadata: None,
+            extensions: None,
+        };
         self.send(StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
             task_id: self.ids.0.clone(),
             context_id: self.ids.1.clone(),
@@ -118,7 +151,11 @@ fn status_of(ids: &(TaskId, String), state: TaskState, message: Option<Message>)
     StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
         task_id: ids.0.clone(),
         context_id: ids.1.clone(),
-        status: TaskStatus { state, message, timestamp: None },
+        status: TaskStatus {
+            state,
+            message,
+            timestamp: None,
+        },
         metadata: None,
     })
 }

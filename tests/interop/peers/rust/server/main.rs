@@ -15,17 +15,21 @@ use a2a_server::agent_card::agent_card_router;
 use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use a2a_server::{
-    DefaultRequestHandler, HttpPushSender, HttpPushSenderConfig, InMemoryPushConfigStore, InMemoryTaskStore,
-    StaticAgentCard,
+    DefaultRequestHandler, HttpPushSender, HttpPushSenderConfig, InMemoryPushConfigStore,
+    InMemoryTaskStore, StaticAgentCard,
 };
 
 const NAME: &str = "rust-peer";
-const SKILLS: [&str; 8] = ["echo", "stream", "ask", "fail", "message", "slow", "data", "file"];
+const SKILLS: [&str; 8] = [
+    "echo", "stream", "ask", "fail", "message", "slow", "data", "file",
+];
 
 #[tokio::main]
 async fn main() {
     let port = std::env::args().nth(1).expect("usage: server PORT");
-    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await.expect("a free port");
+    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}"))
+        .await
+        .expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     let app = routes_of(&base);
     println!("{}", serde_json::json!({ "url": base }));
@@ -37,8 +41,11 @@ fn routes_of(base: &str) -> axum::Router {
     let mut extended = card.clone();
     extended.name = format!("{NAME}-extended");
     // Its guard refuses loopback, where the webhooks of tests are.
-    let sender =
-        HttpPushSender::new(Some(HttpPushSenderConfig { timeout: Duration::from_secs(5), validate_urls: false, ..Default::default() }));
+    let sender = HttpPushSender::new(Some(HttpPushSenderConfig {
+        timeout: Duration::from_secs(5),
+        validate_urls: false,
+        ..Default::default()
+    }));
     let handler = DefaultRequestHandler::new(agent::Scripted::default(), InMemoryTaskStore::new())
         .with_push_notifications(InMemoryPushConfigStore::new(), sender)
         .with_extended_agent_card(extended)
@@ -76,7 +83,11 @@ fn card_of(base: &str) -> AgentCard {
             extended_agent_card: Some(true),
         },
         default_input_modes: vec!["text/plain".into()],
-        default_output_modes: vec!["text/plain".into(), "application/json".into(), "application/octet-stream".into()],
+        default_output_modes: vec![
+            "text/plain".into(),
+            "application/json".into(),
+            "application/octet-stream".into(),
+        ],
         skills: SKILLS.map(skill).into(),
         provider: None,
         documentation_url: None,
