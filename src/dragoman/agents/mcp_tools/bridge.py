@@ -32,7 +32,7 @@ MAX_EXAMPLES, CARDS_PER_TURN = 1000, 20
 _MAX_DESCRIPTION = 300
 
 
-class ServerFacts(NamedTuple):
+class ServerMetadata(NamedTuple):
     """What an MCP server reports about itself; all of it may be empty."""
 
     name: str = ""
@@ -83,14 +83,14 @@ class McpTools:
         return tuple(self._tools.values())
 
     @property
-    def about(self) -> ServerFacts:
+    def about(self) -> ServerMetadata:
         """What the server reports about itself, for the agent card."""
         if len(self._supervisors) != 1:
             names = ", ".join(each.source.name for each in self._supervisors)
-            return ServerFacts(description=f"The tools of {names}")
+            return ServerMetadata(description=f"The tools of {names}")
         connection = self._supervisors[0].connection
         if connection is None:
-            return ServerFacts()
+            return ServerMetadata()
         info = connection.client.server_info
         texts = [
             info.description if info else None,
@@ -101,9 +101,9 @@ class McpTools:
         about = _first_paragraph(text) or f"The tools of {self._supervisors[0].source.name}"
         description = f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}"
         if info is None:
-            return ServerFacts(description=description)
+            return ServerMetadata(description=description)
         name = clean_name(info.name[:MAX_NAME_LENGTH]) if self._takes_server_name and info.name.strip() else ""
-        return ServerFacts(name, description, info.version or "")
+        return ServerMetadata(name, description, info.version or "")
 
     def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
         """The JSON Schemas of these tools, by id."""
