@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import pytest
@@ -12,11 +12,12 @@ from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events.event import Event
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from interop_field import ADK, ADK_SERVERS, program, serving
+from interop_field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
 from interop_table import ABSENT, ADK_OURS, PASS, PEER
 
-from dragoman import Client, State
+from dragoman import Agent, Client, Part, State
 from dragoman.adk import RemoteAgent
+from dragoman.testing import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(60), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -250,3 +251,28 @@ async def test_our_agent_leaves_and_the_task_is_canceled(talk: Talk, their_serve
 
 def _task_ids(events: list[Event]) -> set[str]:
     return {event.custom_metadata["a2a:task_id"] for event in events if event.custom_metadata}
+
+
+# Every version of `to_a2a`, by a plain client
+
+
+@pytest.mark.parametrize("front", [False, True], ids=["direct", "in-front"])
+@pytest.mark.parametrize("adk", ADKS, ids=str)
+async def test_our_client_reads_every_version_directly_and_through_a_server_of_ours(
+    server_of: Callable[[Peer], str], adk: Peer, front: bool
+) -> None:
+    url = f"{server_of(adk)}/legacy" if adk is ADK else server_of(adk)
+    with ExitStack() as stack:
+        async with Client(stack.enter_context(served(Agent.from_a2a(url))) if front else url) as client:
+            assert [(await client.send("hello")).text for _ in range(2)] == ["I heard you."] * 2
+            stream = client.stream(f"stream {PIECES}")
+            assert "".join([event.text async for event in stream if event.text]) == WHOLE
+            assert (await client.get_task(stream.task)).text == WHOLE
+            failed = await client.send("refuse")
+            assert (failed.state, failed.error) == (State.FAILED, script.REFUSAL)
+            asked = await client.send("review")
+            assert asked.state is State.INPUT_REQUIRED
+            [call] = [part for part in asked.status.message.parts if "adk_is_long_running" in (part.metadata or {})]
+            answer = {"id": call.data["id"], "name": call.data["name"], "response": {"result": "yes"}}
+            response = Part(data=answer, metadata={"adk_type": "function_response"})
+            assert (await client.send(files=[response], task=asked)).text == "The review says yes."

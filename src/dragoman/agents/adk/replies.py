@@ -108,7 +108,7 @@ def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments)
 
 
 def _confirmation(text: str, data: Any) -> dict[str, Any]:
-    data = _unwrap(data)
+    data = _decode(text) if data is None and text.startswith("{") else _unwrap(data)
     if isinstance(data, dict):
         body = cast("dict[str, Any]", data)
         if not isinstance(body.get("confirmed"), bool):
@@ -130,8 +130,13 @@ def _unwrap(data: Any) -> Any:
     if body.keys() == {"result"}:
         return body["result"]
     if body.keys() == {"response"} and isinstance(body["response"], str):
-        try:
-            return msgspec.json.decode(body["response"])
-        except msgspec.DecodeError:
-            return body["response"]
+        return _decode(body["response"])
     return body
+
+
+def _decode(text: str) -> Any:
+    """Read a function response that was sent as text. What is not JSON stays text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
