@@ -91,7 +91,7 @@ def _by_key(calls: Iterable[PendingCall], data: Any) -> list[tuple[PendingCall, 
 
 def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments) -> dict[str, Any]:
     if call.kind == "confirmation":
-        return _confirmation(text, data)
+        return read_confirmation(text, data)
     if call.kind == "credential":
         return credential.fill_in(arguments[call.id], text, data)
     if call.kind == "input":
@@ -107,7 +107,12 @@ def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments)
     return {"result": text if data is None else data}
 
 
-def _confirmation(text: str, data: Any) -> dict[str, Any]:
+def read_confirmation(text: str, data: Any = None) -> dict[str, Any]:
+    """Read the answer to a request for permission, as the response that ADK expects.
+
+    Raises:
+        TypeMismatch: it is neither yes nor no.
+    """
     data = _decode(text) if data is None and text.startswith("{") else _unwrap(data)
     if isinstance(data, dict):
         body = cast("dict[str, Any]", data)
