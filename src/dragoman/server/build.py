@@ -81,6 +81,7 @@ def build(
         long_poll=settings.long_poll,
         drain=settings.drain,
         show_errors=settings.dev,
+        data_as_text=settings.data_as_text,
         reply_within=settings.reply_within,
         attempts=settings.limits.attempts,
         max_tasks=settings.limits.tasks,

@@ -78,6 +78,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     push_chunks: bool = False
     card_version: CardVersion = "both"
     sign: bool = False
+    data_as_text: bool = False
     dedupe: float = 600
     reply_within: float = 1
     dev: bool = False

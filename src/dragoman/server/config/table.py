@@ -105,6 +105,7 @@ _ALL = (
         "card_version", "Card format: both, or exactly 1.0 or 0.3.", "VERSION", values.choice_parser(*CARD_FORMATS)
     ),
     _switch("sign", "Sign the card with the server's own key."),
+    _switch("data_as_text", "Data of agents is sent as JSON text, for clients that show nothing else."),
     _seconds("dedupe", "How long a repeated message returns its first task; 0 is never."),
     _seconds("reply_within", "How long a skill may take to answer without a task."),
     _switch("dev", "Exception texts to callers, no de-duplication."),
