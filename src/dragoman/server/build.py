@@ -104,6 +104,7 @@ def build(
             partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refiners, engine)),
             settings.limits.body,
             blocking=settings.blocking,
+            strict_files=settings.strict_files,
             limits=json_limits,
             plugin_operations=next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None),
         )

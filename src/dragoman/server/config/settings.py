@@ -86,6 +86,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
     blocking: bool = True
+    strict_files: bool = False
     heartbeat: float = 15
     long_poll: float = 30
     limits: Limits = Limits()

@@ -118,6 +118,7 @@ _ALL = (
         values.choice_parser(*get_args(LogLevel)),
     ),
     _switch("blocking", "Whether 0.3 callers who say nothing wait for the end."),
+    _switch("strict_files", "Whether files of 0.3 over REST are never read or written as the caller's SDK does."),
     SettingInfo(
         "heartbeat", "Silence after which a stream shows a sign of life.", "SECONDS", values.seconds_parser(zero=False)
     ),
