@@ -353,6 +353,14 @@ def test_the_four_functions_work_one_after_another(site: Site) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.requirement("S1-15")
+def test_a_client_s_text_alone_is_answered_by_the_first_tool(site: Site) -> None:
+    outcome, task = asyncio.run(send_task(site.url, "Hello!", cookie=site.cookies["ada"]))
+    assert (outcome, task["status"]["state"]) == ("ok", "completed")
+    assert task["history"] == [{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}]
+    assert task["artifacts"] == [{"name": "get_greeting-result", "parts": [{"type": "text", "text": "Hello, ada!"}]}]
+
+
 # -- a crash -----------------------------------------------------------------------------------------------------------
 
 
@@ -387,3 +395,25 @@ def test_tasks_outlive_a_kill_and_one_at_work_has_failed(site: Site) -> None:
     assert "restart" in json.dumps(failed)
     assert site.row(at_work)[3] == "failed"
     assert site.send("add_numbers", a=1, b=1)["artifacts"][0]["parts"][0]["text"] == "2"
+
+
+@pytest.mark.requirement("S0-14", "S0-15", "S0-16")
+def test_started_as_a_module_it_has_the_document_s_card_without_a_setting(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman.examples.toolbox"],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        try:
+            line = next(line for line in process.stderr if line.startswith("  card"))
+            url = line.split()[1].partition("/.well-known")[0]
+            assert httpx2.get(url + OLD_CARD, timeout=SECONDS).text == CARD
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS)

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
-from dragoman.dialects.table import CARD_ROWS, V1_0, CardVersion
+from dragoman.dialects.table import CARD_FORMATS, CARD_ROWS, V1_0, CardVersion
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
-from dragoman.server.plugins import describe_agent
+from dragoman.server.plugins import add_card_members, describe_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,15 +68,20 @@ def build_card(
 ) -> AgentCard:
     """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`."""
     offers = offers_for(agent, user)
-    own_description, own_version = ("", "") if agent.tools is None else agent.tools.about
+    own_name, own_description, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
+    # A server that admits anonymous callers refuses them at `/a2a` of an agent made of tools.
+    schemes, requirements = security
+    needs_user = agent.tools is not None and bool(schemes) and not requirements
     if agent.tools is not None or any(isinstance(offer, Skill) for offer in offers):
         params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
     return AgentCard(
-        name=agent.name,
+        name=own_name or agent.name,
         description=describe_agent(agent, agent.description or own_description or agent.name),
-        supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in CARD_ROWS),
+        supported_interfaces=tuple(
+            AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version) for row in CARD_ROWS
+        ),
         version=agent.version or own_version or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended
@@ -84,8 +89,8 @@ def build_card(
         default_input_modes=_MODES,
         default_output_modes=_MODES,
         skills=tuple(_with_tags(offer.card(), agent.name) for offer in offers),
-        security_schemes=security[0] or None,
-        security_requirements=tuple(security[1]),
+        security_schemes=schemes or None,
+        security_requirements=tuple(requirements),
     )
 
 
@@ -231,8 +236,10 @@ class Cards:
         model = self.card_for(base, user, linked=True)
         if kind == OLD_CARD:
             skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
-            return msgspec.json.encode(plain_card(model, skills, self._agent.card))
+            return msgspec.json.encode(plain_card(model, base, skills, self._agent.card))
         card = card_json(model, self._agent.card, self._version)
+        if CARD_FORMATS[self._version].older:  # some readers of the newest cards refuse members of others
+            card = add_card_members(self._agent, model, base, card)
         if root is not None and self.signing is not None:
             card = self.signing.sign(card, root)
         return msgspec.json.encode(card)
