@@ -29,8 +29,8 @@ ROUTING_TIMEOUT = 30.0
 MAX_ABANDONED = 1000
 
 
-class AskingTools:
-    """What the connections to one server share: the tools that have asked, and a signal for whoever waits.
+class ElicitationState:
+    """What the routers of one server share: the names of the tools that have asked, and a signal for whoever waits.
 
     The signal is given when a call ends or asks.
     """
@@ -64,9 +64,9 @@ class ElicitationRouter:
     several when all active calls ask at once. The call that this concerns is marked, and fails.
     """
 
-    def __init__(self, server: str, asking: AskingTools | None = None) -> None:
+    def __init__(self, server: str, asking: ElicitationState | None = None) -> None:
         self._server = server
-        self._asking = asking or AskingTools()
+        self._asking = asking or ElicitationState()
         # True for a call that waits for its answer.
         self._calls: dict[ToolCall, bool] = {}
         # Request ids of calls: only the stdio transport reports them.
@@ -277,6 +277,8 @@ class ToolCall:
     not be determined which call had asked.
     """
 
+    connection: ServerConnection
+
     def __init__(
         self,
         tool: str,
@@ -293,7 +295,6 @@ class ToolCall:
         self.caller = caller
         self.is_abandoned = False
         self.is_unanswered = False
-        self._connection: ServerConnection | None = None
         self._is_sent = False
         self._arguments = arguments
         self._meta = meta
@@ -308,15 +309,9 @@ class ToolCall:
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[Outcome] | None = None
 
-    @property
-    def connection(self) -> ServerConnection:
-        """The connection on which the call was started."""
-        assert self._connection is not None
-        return self._connection
-
     def start(self, connection: ServerConnection) -> None:
         """Call the tool on this connection. Its router has registered the call, if the server asks within calls."""
-        self._connection = connection
+        self.connection = connection
         if not connection.is_modern:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._on_done)

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.agents.mcp_tools.call import AskingTools, ElicitationRouter
+from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
@@ -64,7 +64,7 @@ class ServerConnection:
         source: Source,
         on_tools_changed: Callable[[], None],
         *,
-        asking: AskingTools | None = None,
+        asking: ElicitationState | None = None,
         handshake: bool = False,
     ) -> None:
         self.source = source

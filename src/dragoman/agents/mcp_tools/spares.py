@@ -11,7 +11,7 @@ from dragoman.clock import wait
 from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
-    from dragoman.agents.mcp_tools.call import AskingTools, ToolCall
+    from dragoman.agents.mcp_tools.call import ElicitationState, ToolCall
     from dragoman.agents.mcp_tools.source import Source
     from dragoman.clock import Clock
 
@@ -22,28 +22,31 @@ MAX_SPARES = 8
 IDLE_SECONDS = 60.0
 
 
-class SpareConnections:
+class SparePool:
     """The spares of one server: opened when they are needed, closed when they are not.
 
     A program keeps its state in its process, so a call is made on the first connection wherever that is possible: only
     tools that have asked before are called on a spare.
     """
 
-    def __init__(self, source: Source, asking: AskingTools, clock: Clock, start_seconds: float) -> None:
+    def __init__(self, source: Source, asking: ElicitationState, clock: Clock, start_seconds: float) -> None:
         self._source = source
         self._asking = asking
         self._clock = clock
         self._start_seconds = start_seconds
         self._spares: dict[ServerConnection, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
+        self._is_closed = False
 
     async def place(self, call: ToolCall, first: ServerConnection) -> ServerConnection | None:
-        """Register a call on the first connection or on a spare, and return that; None when the first has closed.
+        """Register a call on the first connection or on a spare, and return that; None when it has to be another.
+
+        That is so when the first connection or the pool has been closed.
 
         Waits for the call's turn, and for other callers' answers when there can be no more spares.
         """
         may_open = True
-        while not first.closed.is_set():
+        while not first.closed.is_set() and not self._is_closed:
             admitting = [each for each in (first, *self._open_spares()) if each.elicitations.admits(call)]
             for each in admitting:
                 if each.elicitations.add_call(call):
@@ -65,7 +68,7 @@ class SpareConnections:
         """Open another spare, unless one has become usable meanwhile; False when that fails."""
         async with self._opening:
             spares = self._open_spares()
-            if any(spare.elicitations.admits(call) for spare in spares) or not self._has_room():
+            if any(spare.elicitations.admits(call) for spare in spares) or not self._has_room() or self._is_closed:
                 return True
             if len(spares) >= MAX_SPARES:
                 next(spare for spare in spares if spare.is_idle).closed.set()
@@ -97,7 +100,8 @@ class SpareConnections:
             self._asking.notify()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all of them, for good."""
+        self._is_closed = True
         async with self._opening:
             tending = tuple(self._spares.values())
         for spare in tuple(self._spares):

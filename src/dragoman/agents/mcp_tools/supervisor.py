@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dragoman.agents.mcp_tools.call import AskingTools
+from dragoman.agents.mcp_tools.call import ElicitationState
 from dragoman.agents.mcp_tools.connection import ServerConnection
-from dragoman.agents.mcp_tools.spares import SpareConnections
+from dragoman.agents.mcp_tools.spares import SparePool
 from dragoman.clock import SystemClock, wait
 from dragoman.model.error import CannotConnect, DragomanError
 
@@ -45,11 +45,11 @@ class Supervisor:
         self._is_handshake = False
         self._outdated = asyncio.Event()
         self._draining: set[asyncio.Task[None]] = set()
-        self._asking = AskingTools()
+        self._asking = ElicitationState()
         self._spares = self._new_spares()
 
-    def _new_spares(self) -> SpareConnections:
-        return SpareConnections(self.source, self._asking, self._clock, self._start_seconds)
+    def _new_spares(self) -> SparePool:
+        return SparePool(self.source, self._asking, self._clock, self._start_seconds)
 
     @property
     def connection(self) -> ServerConnection | None:
@@ -67,7 +67,7 @@ class Supervisor:
             CannotConnect: the server does not answer, or the supervisor was closed meanwhile.
         """
         await self.close()
-        self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), AskingTools()
+        self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), ElicitationState()
         self._spares, self._draining = self._new_spares(), set()
         opening = self._opening = asyncio.create_task(self._connect())
         closed = f"the MCP server `{self.source.name}` was closed while it was being started"

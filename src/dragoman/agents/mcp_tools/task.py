@@ -332,7 +332,8 @@ class TaskRun:
             self._check_questions(tool, call, error_text(result))
             raise Failed(error_text(result))
         await self._deliver(parts, "result", metadata_of(result))
-        self._check_questions(tool, call)
+        if call.is_unanswered:
+            self._check_questions(tool, call)
 
     def _check_questions(self, tool: Tool, call: ToolCall, error: str = "") -> None:
         """Raise Failed when the tool has asked in vain, with `error` or despite its result."""
@@ -343,13 +344,17 @@ class TaskRun:
             )
         if not call.connection.is_modern or not needs_older_revision(error):
             return
-        asks = f"`{tool.id}` asks in a way that MCP revision {LATEST_MODERN_VERSION} does not have"
-        option = f"`--mcp-revision {LATEST_HANDSHAKE_VERSION}`, or Agent.from_mcp(…, revision=…)"
-        if not tool.supervisor.ask_within_calls(call.connection):
-            raise Failed(f"{asks}: it may have done a part of its work. To let it ask, use {option}")
+        supervisor, older = tool.supervisor, LATEST_HANDSHAKE_VERSION
+        failure = (
+            f"`{tool.id}` asks in a way that MCP revision {LATEST_MODERN_VERSION} does not have: "
+            "it may have done a part of its work."
+        )
+        option = f"`--mcp-revision {older}`, or Agent.from_mcp(…, revision=…)"
+        if not supervisor.ask_within_calls(call.connection):
+            raise Failed(f"{failure} To let it ask, use {option}")
         raise Failed(
-            f"{asks}: it may have done a part of its work. Call it again: `{tool.supervisor.source.name}` is called with "
-            f"revision {LATEST_HANDSHAKE_VERSION} from now on. To use that from the start, set {option}"
+            f"{failure} Call it again: `{supervisor.source.name}` is called with revision {older} from now on. To use "
+            f"that from the start, set {option}"
         )
 
     async def _deliver(self, parts: tuple[Part, ...], kind: str, metadata: dict[str, Any] | None = None) -> None:

@@ -230,7 +230,16 @@ class Calling:
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
-        *("held_longer", "let_go_longer", "ask_and_ask_late", "long_line", "costly_promise", "unreadable", "nameless", "ask_unreadable"),
+        *(
+            "held_longer",
+            "let_go_longer",
+            "ask_and_ask_late",
+            "long_line",
+            "costly_promise",
+            "unreadable",
+            "nameless",
+            "ask_unreadable",
+        ),
         *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,

@@ -17,7 +17,6 @@ from mcp.server.mcpserver import Elicit, Resolve
 from pydantic import BaseModel
 
 from dragoman import Agent, Part, State, User
-from dragoman.agents.mcp_tools import call as questions
 from dragoman.agents.mcp_tools.elicitation import OPEN_CALL_SECONDS
 from dragoman.agents.mcp_tools.task import MAX_ROUNDS, QUESTION_LOST
 from dragoman.engine.call import CallContext

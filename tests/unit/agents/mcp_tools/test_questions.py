@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import mcp_types as types
 import pytest
-from mcp.server import MCPServer
 
 from dragoman import Agent, State, User
 from dragoman.agents.mcp_tools import call as questions
@@ -139,12 +138,7 @@ async def test_where_too_many_were_given_up_to_be_remembered_no_question_is_anyb
     assert (task.state, task.text) == (State.FAILED, ": cancel None")
 
 
-async def test_a_question_that_brings_a_call_which_was_given_up_is_not_shown_to_the_one_at_work(
-    start: Start, kit: MCPServer
-) -> None:
-    agent: Any = Agent.from_mcp(kit)
-    await start(agent)
-    connection = agent.tools._supervisors[0].connection
+async def test_a_question_that_brings_a_call_which_was_given_up_is_not_shown_to_the_one_at_work() -> None:
     gone, at_work = (ToolCall("introduce", {}) for _ in range(2))
     asked, form = questions.ElicitationRouter("kit"), {"type": "object"}
     for each in (gone, at_work):
