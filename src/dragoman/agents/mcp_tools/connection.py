@@ -73,7 +73,7 @@ class ServerConnection:
         self.closed = asyncio.Event()
         self._is_handshake = handshake or source.revision not in ("", LATEST_MODERN_VERSION)
         self._users = 0
-        self._unused = asyncio.Event()
+        self._ends_when_idle = False
         self._on_tools_changed = on_tools_changed
         self._stop = asyncio.Event()
         self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
@@ -106,13 +106,14 @@ class ServerConnection:
             yield
         finally:
             self._users -= 1
-            self._unused.set()
+            if self._ends_when_idle and self.is_idle:
+                self._stop.set()
 
-    async def wait_idle(self) -> None:
-        """Wait until the connection is idle or closed. Only for servers that return their questions."""
-        while not self.is_idle and not self.closed.is_set():
-            self._unused.clear()
-            await self._unused.wait()
+    def close_when_idle(self) -> None:
+        """End the session as soon as nobody uses it. Only for servers that return their questions."""
+        self._ends_when_idle = True
+        if self.is_idle:
+            self._stop.set()
 
     @property
     def stderr_tail(self) -> str:

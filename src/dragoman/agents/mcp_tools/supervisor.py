@@ -44,7 +44,7 @@ class Supervisor:
         # True once a tool could not ask on the newest protocol revision.
         self._is_handshake = False
         self._outdated = asyncio.Event()
-        self._draining: set[asyncio.Task[None]] = set()
+        self._replaced: ServerConnection | None = None
         self._asking = ElicitationState()
         self._spares = self._new_spares()
 
@@ -68,7 +68,7 @@ class Supervisor:
         """
         await self.close()
         self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), ElicitationState()
-        self._spares, self._draining = self._new_spares(), set()
+        self._spares, self._replaced = self._new_spares(), None
         opening = self._opening = asyncio.create_task(self._connect())
         closed = f"the MCP server `{self.source.name}` was closed while it was being started"
         try:
@@ -99,11 +99,10 @@ class Supervisor:
         if supervise_task is not None and supervise_task.get_loop() is loop:
             supervise_task.cancel()
             await asyncio.wait((supervise_task,))
-            for draining in self._draining:
-                draining.cancel()
-            await asyncio.gather(self._spares.close(), *self._draining, return_exceptions=True)
-            if connection is not None:
-                await connection.close()
+            # It may have connected once more before it was canceled.
+            late, self._connection = self._connection, None
+            connections = [each for each in (connection, late, self._replaced) if each is not None]
+            await asyncio.gather(self._spares.close(), *(each.close() for each in connections))
 
     async def connect_call(self, call: ToolCall) -> ServerConnection:
         """Return the connection on which to start a call. A call that may ask waits for its turn.
@@ -208,9 +207,8 @@ class Supervisor:
             logger.warning("%s: it has no older protocol revision: %s", self.source.name, error)
             connected = outdated
         else:
-            draining = asyncio.create_task(_close_when_idle(outdated))
-            self._draining.add(draining)
-            draining.add_done_callback(self._draining.discard)
+            self._replaced = outdated
+            outdated.close_when_idle()
         self._use(connected)
 
     def _use(self, connection: ServerConnection) -> None:
@@ -218,13 +216,6 @@ class Supervisor:
         self._outdated.clear()
         self._connected.set()
         self._on_tools_changed()
-
-
-async def _close_when_idle(connection: ServerConnection) -> None:
-    try:
-        await connection.wait_idle()
-    finally:
-        await connection.close()
 
 
 def _exit_reason(connection: ServerConnection) -> str:
