@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @in_session
 def command(session: CommandSession, task: str) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
-    from dragoman.cli.printing import print_parts, print_result
+    from dragoman.cli.printing import print_answer, print_result
     from dragoman.model.operation import Operation
 
     result = session.run(session.client.get_task(task))
@@ -27,7 +27,7 @@ def command(session: CommandSession, task: str) -> None:
         return
     describe(result)
     if result.artifacts or result.state.name == "COMPLETED":
-        print_parts(result.parts)
+        print_answer(result)
 
 
 def describe(task: Task) -> None:

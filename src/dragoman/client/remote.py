@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.client.connection import (
     DEFAULT_LIMIT,
-    GATEWAY_TIMEOUT,
     LIMIT_HINT,
+    MAY_BE_AT_WORK,
     RETRYABLE,
     RETRYABLE_STATUS,
     Backoff,
@@ -45,11 +46,18 @@ if TYPE_CHECKING:
     from dragoman.client.discovery import Discovery, Interface
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
+    from dragoman.model.event import ArtifactUpdate, StatusUpdate
+    from dragoman.model.message import Message
     from dragoman.model.operation import Request, SubscribeToTaskRequest
+    from dragoman.model.task import Task
     from dragoman.net.exchange import HttpResponse
     from dragoman.transports.binding import Binding
 
 T = TypeVar("T")
+
+logger = logging.getLogger("dragoman.client")
+# How many events that cannot be read are logged for one stream.
+_MAX_WARNINGS = 5
 
 # The timeout of operations that do no work, such as reading a task. Sending and streaming have none by default.
 QUERY_TIMEOUT = 60.0
@@ -191,16 +199,16 @@ class RemoteConnection:
             answer = binding.read_result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        reader, read = SseReader(self._max_bytes), binding.read_event
+        reader, events = SseReader(self._max_bytes), EventReader(binding)
         try:
             async for chunk in response.chunks():
                 batch: list[NumberedEvent] = []
                 if budget is not None:
                     budget.add(len(chunk))
+                unreadable = events.unreadable
                 try:
                     for data, number in reader.feed(chunk):
-                        if data:
-                            event = read(data).payload
+                        if data and (event := events.read(data)) is not None:
                             batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
                 except DragomanError:
                     if batch:
@@ -208,8 +216,11 @@ class RemoteConnection:
                     raise
                 if batch:
                     yield batch
+                if events.unreadable > unreadable:
+                    yield ()
         finally:
             await response.close()
+        events.check()
         if reader.pending:
             raise CannotConnect(
                 f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
@@ -335,10 +346,38 @@ class RemoteConnection:
             return
         if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self.reached:
             raise error
-        if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
-            # The agent may still be working behind its gateway: sending again would start the work twice.
+        if error.status in MAY_BE_AT_WORK and operation in _SENDS:
             raise error
         await backoff.pause(error)
+
+
+class EventReader:
+    """Reads the events of one stream. One that cannot be read is logged and passed over."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._first_problem: BadResponse | None = None
+        self._has_events = False
+        self.unreadable = 0
+
+    def read(self, data: bytes) -> Task | Message | StatusUpdate | ArtifactUpdate | None:
+        """Read an event; None when it cannot be read. Raises A2AError and AuthError when it is an error."""
+        try:
+            event = self._binding.read_event(data).payload
+        except BadResponse as problem:
+            self._first_problem = self._first_problem or problem
+            self.unreadable += 1
+            if self.unreadable <= _MAX_WARNINGS:
+                more = "; further ones are not logged" if self.unreadable == _MAX_WARNINGS else ""
+                logger.warning("an event of %s is left out: %s%s", redact_url(self._binding.url), problem, more)
+            return None
+        self._has_events = True
+        return event
+
+    def check(self) -> None:
+        """Raise BadResponse if no event of the stream could be read."""
+        if self._first_problem is not None and not self._has_events:
+            raise self._first_problem
 
 
 def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
