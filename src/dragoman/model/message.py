@@ -117,7 +117,7 @@ class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="ca
     @property
     def is_progress(self) -> bool:
         """Whether the agent marked it as progress: it tells how far the work is, and is never part of the answer."""
-        return bool(self.metadata and self.metadata.get(PROGRESS_KEY))
+        return self.metadata is not None and self.role is Role.AGENT and bool(self.metadata.get(PROGRESS_KEY))
 
     @property
     def question(self) -> None:

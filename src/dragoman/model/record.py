@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _LARGE = 65_536
+MAX_PROGRESS = 50
+"""How many progress messages the history of a task keeps: the last ones."""
 
 
 class Record(Struct, weakref=False):
@@ -101,7 +103,18 @@ class _TextRun:
 class Folding:
     """A task being built from its events. Each event costs the same, however long the task is."""
 
-    __slots__ = ("_appended", "_artifacts", "context_id", "generation", "history", "id", "metadata", "status")
+    __slots__ = (
+        "_appended",
+        "_artifacts",
+        "_oldest_progress",
+        "_progress_count",
+        "context_id",
+        "generation",
+        "history",
+        "id",
+        "metadata",
+        "status",
+    )
 
     def __init__(self, task: Task, generation: int = 1) -> None:
         self.id = task.id
@@ -115,6 +128,9 @@ class Folding:
             self._artifacts[artifact.artifact_id] = artifact
         # The parts of artifacts that were appended to.
         self._appended: dict[str, list[Part | _TextRun]] = {}
+        # The progress messages in the history, counted with the first new one; no earlier index holds one.
+        self._progress_count: int | None = None
+        self._oldest_progress = 0
 
     def apply(self, event: StatusUpdate | ArtifactUpdate) -> None:
         """Apply the next event.
@@ -126,9 +142,8 @@ class Folding:
         if status.state.final:
             raise ValueError(f"task {self.id} is {status.state}: nothing changes after that")
         if isinstance(event, StatusUpdate):
-            # A question is part of the conversation; a progress note is not.
-            if status.state.waiting and status.message is not None:
-                self.history.append(status.message)
+            if status.message is not None:
+                self._keep(status.message, event.status.message)
             self.status = event.status
         elif event.append and event.artifact.artifact_id in self._artifacts:
             self._append(event.artifact)
@@ -139,6 +154,12 @@ class Folding:
                 self._appended.pop(artifact_id, None)
         self.generation += 1
 
+    def _keep(self, message: Message, following: Message | None) -> None:
+        """Move the message of a status that is over to the history, where callers who poll find it."""
+        # Some servers repeat a status, or have its message in the history from the beginning.
+        if message != following and self.history[-1:] != [message]:
+            self.add_message(message)
+
     def _append(self, artifact: Artifact) -> None:
         key = artifact.artifact_id
         parts = self._appended.get(key)
@@ -148,8 +169,21 @@ class Folding:
             _append(parts, part)
 
     def add_message(self, message: Message) -> None:
-        """Append a message to the history without counting a generation."""
-        self.history.append(message)
+        """Append a message to the history without counting a generation. Of progress only the last messages stay."""
+        history = self.history
+        history.append(message)
+        if not message.is_progress:
+            return
+        count = self._progress_count
+        count = sum(each.is_progress for each in history) if count is None else count + 1
+        while count > MAX_PROGRESS:
+            index = self._oldest_progress
+            while not history[index].is_progress:
+                index += 1
+            del history[index]
+            self._oldest_progress = index
+            count -= 1
+        self._progress_count = count
 
     def artifact_count(self) -> int:
         """The number of artifacts so far."""

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v1.dialect import V1_0
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.operation import Operation, TaskPushNotificationConfig
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -66,6 +67,14 @@ def test_a_reason_is_in_the_status_where_no_artifact_has_it(state: State) -> Non
 def test_progress_and_the_like_are_not_in_the_status() -> None:
     for state in (State.SUBMITTED, State.WORKING, State.COMPLETED, State.CANCELED):
         assert shown(task_of(state, message=REASON))["status"].keys() == {"state", "timestamp"}
+
+
+def test_progress_is_no_part_of_the_history_which_has_no_room_for_its_mark() -> None:
+    progress = Message("p", Role.AGENT, (Part(text="half"),), metadata={PROGRESS_KEY: True})
+    before = task_of(State.COMPLETED)
+    task = structs.replace(before, history=(*before.history, progress))
+    assert shown(task) == shown(before)
+    assert TOOL_TASKS.history(task) == TOOL_TASKS.history(before)
 
 
 @pytest.mark.requirement("S0-54", "S0-55")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 from dragoman import Agent, File, Part
 from dragoman.engine.execute.outputs import OutputMetadata
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task
 from dragoman.outputs import Ask, Replace, Reply
@@ -394,7 +395,54 @@ async def test_artifacts_beside_the_answer_keep_their_place_names_and_metadata(s
     assert order == ["one ", "", "note", "two", "one two"]
 
 
-async def test_progress_is_a_working_status_with_a_measure_and_no_part_of_history(start: Any) -> None:
+async def test_progress_is_a_working_status_with_a_measure_and_stays_in_the_history_with_a_mark(start: Any) -> None:
+    conversations: list[list[str]] = []
+
+    async def run(ctx: Any) -> Any:
+        await ctx.progress("half", done=1, total=2)
+        await ctx.progress("more")
+        conversations.append([message.text for message in ctx.history])
+        if ctx.resume is None:
+            yield Ask("sure?")
+            return
+        yield "done"
+
+    engine = await start(run)
+    task = await engine.send()
+    # A caller who polls sees what there was, in its place in the conversation.
+    assert [message.text for message in task.history] == ["go", "half", "more"]
+    task = await engine.send("yes", task=task)
+    assert [message.text for message in task.history] == ["go", "half", "more", "sure?", "yes", "half", "more"]
+    marks = [(message.metadata or {}).get(PROGRESS_KEY) for message in task.history]
+    assert marks == [None, {"done": 1, "total": 2}, True, None, None, {"done": 1, "total": 2}, True]
+    assert [message.text for message in (await engine.get(task, history_length=2)).history] == ["half", "more"]
+    # What the agent reads as its conversation has none of it.
+    assert conversations == [["go"], ["go", "sure?", "yes"]]
+
+
+async def test_a_caller_who_polls_sees_the_last_fifty_progress_messages(start: Any, turns: Any) -> None:
+    gate = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        for number in range(120):
+            await ctx.progress(f"step {number}")
+        await gate.wait()
+        yield "done"
+
+    engine = await start(run)
+    task = await engine.send(wait=False)
+    await turns()
+    working = await engine.get(task)
+    assert working.status.message is not None
+    assert working.status.message.text == "step 119"
+    assert [message.text for message in working.history] == ["go", *(f"step {number}" for number in range(69, 119))]
+    gate.set()
+    ended = await engine.until_state(task, State.COMPLETED)
+    assert [message.text for message in ended.history] == ["go", *(f"step {number}" for number in range(70, 120))]
+    assert ended.text == "done"
+
+
+async def test_each_progress_message_is_an_event_with_its_measure(start: Any) -> None:
     async def run(ctx: Any) -> Any:
         await ctx.progress("half", done=1, total=2)
         await ctx.progress("more")
@@ -408,7 +456,6 @@ async def test_progress_is_a_working_status_with_a_measure_and_no_part_of_histor
         (State.WORKING, "more"),
     ]
     assert [event.metadata for event in told] == [{"done": 1, "total": 2}, None]
-    assert [message.role for message in task.history] == [Role.USER]
 
 
 async def test_an_artifact_can_be_sent_in_pieces_exactly_as_given(start: Any) -> None:

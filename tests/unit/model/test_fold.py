@@ -11,9 +11,9 @@ from msgspec import structs
 
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_task, encode
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
-from dragoman.model.record import Folding, Record, fold
+from dragoman.model.record import MAX_PROGRESS, Folding, Record, fold
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task, TaskStatus
 
@@ -24,6 +24,15 @@ FINAL = [state for state in State if state.final]
 def status(state: State, text: str | None = None) -> StatusUpdate:
     message = None if text is None else Message(f"m-{text}", Role.AGENT, (Part(text=text),), "c", "t")
     return StatusUpdate("t", "c", TaskStatus(state, message))
+
+
+def progress(text: str, mark: Any = True) -> StatusUpdate:
+    message = Message(f"p-{text}", Role.AGENT, (Part(text=text),), "c", "t", {PROGRESS_KEY: mark})
+    return StatusUpdate("t", "c", TaskStatus(State.WORKING, message))
+
+
+def texts_of(task: Task) -> list[str]:
+    return [message.text for message in task.history]
 
 
 def chunk(
@@ -86,18 +95,54 @@ def test_nothing_changes_after_a_terminal_state(state: State) -> None:
     assert folding.task() == ended
 
 
-def test_a_question_becomes_history_when_it_is_over_and_progress_never_does() -> None:
+def test_a_status_message_becomes_history_when_another_status_follows() -> None:
     folding = Folding(FIRST)
-    folding.apply(status(State.WORKING, "half way"))
+    folding.apply(progress("half way", {"done": 1, "total": 2}))
+    assert texts_of(folding.task()) == ["hi"]
     folding.apply(status(State.INPUT_REQUIRED, "how many?"))
-    assert [message.text for message in folding.task().history] == ["hi"]
+    assert texts_of(folding.task()) == ["hi", "half way"]
     assert folding.task().question == "how many?"
     folding.apply(status(State.WORKING))
     answer = Message("m2", Role.USER, (Part(text="3"),), "c", "t")
     folding.add_message(answer)
+    folding.apply(status(State.WORKING, "an answer that is not marked"))
     folding.apply(status(State.AUTH_REQUIRED, "log in"))
     folding.apply(status(State.COMPLETED, "done"))
-    assert [message.text for message in folding.task().history] == ["hi", "how many?", "3", "log in"]
+    task = folding.task()
+    assert texts_of(task) == ["hi", "half way", "how many?", "3", "an answer that is not marked", "log in"]
+    assert [message.is_progress for message in task.history] == [False, True, False, False, False, False]
+
+
+def test_only_the_last_progress_messages_stay_in_the_history() -> None:
+    folding = Folding(FIRST)
+    for number in range(MAX_PROGRESS + 30):
+        folding.apply(progress(str(number)))
+        if number % 10 == 0:
+            folding.apply(status(State.WORKING, f"word {number}"))
+    folding.apply(status(State.COMPLETED))
+    marked = [message.text for message in folding.task().history if message.is_progress]
+    assert marked == [str(number) for number in range(30, MAX_PROGRESS + 30)]
+    rest = [message.text for message in folding.task().history if not message.is_progress]
+    assert rest == ["hi", *(f"word {number}" for number in range(0, MAX_PROGRESS + 30, 10))]
+
+
+def test_a_caller_cannot_mark_a_message_as_progress() -> None:
+    asked = Message("m", Role.USER, (Part(text="hi"),), "c", "t", {PROGRESS_KEY: True})
+    folding = Folding(structs.replace(FIRST, history=(asked,)))
+    for number in range(MAX_PROGRESS + 2):
+        folding.apply(progress(str(number)))
+    assert folding.task().history[0] == asked
+    assert len(folding.task().history) == MAX_PROGRESS + 1
+
+
+def test_a_status_that_is_repeated_is_one_message_of_the_history() -> None:
+    folding = Folding(FIRST)
+    for _ in range(3):
+        folding.apply(status(State.WORKING, "busy"))
+    # Some servers have the message of the status in the history, too.
+    folding.add_message(status(State.WORKING, "busy").status.message or FIRST.history[0])
+    folding.apply(status(State.COMPLETED))
+    assert texts_of(folding.task()) == ["hi", "busy"]
 
 
 def test_the_generation_counts_events_and_not_messages() -> None:
@@ -141,8 +186,11 @@ artifact_events = st.builds(
 )
 open_states = st.sampled_from([State.WORKING, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 status_events = st.builds(status, open_states, st.none() | words)
+progress_events = st.builds(progress, words, st.just(True) | st.just({"done": 1}))
 said = words.map(lambda text: Message("m", Role.USER, (Part(text=text),), "c", "t"))
-steps = st.lists(st.one_of(artifact_events, status_events, said), max_size=25)
+bursts = st.integers(1, MAX_PROGRESS).map(lambda number: [progress(str(each)) for each in range(number)])
+single = st.one_of(artifact_events, status_events, progress_events, said).map(lambda step: [step])
+steps = st.lists(single | bursts, max_size=25).map(lambda groups: [step for group in groups for step in group])
 ends = st.none() | st.builds(status, st.sampled_from(FINAL), st.none() | words)
 
 
@@ -153,7 +201,7 @@ def take(folding: Folding, step: Any) -> None:
         folding.apply(step)
 
 
-@given(steps=steps, end=ends, cuts=st.lists(st.integers(0, 26), max_size=3))
+@given(steps=steps, end=ends, cuts=st.lists(st.integers(0, 100), max_size=3))
 def test_a_task_resumed_from_any_snapshot_folds_to_the_same(steps: list[Any], end: Any, cuts: list[int]) -> None:
     steps = [*steps, *([] if end is None else [end])]
     whole, resumed = Folding(FIRST), Folding(FIRST)

@@ -59,7 +59,8 @@ def _status(task: Task) -> Status01:
 
 
 def _messages(task: Task) -> tuple[Message01, ...]:
-    spelled = [message_to_01(message) for message in task.history]
+    # A message of this form has no place for the mark of progress.
+    spelled = [message_to_01(message) for message in task.history if not message.is_progress]
     return tuple([Message01(role=each.role, parts=each.parts) for each in spelled])
 
 

@@ -16,7 +16,7 @@ from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.ids import new_id
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact
@@ -151,8 +151,8 @@ class Context:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The messages of this task so far."""
-        return tuple(self._live.folding.history)
+        """The conversation of this task so far: its messages without those of `progress`."""
+        return tuple([message for message in self._live.folding.history if not message.is_progress])
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -239,11 +239,12 @@ class Context:
             return self._once[key]
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Send a progress message to the caller, as a WORKING status."""
+        """Send a progress message to the caller, as a WORKING status. The last 50 stay in the task's history."""
         if self._drops_output:
             return
         progress = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
-        message = agent_message(self._live, (Part(text=text, metadata=self.progress_metadata),))
+        parts = (Part(text=text, metadata=self.progress_metadata),)
+        message = agent_message(self._live, parts, {PROGRESS_KEY: progress or True})
         self._live.status(State.WORKING, message, metadata=progress or None)
         await self._live.drain()
 
@@ -305,6 +306,6 @@ def describe_in_doubt(effects: frozenset[str]) -> str:
     return f"{names} may or may not have happened: the server stopped in the middle of it"
 
 
-def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
+def agent_message(live: LiveTask, parts: tuple[Part, ...], metadata: dict[str, Any] | None = None) -> Message:
     """Build a message from the agent within a task."""
-    return Message(new_id(), Role.AGENT, parts, live.context_id, live.id)
+    return Message(new_id(), Role.AGENT, parts, live.context_id, live.id, metadata)
