@@ -12,6 +12,7 @@ from dragoman.client.connection import MAY_BE_AT_WORK, RETRYABLE, RETRYABLE_STAT
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
 from dragoman.clock import sleep, wait
 from dragoman.model.error import (
+    CLIENT_CLOSED,
     A2AError,
     BadResponse,
     CannotConnect,
@@ -86,8 +87,8 @@ class ResumableStream:
         self._wait_only = wait_only
         self._assembler = TaskAssembler()
         self._last_number = 0
-        # True when an event could not be read.
-        self._has_gaps = False
+        # Whether the last events came from a stream, and whether any event could not be read.
+        self._in_stream = self._has_gaps = False
         self._budget = ByteBudget(limit)
         self._snapshot = snapshot
         if snapshot is not None:
@@ -134,8 +135,8 @@ class ResumableStream:
                         # Short events may rebuild a long text again and again: let other coroutines run in between.
                         await asyncio.sleep(0)
                     if event.kind != "artifact" and self._is_over():
-                        late = item is not batch[-1] or await self._has_late_events(batches)
-                        correction = await self._read_correction(late)
+                        late = item is not batch[-1] or (not item.generation and await self._has_late_events(batches))
+                        correction = await self._read_correction(late, is_whole=event.kind == "task")
                         if correction is not None:
                             yield correction
                         return
@@ -143,7 +144,7 @@ class ResumableStream:
     async def _has_late_events(self, batches: Batches) -> bool:
         """Read on after the end of a task, as some servers do not stop there; True when anything came."""
         state = self._assembler.state
-        if self._wait_only or self._last_number or state is None or not state.final or self._assembler.task_id is None:
+        if self._wait_only or not self._in_stream or state is None or not state.final:
             return False
         late = False
 
@@ -161,12 +162,16 @@ class ResumableStream:
             await asyncio.wait((draining,))
         return late
 
-    async def _read_correction(self, late: bool) -> Event | None:
-        """Read an ended task once where its stream may lack something; an error leaves the task as streamed."""
+    async def _read_correction(self, late: bool, *, is_whole: bool) -> Event | None:
+        """Read an ended task once where its stream may lack something; an error leaves the task as streamed.
+
+        `is_whole` says that the stream ended with the whole task.
+        """
         result = self._assembler.result
         if self._wait_only or not isinstance(result, Task) or not result.state.final:
             return None
-        if not late and not self._has_gaps and (result.parts or result.state is not State.COMPLETED):
+        is_empty = result.state is State.COMPLETED and not result.parts and not is_whole
+        if not (late or self._has_gaps or is_empty):
             return None
         try:
             return self._assembler.correct(await self._get_task(result.id))
@@ -187,10 +192,8 @@ class ResumableStream:
                 async with aclosing(self._stream(Operation.STREAM, request, None)) as batches:
                     async for batch in batches:
                         yield batch
-            except ResponseTooLarge:
-                raise
             except (CannotConnect, A2AError, BadResponse) as error:
-                problem = error
+                problem = _recoverable(error)
             if self._assembler.state is not None:
                 break
             if _is_unsupported(problem):
@@ -270,10 +273,8 @@ class ResumableStream:
                         yield batch
                         has_batches = True
                         has_news = has_news or (len(batch) > 0 and not self._wait_only)
-            except ResponseTooLarge:
-                raise
             except (CannotConnect, A2AError, BadResponse) as error:
-                problem = error
+                problem = _recoverable(error)
                 refused = _is_permanent(error) and not has_batches
             if self._is_over():
                 return
@@ -329,6 +330,7 @@ class ResumableStream:
                     self._has_gaps = True
                     continue
                 self._budget.count_first_event(_snapshot_in(batch))
+                self._in_stream = True
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise are no position to resume from.
@@ -419,6 +421,7 @@ class ResumableStream:
     def _take_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
         """Return missed events, with their bytes counted and their number as the position to resume from."""
         if news:
+            self._in_stream = False
             self._last_number = news[-1].generation
             self._budget.add_events(each.event for each in news)
         return news
@@ -439,6 +442,13 @@ class ResumableStream:
 def _is_permanent(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
     """True for an error that a retry would only repeat."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
+
+
+def _recoverable(error: CannotConnect | A2AError | BadResponse) -> CannotConnect | A2AError | BadResponse:
+    """Return the error of a stream after which its task may still be followed; raise any other."""
+    if isinstance(error, ResponseTooLarge) or error.reason == CLIENT_CLOSED:
+        raise error
+    return error
 
 
 def _is_unsupported(problem: DragomanError | None) -> bool:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dragoman.transports.binding import Binding
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Request")
 
 logger = logging.getLogger("dragoman.client")
 # How many events that cannot be read are logged for one stream.
@@ -158,6 +159,7 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
+        request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
@@ -169,6 +171,21 @@ class RemoteConnection:
             except DragomanError as error:
                 backoff = backoff or Backoff(self._retries, self.clock)
                 await self._pause_or_raise(backoff, error, operation)
+
+    async def _with_context(self, request: R) -> R:
+        """Return a message to a task with the context of the task: not every server looks it up."""
+        if not isinstance(request, SendMessageRequest):
+            return request
+        message = request.message
+        if message.task_id is None or message.context_id is not None:
+            return request
+        try:
+            task = await self.perform(Operation.GET, GetTaskRequest(message.task_id, 0))
+        except (A2AError, BadResponse):
+            # What the server has to say about the task, it says about the message too.
+            return request
+        context_id = getattr(task, "context_id", "")
+        return replace(request, message=replace(message, context_id=context_id)) if context_id else request
 
     async def _start_without_waiting(self, request: SendMessageRequest) -> str | None:
         """Start a task without waiting, where the version has no option for that: open its stream and leave it.
@@ -191,6 +208,7 @@ class RemoteConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Open an event stream and yield its batches; a response that is not a stream is yielded as one event."""
+        request = await self._with_context(request)
         binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:
             # A plain response: the agent does not stream, or reports an error.
