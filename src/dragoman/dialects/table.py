@@ -192,6 +192,7 @@ _RPC_0_1 = Row(
     paths={},
     errors=ErrorEncoding(last_code=-32004),
     webhook=WebhookFormat(single=True),
+    card_path="/a2a",
     asks=False,
     returns_at_once=False,
     counts_artifacts=True,

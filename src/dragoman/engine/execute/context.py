@@ -277,6 +277,10 @@ class Context:
         self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         await self._live.drain()
 
+    def open_task(self) -> None:
+        """Make a task of a message that might be answered without one, before there is any output; for bridges."""
+        self._live.open()
+
     async def messages(self) -> AsyncIterator[Message]:
         """Yield the follow-up messages that the caller sends while the task works. Ends with the run."""
         live = self._live

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
@@ -79,7 +78,7 @@ class JsonRpc:
         self._anonymous_error = anonymous_error
 
     def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """Return a copy that answers anonymous callers of A2A 0.1 methods with that error."""
+        """Return a copy that answers anonymous callers with that error, whatever they ask for."""
         return JsonRpc(self._endpoint, error)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -110,6 +109,8 @@ class JsonRpc:
 
     async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
+        if self._anonymous_error is not None and request.user is None:
+            raise self._anonymous_error()
         # This is the only reference to the text, so that its memory is free once it is decoded.
         raw = _take_params(rpc_request)
         is_large = len(raw) > LARGE_BODY
@@ -118,12 +119,6 @@ class JsonRpc:
         request.charge(raw, endpoint.limits.check(raw, "params"))
         requested = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
         match = endpoint.dialects.match_request(rpc_request.method, *requested)
-        if (
-            self._anonymous_error is not None
-            and request.user is None
-            and endpoint.dialects.is_v01_call(rpc_request.method, requested_version(*requested))
-        ):
-            raise self._anonymous_error()
         if is_large:
             await request.wait_for_turn()
         params = match.dialect.read_request(match.operation, raw)
