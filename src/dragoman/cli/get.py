@@ -37,7 +37,7 @@ def describe(task: Task) -> None:
     ids = [("task", task.id), ("context", task.context_id), ("since", task.status.timestamp or "")]
     lines = [(name, field(value, err=True)) for name, value in ids]
     lines.insert(2, ("state", styled_state(task.state, err=True)))
-    text = task.status.message.text if task.status.message is not None else ""
+    text = task.question or (task.status.message.text if task.status.message is not None else "")
     if not (task.state.name == "COMPLETED" and not task.artifacts):
         lines.append(("asks" if task.state.waiting else "says", text))
     for name, value in lines:
