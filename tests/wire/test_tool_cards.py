@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -164,6 +165,20 @@ def test_the_card_says_where_the_schemas_are(tools: Any) -> None:
     assert schemas["add_numbers"]["inputSchema"]["required"] == ["a", "b"]
     assert schemas["add_numbers"]["outputSchema"]["properties"]["result"]["type"] == "integer"
     assert "annotations" not in schemas["add_numbers"]
+
+
+@pytest.mark.parametrize(("given", "name"), [(None, "Kitchen-Aid"), ("mine", "mine")])
+def test_the_name_on_the_card_is_the_one_that_the_server_gives_itself(
+    wire: Any, tmp_path: Path, given: str | None, name: str
+) -> None:
+    script = tmp_path / "serve_it.py"
+    script.write_text("from mcp.server import MCPServer\nMCPServer('Kitchen Aid', log_level='ERROR').run()\n")
+    agent = Agent.from_mcp([sys.executable, str(script)], name=given)
+    with served(agent) as url:
+        cards = [wire.at(url).request("GET", path).json for path in (CARD, OLD_CARD)]
+    assert [card["name"] for card in cards] == [name, name]
+    # Paths and tasks have a name that does not depend on whether the server could be started.
+    assert agent.name == (given or "serve_it")
 
 
 # -- the card of 0.1 ---------------------------------------------------------------------------------------------------

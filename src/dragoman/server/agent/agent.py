@@ -131,6 +131,7 @@ class Agent(BareAgent):
             permissions=permissions,
             default_tool=default_tool,
             timeout=TOOL_SECONDS if timeout is None else timeout,
+            takes_server_name=name is None,
         )
         return cls(
             name or (sources[0].name if len(sources) == 1 else "tools"),

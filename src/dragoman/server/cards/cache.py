@@ -68,7 +68,7 @@ def build_card(
 ) -> AgentCard:
     """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`."""
     offers = offers_for(agent, user)
-    own_description, own_version = ("", "") if agent.tools is None else agent.tools.about
+    own_name, own_description, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
     # A server that admits anonymous callers refuses them at `/a2a` of an agent made of tools.
     schemes, requirements = security
@@ -77,7 +77,7 @@ def build_card(
         params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
     return AgentCard(
-        name=agent.name,
+        name=own_name or agent.name,
         description=describe_agent(agent, agent.description or own_description or agent.name),
         supported_interfaces=tuple(
             AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version) for row in CARD_ROWS
