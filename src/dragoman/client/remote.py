@@ -62,6 +62,7 @@ _MAX_WARNINGS = 5
 
 # The timeout of operations that do no work, such as reading a task. Sending and streaming have none by default.
 QUERY_TIMEOUT = 60.0
+_PROBE_TIMEOUT = 10.0
 # How much is read of a body that is not JSON.
 _MAX_NON_JSON = 64 * 1024
 _LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
@@ -217,6 +218,13 @@ class RemoteConnection:
             answer = binding.read_result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
+        async with contextlib.aclosing(self._read_events(binding, response, budget)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _read_events(
+        self, binding: Binding, response: HttpResponse, budget: ByteBudget | None
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         reader, events = SseReader(self._max_bytes), EventReader(binding)
         try:
             async for chunk in response.chunks():
@@ -226,7 +234,10 @@ class RemoteConnection:
                 unreadable = events.unreadable
                 try:
                     for data, number in reader.feed(chunk):
-                        if data and (event := events.read(data)) is not None:
+                        if not data:
+                            continue
+                        await self._probe(binding, data, received=True)
+                        if (event := events.read(data)) is not None:
                             batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
                 except DragomanError:
                     if batch:
@@ -258,9 +269,10 @@ class RemoteConnection:
         for interface in self._interfaces or await self._choose_interfaces():
             response: HttpResponse | None = None
             try:
-                response = await self._sender.send(
-                    self._build_request(interface, operation, request, after), self.cached_card
-                )
+                http = self._build_request(interface, operation, request, after)
+                if http.body and await self._probe(interface.binding, http.body, received=False):
+                    http = self._build_request(interface, operation, request, after)
+                response = await self._sender.send(http, self.cached_card)
                 if response.status == 405 and interface.binding.switch_method(operation):
                     await response.close()
                     response = await self._sender.send(
@@ -292,8 +304,23 @@ class RemoteConnection:
         http.read_timeout = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
+    async def _probe(self, binding: Binding, body: bytes, *, received: bool) -> bool:
+        """Find out how the server wants a body that is to be sent, or means one that was received; True if it asked."""
+        probe = binding.build_probe(body, received=received)
+        if probe is None:
+            return False
+        probe.connect_timeout = self._connect_timeout
+        probe.read_timeout = min(_PROBE_TIMEOUT, self._query_timeout)
+        with contextlib.suppress(DragomanError):
+            # It is only a question: whatever is wrong with the server, the request itself will show.
+            response = await self._sender.send(probe, self.cached_card)
+            binding.read_probe(response.headers, await self._read_body(response))
+        return True
+
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
-        return binding.read_result(operation, response.status, response.headers, await self._read_body(response))
+        body = await self._read_body(response)
+        await self._probe(binding, body, received=True)
+        return binding.read_result(operation, response.status, response.headers, body)
 
     async def _read_stream_head(
         self, binding: Binding, response: HttpResponse, operation: Operation
@@ -303,6 +330,7 @@ class RemoteConnection:
         if "text/event-stream" in kind:
             return binding, response, None
         body = await self._read_body(response)
+        await self._probe(binding, body, received=True)
         if response.status == 200 and "json" not in kind:
             raise not_json_error(body, 200, response.headers, binding.url)
         binding.read_result(Operation.SEND, response.status, response.headers, body)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, structs
 
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -19,6 +19,18 @@ JSON_TYPE = "application/json"
 
 PROGRESS_KEY = "dragoman/progress"
 """Metadata key of an agent's message: it is progress, `true` or an object with `done` and `total`."""
+
+
+def text_only(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """Return parts with JSON text for data, which our own client reads back as data; None when there is no data."""
+    if all(part.kind != "data" for part in parts):
+        return None
+    return tuple(
+        structs.replace(part, data=UNSET, text=msgspec.json.encode(part.data).decode(), media_type=JSON_TYPE)
+        if part.kind == "data"
+        else part
+        for part in parts
+    )
 
 
 class ResultContent:

@@ -64,6 +64,14 @@ class Binding(Protocol):
         """Switch to another HTTP method after HTTP 405; True when there is one to try."""
         ...
 
+    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+        """Build a request that shows how to send this body, or to read it if it was `received`; None without need."""
+        ...
+
+    def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Learn from the response to the probe."""
+        ...
+
     def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """Read the result of an operation from a response.
 
