@@ -12,11 +12,18 @@ from msgspec.structs import replace
 from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
-from dragoman.dialects.table import CARD_ROWS, V1_0, VERSION_HEADER_RECEIVED, CardVersion, card_version_of
+from dragoman.dialects.table import (
+    CARD_FORMATS,
+    CARD_ROWS,
+    V1_0,
+    VERSION_HEADER_RECEIVED,
+    CardVersion,
+    card_version_of,
+)
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
-from dragoman.server.plugins import describe_agent
+from dragoman.server.plugins import add_card_members, describe_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -246,6 +253,8 @@ class Cards:
             skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
             return msgspec.json.encode(plain_card(model, base, skills, self._agent.card))
         card = card_json(model, self._agent.card, version)
+        if CARD_FORMATS[version].older:  # some readers of the newest cards refuse members of others
+            card = add_card_members(self._agent, model, base, card)
         if root is not None and self.signing is not None:
             card = self.signing.sign(card, root)
         return msgspec.json.encode(card)
