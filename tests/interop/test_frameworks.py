@@ -163,6 +163,14 @@ async def test_our_client_and_the_server_of_a_framework(
     record(Cell(FRAMEWORKS_OURS, str(framework), "", operation, result, why))
 
 
+@pytest.mark.parametrize("framework", [each for each in SERVERS if (str(each), "ask") not in IN_SERVERS], ids=str)
+async def test_a_front_passes_the_questions_of_a_framework_on(
+    framework: Framework, their_server: Callable[[Framework], str]
+) -> None:
+    with served(Agent.from_a2a(their_server(framework))) as url:
+        await ask(url)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("framework", SERVERS, ids=str)
 async def test_our_client_gets_one_answer_of_a_framework(

@@ -12,7 +12,8 @@ class CallContext(Struct, frozen=True):
 
     `origin` is a tag stored with a task that this call creates: the protocol version, perhaps with a suffix after a
     slash. Transports use it to answer later requests in the dialect in which the task began. `asks` is False when the
-    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks.
+    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller
+    with `text_only` gets data as JSON text; that is stored with a task that this call creates.
     """
 
     user: User | None = None
@@ -21,6 +22,7 @@ class CallContext(Struct, frozen=True):
     origin: str = ""
     asks: bool = True
     lists: bool = True
+    text_only: bool = False
 
     @property
     def owner(self) -> str:

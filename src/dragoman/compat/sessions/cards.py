@@ -101,6 +101,22 @@ def agent_protocols(url: str) -> list[Json]:
     ]
 
 
+def instance_protocols(base: str) -> list[Json]:
+    """Build the `supportedProtocols` of an instance, or of one of its agents, at `base`."""
+    return [
+        protocol("A2A", "Agent2Agent: tasks that are sent and polled", f"{base}/a2a/tasks/send"),
+        protocol("HTTP", "Plain JSON, for agents by their ids", f"{base}/api"),
+    ]
+
+
+def instance_members(card: AgentCard, base: str) -> Json:
+    """Build the members that the card of an instance has beside those of A2A."""
+    return {
+        "authentication": {"schemes": schemes_to_01(card.security_schemes or {})},
+        "supportedProtocols": instance_protocols(base),
+    }
+
+
 def documentation() -> str | None:
     """Return the documentation or homepage URL in this package's metadata, if there is one."""
     for line in metadata("dragoman").get_all("Project-URL") or ():
@@ -200,11 +216,8 @@ def build_agent_card(base_url: str | None = None, *, tools: Iterable[Any] | None
     base = _base_url(base_url)
     facts = CardFacts(NAME, DESCRIPTION, base, version("dragoman"))
     described = default_tools() if tools is None else _describe_tools(tools)
-    protocols = [
-        protocol("A2A", "Agent2Agent: tasks that are sent and polled", f"{base}/a2a/tasks/send"),
-        protocol("MCP", "Model Context Protocol: the tools below"),
-        protocol("HTTP", "Plain JSON, for agents by their ids", f"{base}/api"),
-    ]
+    a2a, http = instance_protocols(base)
+    protocols = [a2a, protocol("MCP", "Model Context Protocol: the tools below"), http]
     return agent_card(facts, [tool_skill(name, text) for name, text in described.items()], protocols)
 
 
