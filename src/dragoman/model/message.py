@@ -13,7 +13,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 JSON_TYPE = "application/json"
 
@@ -47,11 +47,11 @@ class ResultContent:
 
     @property
     def text(self) -> str:
-        """The text of all parts, joined."""
+        """The text parts, joined with a blank line between them."""
         parts = self.parts
         if len(parts) == 1:  # the common case
             return parts[0].text or ""
-        return "".join([part.text for part in parts if part.text is not None])
+        return join_paragraphs([part.text for part in parts if part.text is not None])
 
     @property
     def data(self) -> Any:
@@ -85,6 +85,20 @@ class ResultContent:
             if part.kind == "url":
                 return part.url
         return self.text if self.parts else None
+
+
+def join_paragraphs(texts: Iterable[str]) -> str:
+    """Join texts with a blank line between them. Empty texts are left out, and line breaks at their ends count."""
+    pieces: list[str] = []
+    for text in texts:
+        if not text:
+            continue
+        if pieces:
+            before = pieces[-1]
+            breaks = len(before) - len(before.rstrip("\n")) + len(text) - len(text.lstrip("\n"))
+            pieces.append("\n" * (2 - breaks))
+        pieces.append(text)
+    return "".join(pieces)
 
 
 def _is_json(text: str | None) -> bool:

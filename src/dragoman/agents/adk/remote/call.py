@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess
-from dragoman.client.event import Event, NumberedEvent, TaskAssembler
-from dragoman.client.follow import CancelSafeEvents, poll_task, public_error_text
+from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
+from dragoman.client.follow import poll_task, public_error_text
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
