@@ -7,7 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 fasta2a js mcp-tools) $(TOOLS) $(MCP)
+# Other frameworks that speak A2A.
+FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust) $(TOOLS) $(MCP) $(FRAMES)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,7 +82,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# Without npm or go the peer is left out, and its tests say so.
+# Without npm, go or cargo the peer is left out, and its tests say so.
 .peers/js/ready .peers/mcp-js/ready .peers/mcp-tools/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
@@ -90,7 +92,13 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    mkdir -p .peers/go-bench && cd bench/peers/go && \
 	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/server . && touch $(CURDIR)/$@; fi
 
-.peers/go/ready: $(wildcard tests/interop/peers/go/go.* tests/interop/peers/go/*/*.go)
+# The same programs, against the newest version of the SDK and the one before it.
+.peers/go/ready .peers/go-23/ready: $(wildcard tests/interop/peers/go/go*.* tests/interop/peers/go/*/*.go)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \
-	    mkdir -p .peers/go && cd tests/interop/peers/go && \
-	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go/ ./server ./client && touch $(CURDIR)/$@; fi
+	    mkdir -p $(@D) && cd tests/interop/peers/go && \
+	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
+.peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
+
+.peers/rust/ready: tests/interop/peers/rust/Cargo.toml tests/interop/peers/rust/Cargo.lock $(wildcard tests/interop/peers/rust/*/*.rs)
+	@if ! command -v cargo >/dev/null; then echo "no cargo: a2a-rs is left out"; else \
+	    cargo build --quiet --locked --manifest-path $< --target-dir $(@D) && touch $@; fi

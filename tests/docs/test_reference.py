@@ -59,6 +59,7 @@ NOT_PROMISED = {
         "clock",
         "first_message",
         "first_metadata",
+        "open_task",
         "progress_metadata",
         "replay_followups",
         "restarted",

@@ -7,8 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dragoman import Agent, Context, Rejected
+from dragoman import Agent, Context, Rejected, User
 from dragoman.outputs import Reply
+from dragoman.transports.http import Request
 
 agent = Agent("interop", description="Behaves in every way a caller must cope with")
 
@@ -67,3 +68,25 @@ def deny() -> str:
 async def reply(text: str) -> Reply:
     """Answer with a bare message, without a task."""
     return Reply(text)
+
+
+# -- for callers who say who they are ----------------------------------------------------------------------------------
+
+guarded = Agent(agent.name, description=agent.description)
+"""The same agent with one skill more, which is on the extended card of those who may use it."""
+
+for skill in agent.functions.skills.values():
+    guarded.functions.add(skill)
+
+
+@guarded.skill(permission="vault")
+def vault() -> str:
+    """Tell what is in the vault."""
+    return "gold"
+
+
+async def authenticate(request: Request) -> User:
+    """Let everybody in: who has the token may open the vault."""
+    if request.headers.get("authorization") == "Bearer open-sesame":
+        return User("ada", permissions=frozenset({"vault"}))
+    return User("guest")

@@ -38,6 +38,8 @@ def load(name: str, path: str) -> ModuleType:
 field = load("interop_field", "field.py")
 table = load("interop_table", "table.py")
 load("interop_agents", "agents.py")
+frameworks = load("interop_frameworks", "frameworks.py")
+load("interop_framework_deviations", "framework_deviations.py")
 load("interop_script", "peers/script.py")
 load("interop_deviations", "deviations.py")
 load("interop_mcp", "mcp_servers/__init__.py")
@@ -86,6 +88,14 @@ class Table:
                 for path, title in field.ADK_SERVERS.items()
             ),
         ]
+        rows += [
+            table.Row(direction, str(framework), "", framework.row)
+            for direction, sides in (
+                (table.FRAMEWORKS_OURS, frameworks.SERVERS),
+                (table.FRAMEWORKS_THEIRS, frameworks.CLIENTS),
+            )
+            for framework in sides
+        ]
         servers = [compared(server) for server in mcp_field().SERVERS]
         missing = table.unfilled(rows, self.cells) + table.not_compared(servers, self.mcp_servers)
         if missing:
@@ -93,7 +103,8 @@ class Table:
             for line in missing:
                 terminalreporter.write_line(f"  {line}")
             return
-        versions = [(peer.name, peer.version) for peer in (*field.PEERS, field.ADK)]
+        peers = (*field.PEERS, field.ADK, *(framework.peer for framework in frameworks.FRAMEWORKS))
+        versions = [(peer.name, peer.version) for peer in peers]
         PAGE.write_text(table.page(rows, self.cells, versions, table.in_order(servers, self.mcp_servers)))
         terminalreporter.write_line("docs/interop.md is written")
 

@@ -116,7 +116,7 @@ async def there_is_no_extended_card(client: Client) -> None:
         await client.extended_card()
 
 
-FLOATS = "a2a-sdk keeps data in protobuf, where every number is a float: `1` arrives as `1.0`."
+FLOATS = "{} keeps data in protobuf, where every number is a float: `1` arrives as `1.0`."
 NO_DELETE = "a2a-sdk 1.3 has no route to delete a push configuration over REST 0.3; the other three work."
 NO_LIST = "a2a-sdk 0.3 can neither list nor delete push configurations over REST; creating and reading work."
 TWICE = "{} encodes the bytes of a file twice over REST 0.3: what arrives is the base64 of the file."
@@ -124,16 +124,20 @@ TWICE = "{} encodes the bytes of a file twice over REST 0.3: what arrives is the
 Deviation = tuple[str, str, Case]
 DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
     **{
-        ("a2a-sdk", wire, "data"): (PEER, FLOATS, numbers_become_floats)
+        ("a2a-sdk", wire, "data"): (PEER, FLOATS.format("a2a-sdk"), numbers_become_floats)
         for wire in ("jsonrpc-1.0", "rest-1.0", "jsonrpc-0.3", "rest-0.3")
     },
     **{
+        ("rust", wire, "data"): (PEER, FLOATS.format("a2a-rs"), numbers_become_floats)
+        for wire in ("jsonrpc-1.0", "rest-1.0")
+    },
+    **{
         (peer, wire, "list"): (ABSENT, "Not in 0.3.", there_is_no_list_in_0_3)
-        for peer in ("a2a-sdk", "a2a-sdk-03", "js", "go")
+        for peer in ("a2a-sdk", "a2a-sdk-03", "js", "go", "go-23")
         for wire in ("jsonrpc-0.3", "rest-0.3")
     },
     ("a2a-sdk", "rest-0.3", "push"): (PEER, NO_DELETE, hooks_cannot_be_deleted),
-    ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS, numbers_become_floats),
+    ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS.format("a2a-sdk"), numbers_become_floats),
     ("a2a-sdk-03", "rest-0.3", "push"): (PEER, NO_LIST, hooks_can_only_be_made_and_read),
     ("a2a-sdk", "rest-0.3", "file"): (PEER, TWICE.format("a2a-sdk"), bytes_are_encoded_twice),
     ("a2a-sdk-03", "rest-0.3", "file"): (PEER, TWICE.format("a2a-sdk"), bytes_are_encoded_twice),
@@ -178,27 +182,14 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
 }
 
 # Of the clients: the case that fails, what its driver must then say, and why. One that passes again is no deviation.
-NO_OBJECT = "a2a-go cannot read an error of JSON-RPC 0.3 whose data is an object, which 0.3 allows."
 NO_STREAM = "a2a-go takes an error that comes instead of a stream for a stream without events."
 
 CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
-    **{
-        ("go", "jsonrpc-0.3", case): ("cannot unmarshal object into Go struct field Error.error.data", NO_OBJECT)
-        for case in (
-            "get_unknown",
-            "cancel",
-            "cancel_finished",
-            "wrong_context",
-            "terminal_message",
-            "extended_card",
-        )
-    },
     ("fasta2a", "jsonrpc-1.0", "file_roundtrip"): (
         "parts[1].kind is required",
         "fasta2a calls a method of 0.3 with a file part of 1.0, which 0.3 does not know.",
     ),
-    ("go", "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
-    ("go", "jsonrpc-0.3", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
+    **{(peer, "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM) for peer in ("go", "go-23")},
 }
 
 # Whose client encodes the bytes of a file twice, and decodes twice what it reads, so that it never notices.

@@ -94,6 +94,14 @@ def python(folder: str, server: str, client: str, package: str, **rest: Any) -> 
     return Peer(package, folder, (interpreter, PROGRAMS / server), (interpreter, PROGRAMS / client), pinned, **rest)
 
 
+def golang(folder: str, module: str, wires: tuple[Wire, ...] = ALL_WIRES) -> Peer:
+    """The programs of peers/go, built against the version of a2a-go that this module file names."""
+    built = INSTALLED / folder
+    pinned = module, r"github\.com/a2aproject/a2a-go/v2 v(\S+)"
+    programs = (built / "server",), (built / "client",)
+    return Peer("a2a-go", folder, *programs, pinned, wires, wires, with_words, ())
+
+
 PEERS = (
     python("a2a-sdk", "a2a_sdk_server.py", "a2a_sdk_driver.py", "a2a-sdk"),
     python(
@@ -121,14 +129,19 @@ PEERS = (
         spelled=with_words,
         only=(),
     ),
+    golang("go", "go/go.mod"),
+    # What 2.3 calls REST 0.3 is neither: objects of JSON-RPC 0.3 with their keys in snake case, on the paths of 1.0.
+    golang("go-23", "go/go-2.3.mod", (JSONRPC_10, REST_10, JSONRPC_03)),
     Peer(
-        "a2a-go",
-        "go",
-        (INSTALLED / "go" / "server",),
-        (INSTALLED / "go" / "client",),
-        ("go/go.mod", r"github\.com/a2aproject/a2a-go/v2 v(\S+)"),
-        spelled=with_words,
-        only=(),
+        "a2a-rs",
+        "rust",
+        (INSTALLED / "rust" / "debug" / "server",),
+        (INSTALLED / "rust" / "debug" / "client",),
+        ("rust/Cargo.toml", r'a2a-server-lf", version = "=(\S+)"'),
+        (JSONRPC_10, REST_10),
+        (JSONRPC_10, REST_10),
+        with_words,
+        (),
     ),
 )
 

@@ -12,6 +12,9 @@ DIRECTIONS = (OURS, THEIRS)
 ADK_THEIRS = "Their RemoteA2aAgent, Dragoman's server"
 ADK_OURS = "Dragoman's RemoteAgent, their to_a2a"
 ADK_DIRECTIONS = (ADK_THEIRS, ADK_OURS)
+FRAMEWORKS_OURS = "Dragoman's client, the framework's server"
+FRAMEWORKS_THEIRS = "The framework's client, Dragoman's server"
+FRAMEWORKS_DIRECTIONS = (FRAMEWORKS_OURS, FRAMEWORKS_THEIRS)
 
 PASS, FAIL = "pass", "fail"
 ABSENT = "absent"  # not in this version, or the peer has no such thing
@@ -71,9 +74,29 @@ ADK_MEANINGS = {
     "numbers": "`2` arrives as `2`",
 }
 
+FRAMEWORK_CLIENT_MEANINGS = {
+    "text": "the answer comes exactly once, without a stream and read again",
+    "stream": "it comes exactly once as a stream",
+    "talk": "a second message of the same conversation has an answer of its own, once",
+    "ask": "a question, and the answer to it in the same task",
+    "failure": "a failure, with its reason",
+    "file": "bytes with a media type and a name, there and back",
+    "data": "JSON there and back",
+}
+FRAMEWORK_MEANINGS = {
+    **FRAMEWORK_CLIENT_MEANINGS,
+    "tool": "`as_tool` gives the answer",
+    "command": "`dragoman send` prints it",
+    "front": "`serve --a2a` in front of the server keeps it, streamed and read again",
+}
+FRAMEWORK_SERVER_CASES = tuple(FRAMEWORK_MEANINGS)
+FRAMEWORK_CLIENT_CASES = tuple(FRAMEWORK_CLIENT_MEANINGS)
+
 COLUMNS = {
     **dict.fromkeys(DIRECTIONS, OPERATIONS),
     **dict.fromkeys(ADK_DIRECTIONS, tuple(ADK_MEANINGS)),
+    FRAMEWORKS_OURS: FRAMEWORK_SERVER_CASES,
+    FRAMEWORKS_THEIRS: FRAMEWORK_CLIENT_CASES,
 }
 """Which operations are tried in a direction."""
 
@@ -190,6 +213,14 @@ def page(
     for direction in ADK_DIRECTIONS:
         lines += [f"### {direction}", "", *_grid(direction, rows, found, notes), ""]
     lines += [
+        "## Other frameworks",
+        "",
+        "Frameworks with an A2A bridge of their own, with a scripted model.",
+        "",
+    ]
+    for direction in FRAMEWORKS_DIRECTIONS:
+        lines += [f"### {direction}", "", *_grid(direction, rows, found, notes), ""]
+    lines += [
         "## MCP servers behind A2A",
         "",
         "Every tool of these servers, called by the official MCP client and through an agent made by `Agent.from_mcp`.",
@@ -218,6 +249,12 @@ def page(
         "|---|---|",
         *(f"| {operation} | {meaning} |" for operation, meaning in {**MEANINGS, **ADK_MEANINGS}.items()),
         "",
+        "With other frameworks:",
+        "",
+        "| | what is tried |",
+        "|---|---|",
+        *(f"| {operation} | {meaning} |" for operation, meaning in FRAMEWORK_MEANINGS.items()),
+        "",
     ]
     return "\n".join(lines)
 
@@ -236,7 +273,7 @@ def _grid(direction: str, rows: list[Row], found: dict[tuple[str, str, str, str]
 def _sign(cell: Cell | None, notes: list[str]) -> str:
     if cell is None:
         return "?"
-    if not cell.why or cell.result in (PASS, FAIL):
+    if not cell.why or cell.result == FAIL:
         return SIGNS[cell.result]
     if cell.why not in notes:
         notes.append(cell.why)

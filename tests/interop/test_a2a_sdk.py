@@ -41,7 +41,8 @@ def text(output: str | bytes | None) -> str:
 
 def drive(*arguments: str) -> tuple[list[dict[str, Any]], str]:
     """The cases the driver printed, and whatever else it had to say."""
-    with served(load_agents().agent, push_allow=["127.0.0.1"]) as url:
+    agents = load_agents()
+    with served(agents.guarded, auth=agents.authenticate, push_allow=["127.0.0.1"]) as url:
         try:
             done = subprocess.run(
                 [PEER_PYTHON, DRIVER, url, *arguments],

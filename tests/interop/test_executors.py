@@ -14,7 +14,7 @@ import interop_script as script
 import pytest
 from interop_field import INSTALLED, PROGRAMS, Peer, serving
 
-from dragoman import Client, State, Task
+from dragoman import Client, Message, State, Task
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
@@ -58,9 +58,12 @@ async def test_it_answers_with_an_artifact(client: Client) -> None:
     assert [artifact.name for artifact in task.artifacts] == ["result"]
 
 
-async def test_a_bare_message_is_a_task_that_has_completed_with_it(client: Client) -> None:
-    task = await sent(client, "message")
-    assert (task.state, task.text, task.artifacts) == (State.COMPLETED, script.BARE, ())
+async def test_a_bare_message_is_an_answer_without_a_task(client: Client) -> None:
+    answer = await client.send("message")
+    assert isinstance(answer, Message)
+    assert answer.text == script.BARE
+    stream = client.stream("message")
+    assert [event.kind async for event in stream] == ["message"]
 
 
 async def test_pieces_arrive_one_by_one_with_their_flags(client: Client) -> None:

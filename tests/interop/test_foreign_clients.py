@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop_agents import agent, received_files
+from interop_agents import authenticate, guarded, received_files
 from interop_deviations import CLIENT_FAULTS, SENT_TWICE
 from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive
-from interop_table import ABSENT, FAIL, PASS, PEER, REFUSED, THEIRS, Cell
+from interop_table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
 
 from dragoman.testing import served
 
@@ -47,10 +47,6 @@ OPERATION_OF = {
 # What a detail of peers/driving.py begins with when nothing was wrong with us, and nothing worked either.
 NOT_IN_0_3, UNSUPPORTED, PEER_AT_FAULT = "not in 0.3", "not supported by the peer: ", "peer at fault: "
 
-NOT_OFFERED = {
-    "extended card": "Dragoman's server has no extended card yet.",
-}
-
 FILE_ENDS = b"dragoman"
 
 PEERS_AND_WIRES = [pytest.param(peer, wire, id=f"{peer}-{wire}") for peer in PEERS for wire in peer.client_wires]
@@ -60,7 +56,7 @@ def driven(peer: Peer, wire: Wire, only: str | None = None) -> Driven:
     if peer.missing:
         pytest.skip(peer.missing)
     received_files.clear()
-    with served(agent, push_allow=["127.0.0.1"]) as url:
+    with served(guarded, auth=authenticate, push_allow=["127.0.0.1"]) as url:
         return drive(peer, url, wire, only)
 
 
@@ -86,7 +82,7 @@ def cell_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> Cell:
     for start, result in (UNSUPPORTED, ABSENT), (PEER_AT_FAULT, PEER):
         if case["detail"].startswith(start):
             return cell(result, f"{peer.name} {peer.version}: {case['detail'].removeprefix(start)}.")
-    return cell(REFUSED, NOT_OFFERED[operation]) if operation in NOT_OFFERED else cell(PASS)
+    return cell(PASS)
 
 
 def assert_all_ok(peer: Peer, wire: Wire, report: Driven) -> None:

@@ -17,7 +17,7 @@ from interop_field import PEERS, Peer
 from mcp import Client
 
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 
 CHOSEN = [peer for peer in PEERS if peer.folder in ("a2a-sdk", "a2a-sdk-03")]
 RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at", "source"}
@@ -64,7 +64,7 @@ class Host:
 
 @asynccontextmanager
 async def host_of(url: str, mode: str, **options: Any) -> AsyncIterator[Host]:
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, mode=mode, **options) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, mode=mode, **options) as client:
         listed = await client.list_tools()
         host = Host(client, {tool.name: tool.output_schema or {} for tool in listed.tools})
         host.agent_id = (await host.ok("resolve_agent_card", base_url=url))["agent_id"]

@@ -1,6 +1,6 @@
 """There and back: an MCP server behind A2A, and A2A behind an MCP server. A host sees what it would have seen directly.
 
-server-everything → `Agent.from_mcp` on a port → `A2AServer` → the official client, in both eras of MCP. The tool is
+server-everything → `Agent.from_mcp` on a port → `McpServer` → the official client, in both eras of MCP. The tool is
 `send_message`, so a result is a task there, and "the same" means, for each call:
 
 - the task is `completed` where the direct result is good, `failed` where it is an error, `rejected` where the protocol
@@ -27,7 +27,7 @@ import interop_mcp_sides as sides
 import mcp_types as mcp
 import pytest
 from interop_mcp.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
-from interop_mcp.server import McpServer
+from interop_mcp.server import McpServer as ForeignServer
 from interop_mcp.step import Answer, Step
 from interop_mcp_results import Content, Outcome, Question, exact
 from mcp import Client as McpClient
@@ -35,7 +35,7 @@ from mcp import MCPError
 
 from dragoman import Agent
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.testing import served
 
 pytestmark = [
@@ -148,12 +148,12 @@ def parts_of(task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def through(server: McpServer, here: Path, era: Era) -> AsyncGenerator[Through, None]:
+async def through(server: ForeignServer, here: Path, era: Era) -> AsyncGenerator[Through, None]:
     """The server as an agent, called by a host of that era."""
     asker = sides.Asker()
     with sides.target(server, here) as place, served(Agent.from_mcp(place, env=server.env(here))) as url:
         async with (
-            A2AServer(McpOptions()) as mine,
+            McpServer(McpOptions()) as mine,
             McpClient(mine.server, mode=era, elicitation_callback=asker) as client,
         ):
             yield Through(client, url, asker)

@@ -154,11 +154,11 @@ class Event(NamedTuple):
 class Answer:
     """One HTTP response, read to its end."""
 
-    def __init__(self, response: httpx2.Response, asked: str) -> None:
+    def __init__(self, response: httpx2.Response, asked: str, text: str | None = None) -> None:
         self.asked = asked
         self.status = response.status_code
         self.headers = response.headers
-        self.text = response.text
+        self.text = text if text is not None else response.text
 
     @property
     def json(self) -> Any:
@@ -179,9 +179,10 @@ class Answer:
 
     @property
     def details(self) -> list[dict[str, Any]]:
-        """The typed details of an error of 1.x or of any REST binding."""
+        """The typed details of an error of 1.x, of 0.3 or of any REST binding."""
         error = self.json["error"]
-        return error["details"] if "details" in error else error["data"]
+        beside = self.json.get("errorDetails")
+        return beside or (error["details"] if "details" in error else error["data"])
 
     @property
     def reason(self) -> str:
@@ -242,9 +243,21 @@ class Reading:
 
     def refusal(self) -> Answer:
         """The answer, which is none of a stream."""
-        assert self.headers["content-type"] in ("application/json", "application/a2a+json")
-        self.response.read()
-        return Answer(self.response, self.asked)
+        answer = self.begin()
+        assert isinstance(answer, Answer)
+        return answer
+
+    def begin(self) -> Answer | Reading:
+        """The refusal, as JSON or where 0.3 wants that as the one event of a stream; else the stream, once begun."""
+        if self.headers["content-type"] != "text/event-stream":
+            assert self.headers["content-type"] in ("application/json", "application/a2a+json")
+            self.response.read()
+            return Answer(self.response, self.asked)
+        first = self.next()
+        if "error" not in first.json:
+            return self
+        assert not list(self)
+        return Answer(self.response, self.asked, first.data)
 
 
 class Wire:

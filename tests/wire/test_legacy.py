@@ -16,6 +16,13 @@ def chosen() -> str:
     return f"my-task-{uuid4()}"
 
 
+def refusal(wire: Any, method: str, params: Any) -> Any:
+    """The error, which may come as an event."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    with wire.reading("POST", "/a2a", json=body) as reading:
+        return reading.refusal()
+
+
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
@@ -154,11 +161,24 @@ def test_missing_arguments_are_not_asked_for(speaker: Any) -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
+def test_an_error_of_a_method_of_0_1_is_spelled_as_in_0_1(wire: Any) -> None:
+    params = {"id": "t", "pushNotificationConfig": {"url": "https://example.com/"}}
+    answer = wire.rpc("tasks/pushNotification/set", params, path="/a2a")
+    assert set(answer.json["error"]) == {"code", "message", "data"}
+    assert answer.json["error"]["data"]["reason"] == answer.reason
+
+
+@pytest.mark.parametrize(("version", "has_data"), [("0.1", True), ("0.3", False)])
+def test_a_shared_method_spells_its_errors_as_the_version_header_says(wire: Any, version: str, has_data: bool) -> None:
+    answer = wire.rpc("tasks/get", {"id": "nobody"}, **{"A2A-Version": version})
+    assert ("data" in answer.json["error"], "errorDetails" in answer.json) == (has_data, not has_data)
+
+
 @pytest.mark.requirement("S0-42", "S0-46")
 @pytest.mark.rows("params", [{}, None, {"id": ""}, {"id": None}])
 @pytest.mark.rows("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
 def test_a_task_must_be_named(wire: Any, method: str, params: Any) -> None:
-    answer = wire.rpc(method, params, path="/a2a")
+    answer = refusal(wire, method, params)
     assert (answer.status, answer.code, answer.field) == (200, -32602, "id")
 
 
@@ -166,7 +186,7 @@ def test_a_task_must_be_named(wire: Any, method: str, params: Any) -> None:
 @pytest.mark.rows("name", ["1", "abc", 1])
 @pytest.mark.rows("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
 def test_a_task_must_exist(wire: Any, method: str, name: Any) -> None:
-    assert wire.rpc(method, {"id": name}, path="/a2a").code == -32001
+    assert refusal(wire, method, {"id": name}).code == -32001
 
 
 # -- which dialect answers ---------------------------------------------------------------------------------------------

@@ -84,4 +84,4 @@ def test_a_card_is_built_served_and_read_back_unchanged() -> None:
 
     with served(agent) as url, urllib.request.urlopen(f"{url}/.well-known/agent-card.json", timeout=20) as response:
         read = parse_card(response.read())
-        assert read == build_card(agent, url, push=True)
+        assert read == build_card(agent, url, push=True, linked=True)

@@ -84,6 +84,74 @@ def test_a_body_that_is_not_json_is_refused_with_415(wire: Any, path: str, conte
     assert (answer.status, answer.code, answer.reason) == (415, 415, "CONTENT_TYPE_NOT_SUPPORTED")
 
 
+@pytest.mark.rows("body", [b"null", b"{}", b"", b" \n", b" null\n"])
+@pytest.mark.rows("version", ["1.0-rest", "1.1-rest", "0.3-rest"])
+def test_json_that_says_nothing_is_no_body(wire: Any, version: str, body: bytes) -> None:
+    speaker = wire.speaker(version)
+    root = "/v1/tasks" if version == "0.3-rest" else "/tasks"
+    headers = {"Content-Type": "application/json", **({"A2A-Version": "1.1"} if version == "1.1-rest" else {})}
+    task = speaker.id_of(speaker.begin(tool="slow"))
+    with wire.reading("POST", f"{root}/{task}:subscribe", content=body, headers=headers) as reading:
+        assert reading.next().json["task"]["id"] == task
+    answer = wire.request("POST", f"{root}/{task}:cancel", content=body, headers=headers)
+    assert speaker.state(answer) == "canceled"
+
+
+@pytest.mark.rows("body", [b"[]", b"0", b"false", b'""', b"nul"])
+def test_other_json_is_still_no_body(wire: Any, body: bytes) -> None:
+    answer = wire.request("POST", "/tasks/t:cancel", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status == 400
+
+
+@pytest.mark.rows("content_type", ["text/plain", "application/x-www-form-urlencoded", "*/*", ""])
+@pytest.mark.rows("path", ["/tasks/{}:cancel", "/v1/tasks/{}:cancel"])
+def test_an_empty_post_may_have_any_content_type(wire: Any, path: str, content_type: str) -> None:
+    task = wire.speaker("1.0-rest").begin(tool="slow")
+    answer = wire.request("POST", path.format(task["id"]), content=b"", headers={"Content-Type": content_type})
+    assert wire.speaker("1.0-rest").state(answer) == "canceled"
+
+
+def test_an_empty_post_in_chunks_may_have_any_content_type(wire: Any) -> None:
+    task = wire.speaker("1.0-rest").begin(tool="slow")
+    headers = {"Content-Type": "text/plain"}
+    answer = wire.request("POST", f"/tasks/{task['id']}:cancel", content=iter([b""]), headers=headers)
+    assert wire.speaker("1.0-rest").state(answer) == "canceled"
+    answer = wire.request("POST", f"/tasks/{task['id']}:cancel", content=iter([b"", b"{}"]), headers=headers)
+    assert answer.status == 415
+
+
+# -- JSON-RPC at the paths of REST -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rows(
+    "path", ["/v1/message:send", "/message:send", "/v1/message:stream", "/v1/tasks/t:cancel", "/tasks/t:subscribe"]
+)
+@pytest.mark.rows("version", ["0.3-rpc", "1.0-rpc"])
+def test_a_json_rpc_request_at_a_path_of_rest_is_answered_as_json_rpc(wire: Any, path: str, version: str) -> None:
+    speaker = wire.speaker(version)
+    methods = {"0.3-rpc": ("message/send", "tasks/get"), "1.0-rpc": ("SendMessage", "GetTask")}
+    send, get = methods[version]
+    answer = wire.rpc(send, speaker.params("hi"), id="r1", path=path)
+    assert (answer.json["jsonrpc"], answer.json["id"]) == ("2.0", "r1")
+    assert speaker.texts(answer) == ["hi"]
+    refused = wire.rpc(get, {"id": "nobody"}, id="r2", path=path)
+    assert (refused.status, refused.json["id"], refused.code) == (200, "r2", -32001)
+    assert refused.headers["content-type"] == "application/json"
+
+
+def test_a_json_rpc_stream_at_a_path_of_rest_is_one_of_json_rpc(wire: Any) -> None:
+    params = wire.speaker("0.3-rpc").params("hi")
+    body = {"jsonrpc": "2.0", "id": 7, "method": "message/stream", "params": params}
+    with wire.reading("POST", "/v1/message:stream", json=body) as reading:
+        assert {event.json["id"] for event in reading} == {7}
+
+
+def test_a_message_of_rest_that_mentions_json_rpc_stays_one_of_rest(wire: Any, speaker: Any) -> None:
+    text = '{"jsonrpc":"2.0","method":"x"}'
+    assert speaker.texts(speaker.send(text)) == [text]
+    assert wire.rest("POST", "/message:send", {"jsonrpc": "2.0"}).status == 400
+
+
 # -- paths -------------------------------------------------------------------------------------------------------------
 
 

@@ -102,12 +102,18 @@ def test_zero_is_no_limit_for_the_history(speaker: Any) -> None:
             },
             "as in JSON-RPC",
         ),
-        ({"messageId": "m1", "content": [{"text": "without a role"}]}, "without a role"),
     ],
 )
 def test_messages_that_callers_really_send_are_understood(wire: Any, speaker: Any, message: Any, text: str) -> None:
     for body in ({"message": message}, {"request": message}):
         assert speaker.texts(wire.rest("POST", "/v1/message:send", body)) == [text]
+
+
+@pytest.mark.parametrize("role", [{}, {"role": None}, {"role": ""}, {"role": "ROLE_UNSPECIFIED"}, {"role": 0}])
+def test_a_message_without_a_role_is_invalid(wire: Any, role: dict[str, Any]) -> None:
+    for name in ("message", "request"):
+        answer = wire.rest("POST", "/v1/message:send", {name: {"messageId": "m1", "content": [{"text": "hi"}], **role}})
+        assert (answer.status, answer.reason, answer.field) == (400, "INVALID_PARAMS", "message.role")
 
 
 def test_an_error_in_0_3_over_rest(speaker: Any) -> None:

@@ -42,6 +42,34 @@ def finals(speaker: Any, events: list[Any]) -> list[bool]:
     return [each.get("final", False) for each in said if "status" in each and each.get("kind") != "task"]
 
 
+# -- errors instead of a stream ----------------------------------------------------------------------------------------
+
+
+def test_only_0_3_wants_the_error_of_a_subscription_as_an_event(speaker: Any) -> None:
+    with speaker.subscribe("nobody") as reading:
+        # 0.1 has the same method, and no version header.
+        expected = "text/event-stream" if speaker.name in ("0.3-rpc", "0.1-rpc") else "json"
+        assert reading.headers["content-type"].endswith(expected)
+        answer = reading.refusal()
+    assert (answer.code, answer.reason) == (NOT_FOUND[speaker.binding], "TASK_NOT_FOUND")
+    with speaker.stream(message={"taskId": "nobody"} if speaker.version != "0.1" else {"parts": 5}) as reading:
+        assert reading.headers["content-type"].endswith("json")
+
+
+def test_the_error_of_a_subscription_in_0_3_has_the_id_of_its_request(wire: Any) -> None:
+    body = {"jsonrpc": "2.0", "id": "r1", "method": "tasks/resubscribe"}
+    for params, code in (({"id": "nobody"}, -32001), ({}, -32602)):
+        with wire.reading("POST", "/", json={**body, "params": params}) as reading:
+            (event,) = list(reading)
+        assert (event.id, event.json["id"], event.json["error"]["code"]) == (None, "r1", code)
+        assert reading.headers["cache-control"] == "no-store"
+
+
+def test_who_asks_for_0_1_gets_the_error_of_a_subscription_as_json(wire: Any) -> None:
+    answer = wire.rpc("tasks/resubscribe", {"id": "nobody"}, **{"A2A-Version": "0.1"})
+    assert (answer.headers["content-type"], answer.code) == ("application/json", -32001)
+
+
 # -- where they begin and end ------------------------------------------------------------------------------------------
 
 

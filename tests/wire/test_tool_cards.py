@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -166,6 +167,20 @@ def test_the_card_says_where_the_schemas_are(tools: Any) -> None:
     assert "annotations" not in schemas["add_numbers"]
 
 
+@pytest.mark.parametrize(("given", "name"), [(None, "Kitchen-Aid"), ("mine", "mine")])
+def test_the_name_on_the_card_is_the_one_that_the_server_gives_itself(
+    wire: Any, tmp_path: Path, given: str | None, name: str
+) -> None:
+    script = tmp_path / "serve_it.py"
+    script.write_text("from mcp.server import MCPServer\nMCPServer('Kitchen Aid', log_level='ERROR').run()\n")
+    agent = Agent.from_mcp([sys.executable, str(script)], name=given)
+    with served(agent) as url:
+        cards = [wire.at(url).request("GET", path).json for path in (CARD, OLD_CARD)]
+    assert [card["name"] for card in cards] == [name, name]
+    # Paths and tasks have a name that does not depend on whether the server could be started.
+    assert agent.name == (given or "serve_it")
+
+
 # -- the card of 0.1 ---------------------------------------------------------------------------------------------------
 
 
@@ -268,13 +283,15 @@ def test_each_agent_of_a_server_has_cards_of_its_own_kind(wire: Any, new_agent: 
         plain = at.request("GET", f"/agents/works{OLD_CARD}").json
         said = link(at.request("GET", f"/agents/works{CARD}").json)
         assert list(at.request("GET", f"/agents/works{SCHEMAS}").json) == list(OPEN_TOOLS)
-        none = [at.request("GET", path).status for path in (SCHEMAS, f"/agents/talks{SCHEMAS}")]
+        own = [at.request("GET", path).json for path in (SCHEMAS, f"/agents/talks{SCHEMAS}")]
         preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}
         asked = [at.at(base).request("OPTIONS", SCHEMAS, headers=preflight).status for base in (talks, works)]
     assert (plain["name"], plain["url"], skills(plain)) == ("works", f"{works}/a2a", list(OPEN_TOOLS))
     assert said["params"] == {"url": works + SCHEMAS}
-    assert none == [404, 404]
-    assert asked == [403, 204]
+    assert own[0] == own[1]
+    assert "echo" in own[0]
+    assert "get_greeting" not in own[0]
+    assert asked == [204, 204]
 
 
 # -- who sees what -----------------------------------------------------------------------------------------------------

@@ -171,6 +171,16 @@ def desk_of(wire: Any, path: Path, *agents: Agent, **settings: Any) -> Iterator[
         yield Desk(wire.at(url), path)
 
 
+def cookie_of(path: Path, name: str) -> str:
+    """A new user of the store, and the cookie that says so."""
+    users = SqliteUsers(path)
+    users.prepare()
+    users.add(name)
+    account = users.account(name)
+    assert account is not None
+    return seal_cookie(KeyRing.from_text(SECRET), account, SystemClock())
+
+
 @pytest.fixture(scope="module")
 def desk(wire: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with desk_of(wire, tmp_path_factory.mktemp("tools") / "t.db") as desk:
@@ -372,12 +382,7 @@ PUSHES = ("tasks/pushNotification/set", "tasks/pushNotification/get")
 @pytest.mark.requirement("S0-5")
 def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.db"
-    users = SqliteUsers(path)
-    users.prepare()
-    users.add("ada")
-    account = users.account("ada")
-    assert account is not None
-    cookie = seal_cookie(KeyRing.from_text(SECRET), account, SystemClock())
+    cookie = cookie_of(path, "ada")
     agent = tool_agent(path, Tool("vault", permission="vault-key"))
     with desk_of(wire, path, agent, secret=SECRET, auth=None) as desk:
         params = {"id": "1", "message": "hi", "pushNotificationConfig": {"url": "https://example.com"}}
@@ -394,18 +399,46 @@ def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire:
         assert agent.tools.calls == []
         known = desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={cookie}").result
         assert row_of(path, known)["state"] == "completed"
-        # What is said in other words, or elsewhere, is open to strangers.
+        # Elsewhere strangers may ask what is public.
         stranger = desk.ask("tasks/send", {"message": "hi"}, at="/").result
         assert stranger["status"]["state"] == "completed"
         # All strangers are one owner: what one of them did must not be found by guessing a time.
         assert len(stranger["id"]) == 36
         assert [row["id"] for row in table(path)] == [int(known["id"])]
-        assert desk.ask("tasks/get", {"id": known["id"]}, **{"A2A-Version": "0.3"}).code == NOT_FOUND
-        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
-        modern = desk.ask("SendMessage", {"message": message})
+        assert desk.ask("tasks/get", {"id": known["id"]}, at="/", **{"A2A-Version": "0.3"}).code == NOT_FOUND
+
+
+@pytest.mark.requirement("S0-5")
+def test_where_the_cookie_counts_it_does_for_every_method_and_version(wire: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    cookie = cookie_of(path, "ada")
+    agent = tool_agent(path, Tool("vault", permission="vault-key"))
+    kind = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+    role = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    calls: list[tuple[str, Any, dict[str, str]]] = [
+        ("message/send", {"message": kind}, {}),
+        ("message/stream", {"message": kind}, {}),
+        ("message/send", {"message": kind}, {"A2A-Version": "0.3"}),
+        ("SendMessage", {"message": role}, {"A2A-Version": "1.0"}),
+        ("SendStreamingMessage", {"message": role}, {"A2A-Version": "1.1"}),
+        ("SendMessage", {"message": role}, {}),
+        ("GetTask", {"id": "1"}, {}),
+        ("ListTasks", {}, {}),
+        ("agent/getAuthenticatedExtendedCard", {}, {}),
+        ("tasks/nothing", {}, {}),
+    ]
+    with desk_of(wire, path, agent, secret=SECRET, auth=None) as desk:
+        for method, params, asked in calls:
+            refused = desk.ask(method, params, **asked)
+            assert (refused.status, refused.code) == (401, UNKNOWN_CALLER), method
+            assert refused.headers["www-authenticate"] == 'Cookie realm="dragoman", cookie-name="user"'
+        assert agent.tools.calls == []
+        # With the cookie, and on the other paths, where the server is open, they are answered.
+        sent = desk.ask("message/send", {"message": kind}, Cookie=f"user={cookie}").result
+        assert sent["status"]["state"] == "completed"
+        modern = desk.ask("SendMessage", {"message": role}, at="/")
         assert modern.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         assert "www-authenticate" not in modern.headers
-        assert desk.ask("tasks/nothing", {}).code == -32601
 
 
 # -- reading and canceling ---------------------------------------------------------------------------------------------

@@ -387,3 +387,25 @@ def test_tasks_outlive_a_kill_and_one_at_work_has_failed(site: Site) -> None:
     assert "restart" in json.dumps(failed)
     assert site.row(at_work)[3] == "failed"
     assert site.send("add_numbers", a=1, b=1)["artifacts"][0]["parts"][0]["text"] == "2"
+
+
+@pytest.mark.requirement("S0-14", "S0-15", "S0-16")
+def test_started_as_a_module_it_has_the_document_s_card_without_a_setting(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman.examples.toolbox"],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        try:
+            line = next(line for line in process.stderr if line.startswith("  card"))
+            url = line.split()[1].partition("/.well-known")[0]
+            assert httpx2.get(url + OLD_CARD, timeout=SECONDS).text == CARD
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS)

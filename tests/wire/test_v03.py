@@ -189,21 +189,26 @@ def test_data_that_is_no_object_is_wrapped_as_the_official_sdk_wraps_it(wire: An
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_in_0_3_says_its_reason_in_data(speaker: Any) -> None:
+def test_an_error_in_0_3_says_its_reason_beside_the_error(speaker: Any) -> None:
     assert speaker.get("nobody").json == {
         "jsonrpc": "2.0",
         "id": 1,
-        "error": {
-            "code": -32001,
-            "message": "Task not found",
-            "data": {"reason": "TASK_NOT_FOUND", "taskId": "nobody"},
-        },
+        "error": {"code": -32001, "message": "Task not found"},
+        "errorDetails": [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "TASK_NOT_FOUND",
+                "domain": "a2a-protocol.org",
+                "metadata": {"taskId": "nobody"},
+            }
+        ],
     }
 
 
 @pytest.mark.rows("method", METHODS)
 def test_all_ten_methods_are_known(wire: Any, method: str) -> None:
-    assert wire.rpc(method, {}).code != -32601
+    assert '"code":-32601' not in wire.rpc(method, {}).text
+    assert '"code":-32601' in wire.rpc(f"{method}s", {}).text
 
 
 @pytest.mark.requirement("S2-12")

@@ -8,11 +8,7 @@ class LineTooLongError(Exception):
 
 
 class LineBuffer:
-    """Assembles lines from chunks of bytes.
-
-    `max_length` bounds the buffer: it applies to a line that spans several chunks, and to the first line of a chunk.
-    Other lines are bounded by the size of their chunk.
-    """
+    """Assembles lines of at most `max_length` bytes from chunks of bytes."""
 
     def __init__(self, max_length: int) -> None:
         self._max_length = max_length
@@ -23,12 +19,13 @@ class LineBuffer:
         """Add a chunk and return the lines that it completes.
 
         Raises:
-            LineTooLongError: the line in the buffer exceeds `max_length`; the buffer and the chunk are dropped.
+            LineTooLongError: a line exceeds `max_length`; the buffer and the chunk are dropped.
         """
         first, *others = data.split(b"\n")
         self._pieces.append(first)
         self._length += len(first)
-        if self._length > self._max_length:
+        longest = max(self._length, max(map(len, others), default=0))
+        if longest > self._max_length:
             self._pieces, self._length = [], 0
             raise LineTooLongError
         if not others:

@@ -192,12 +192,17 @@ class NamedSkill(Struct, frozen=True):
         return {"text": "hello"}
 
 
+def whole_agent(name: str, description: str, tags: Sequence[str] = ()) -> NamedSkill:
+    """Return the one skill of an agent that does whatever it is asked, by its own name."""
+    agent_id = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
+    return NamedSkill(agent_id, name, description or f"Talks to {name}", tuple(tags), default=True)
+
+
 def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, str]]) -> tuple[NamedSkill, ...]:
     """Return one skill for the agent and one for each of its tools, given as names and descriptions."""
-    agent_id = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
-    agent = NamedSkill(agent_id, name, description or f"Talks to {name}", categories(name, description), default=True)
+    agent = whole_agent(name, description, categories(name, description))
     others = (
-        NamedSkill(f"{agent_id}-{tool}", humanized(tool), about or f"Tool: {tool}", categories(tool, about))
+        NamedSkill(f"{agent.id}-{tool}", humanized(tool), about or f"Tool: {tool}", categories(tool, about))
         for tool, about in tools
     )
     return (agent, *others)

@@ -63,20 +63,35 @@ _BY_STATUS: dict[int, type[A2AError]] = {
     503: e.ServerError,
 }
 _INTERNAL_CODE = -32603
+# Members of the plain object that older versions have as `data`, beside the metadata.
+_NOT_METADATA = ("reason", "field")
+
+
+def rpc_failure(error: A2AError, version: str, request_id: Any) -> dict[str, Any]:
+    """Build the JSON-RPC response to a request that failed.
+
+    Where a version cannot have them in the error, the typed details are a member `errorDetails` of the response.
+    """
+    response = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
+    return response | {"errorDetails": error_details(error)} if row_of(version).errors.details_beside else response
 
 
 def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     """Build the `error` member of a JSON-RPC response.
 
-    From 1.0 on `data` is a list of typed details; before, it is the details of the error, else an object with the
-    reason. `_rpc_code` chooses the code: one that the version does not define becomes an internal error with the same
-    message, except -32009, by which old callers learn that their version is not supported.
+    From 1.0 on `data` is a list of typed details; before, it is the details that the error was raised with. Without
+    any, it is an object with the reason in 0.1, and left out in 0.3, see `rpc_failure`. `_rpc_code` chooses the code:
+    one that the version does not define becomes an internal error with the same message, except -32009, by which old
+    callers learn that their version is not supported.
     """
     encoding = row_of(version).errors
     if encoding.typed:
         return {"code": error.code, "message": error.message, "data": error_details(error)}
-    data: Any = _plain_data(error) if error.details is None else error.details
-    return {"code": _rpc_code(error, encoding), "message": error.message, "data": data}
+    body: dict[str, Any] = {"code": _rpc_code(error, encoding), "message": error.message}
+    if not encoding.details_beside:
+        return body | {"data": _plain_data(error) if error.details is None else error.details}
+    # Typed details are those of another server, whose error is passed on.
+    return body if error.details is None or _is_typed(error.details) else body | {"data": error.details}
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
@@ -133,16 +148,22 @@ def error_details(error: A2AError) -> list[dict[str, Any]]:
     return details
 
 
-def error_from_rpc(error: object) -> A2AError:
-    """Build the error from the `error` member of a JSON-RPC response; an unknown code is an internal error."""
+def error_from_rpc(error: object, beside: object = None) -> A2AError:
+    """Build the error from the `error` member of a JSON-RPC response, and the `errorDetails` beside it.
+
+    An unknown code is an internal error.
+    """
     members = as_object(error)
     code, data = members.get("code"), members.get("data")
     cls = _BY_CODE.get(code, e.InternalError) if isinstance(code, int) else e.InternalError
-    named_class = _BY_REASON.get(str(_error_info(data).get("reason") or as_object(data).get("reason")))
+    details = data if beside is None else beside
+    named_class = _BY_REASON.get(str(_error_info(details).get("reason") or as_object(details).get("reason")))
     # A server may have mapped the code to an internal error for an older version; the reason is still there.
     if named_class is not None and (cls is e.InternalError or issubclass(named_class, cls)):
         cls = named_class
-    return _build_error(cls, members.get("message"), data)
+    error_read = _build_error(cls, members.get("message"), details)
+    error_read.details = data
+    return error_read
 
 
 def error_from_http(status: int, body: object) -> A2AError:
@@ -194,8 +215,15 @@ def _build_error(cls: type[A2AError], message: object, data: object) -> A2AError
     text = message if isinstance(message, str) else None
     error = cls(text, field=_field(data)) if issubclass(cls, InvalidParams) else cls(text)
     error.details = data
-    error.metadata = {key: str(value) for key, value in as_object(_error_info(data).get("metadata")).items()}
+    plain = {key: value for key, value in as_object(data).items() if key not in _NOT_METADATA}
+    metadata = as_object(_error_info(data).get("metadata")) or (plain if "reason" in as_object(data) else {})
+    error.metadata = {key: str(value) for key, value in metadata.items()}
     return error
+
+
+def _is_typed(details: object) -> bool:
+    """True for details that are typed already, as another A2A server sent them."""
+    return isinstance(details, list) and all("@type" in as_object(each) for each in cast("list[Any]", details))
 
 
 def _error_info(details: object) -> dict[str, Any]:

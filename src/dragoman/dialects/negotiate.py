@@ -135,10 +135,6 @@ class Dialects:
             return match.dialect
         return self.legacy if origin == self.legacy.origin else V01_RPC
 
-    def is_v01_call(self, method: str, version: str | None) -> bool:
-        """True for a method of 0.1 that is not called in another version."""
-        return method in _METHODS_01 and version in (None, V0_1)
-
 
 def _v1_dialect(version: str | None) -> CallingDialect:
     return V1_1 if version == V1_1.version else V1_0

@@ -35,12 +35,15 @@ class ErrorEncoding(Struct, frozen=True):
     """The error format of a version.
 
     `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors;
-    before, it is a plain object, and REST bodies also hold what the SDKs of 0.3 read. `last_code` is the last A2A code
-    that the version defines (`errors.py` maps later ones). `one_card_error`: an agent without the capability and one
-    without the extended card get the same error.
+    before, it is a plain object, and REST bodies also hold what the SDKs of 0.3 read. `details_beside`: the typed
+    details are not in the JSON-RPC error but beside it. One a2a-go reads `data` only as an object, its successor only
+    as a list, and a2a-sdk 1.x knows no other member of an error; neither reads an error otherwise. `last_code` is the
+    last A2A code that the version defines (`errors.py` maps later ones). `one_card_error`: an agent without the
+    capability and one without the extended card get the same error.
     """
 
     typed: bool = False
+    details_beside: bool = False
     last_code: int = -32007
     one_card_error: bool = False
 
@@ -91,7 +94,8 @@ class Row(Struct, frozen=True):
     `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can get a result before the task
     has ended. `subscribes_again`: a further subscription is harmless; servers on a2a-sdk 0.3 store every event once
     per stream. `generations`: tasks and events are numbered. `counts_artifacts`: artifacts are identified by index, so
-    a resumed stream needs the ids of the earlier ones. `alternative`: the version to try if a card's is wrong.
+    a resumed stream needs the ids of the earlier ones. `errors_as_events`: the operations whose error, instead of a
+    stream, is the one event of a stream. `alternative`: the version to try if a card's is wrong.
     """
 
     version: str
@@ -111,6 +115,7 @@ class Row(Struct, frozen=True):
     subscribes_again: bool = True
     generations: bool = False
     counts_artifacts: bool = False
+    errors_as_events: frozenset[Operation] = frozenset()
     alternative: str | None = None
 
 
@@ -173,12 +178,14 @@ _RPC_0_3 = Row(
     prefix=("v1",),
     tenants=False,
     extensions_header=EXTENSIONS_HEADERS[1],
-    errors=ErrorEncoding(one_card_error=True),
+    errors=ErrorEncoding(details_beside=True, one_card_error=True),
     card_path="/a2a",
     subscribes_again=False,
+    # Over JSON-RPC only. The servers of the official SDKs do so, and some clients read nothing else.
+    errors_as_events=frozenset({Operation.SUBSCRIBE}),
     alternative=V0_1,
 )
-_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorEncoding(last_code=-32006))
+_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorEncoding(details_beside=True, last_code=-32006))
 _RPC_0_1 = Row(
     V0_1,
     JSONRPC,
@@ -192,6 +199,7 @@ _RPC_0_1 = Row(
     paths={},
     errors=ErrorEncoding(last_code=-32004),
     webhook=WebhookFormat(single=True),
+    card_path="/a2a",
     asks=False,
     returns_at_once=False,
     counts_artifacts=True,
@@ -199,11 +207,14 @@ _RPC_0_1 = Row(
 )
 _RPC = (_RPC_0_1, _RPC_0_2, _RPC_0_3, _RPC_1_0, _RPC_1_1)
 ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC} | {
-    (row.version, REST): replace(row, binding=REST, card_path="", alternative=None) for row in _RPC if row.paths
+    (row.version, REST): replace(row, binding=REST, card_path="", alternative=None, errors_as_events=frozenset())
+    for row in _RPC
+    if row.paths
 }
 # The interfaces on our cards, best first.
 CARD_ROWS = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
 _NEAREST = {"0": V0_3, "1": V1_1}
+_OLDEST_METHODS, _METHODS_0_3 = frozenset(_RPC_0_1.methods.values()), frozenset(_RPC_0_3.methods.values())
 _REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST])}
 
 
@@ -229,9 +240,21 @@ def rest_row(segments: Sequence[str]) -> Row:
     return _REST_PREFIXES.get(tuple(segments[:1]), ROWS[V1_0, REST])
 
 
-def version_of_method(method: object) -> str:
-    """Return the version in which to send errors to the caller of a JSON-RPC method: 0.3 for names with a slash."""
-    return V0_3 if isinstance(method, str) and "/" in method else V1_0
+def version_of_method(method: object, requested: str | None = None) -> str:
+    """Return the version in which to send errors to the caller of a JSON-RPC method, by its name.
+
+    Where 0.1 and 0.3 share a name, it is 0.3 unless the caller requested 0.1.
+    """
+    if not isinstance(method, str) or "/" not in method:
+        return V1_0
+    in_older = method in _OLDEST_METHODS and (method not in _METHODS_0_3 or major_minor(requested or "") == V0_1)
+    return V0_1 if in_older else V0_3
+
+
+def is_error_event(method: object, version: str) -> bool:
+    """True when the error of a JSON-RPC method, instead of a stream, is the one event of a stream."""
+    row = ROWS[version, JSONRPC]
+    return any(row.methods[operation] == method for operation in row.errors_as_events)
 
 
 def major_minor(text: str) -> str:

@@ -1,17 +1,19 @@
-"""An MCP server with a few tools, and the agent made of them: `dragoman serve dragoman.examples.toolbox`.
+"""An agent made of the tools of an MCP server: a greeting, the time, a counter and a sum.
 
-Run as a program, `python -m dragoman.examples.toolbox`, it is the MCP server alone, on standard input and output.
+`dragoman serve dragoman.examples.toolbox` serves it as any agent. `python -m dragoman.examples.toolbox` serves it too,
+with a card that names the public address `https://localhost`; `DRAGOMAN_URL` names another, `DRAGOMAN_PORT` the port.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 
+from dragoman.compat.tool_server import URL
 from dragoman.compat.tool_server.toolbox import PUBLIC, TOOLS, new_agent, new_server
 
 __all__ = ["PUBLIC", "TOOLS", "agent", "new_agent", "new_server"]
 
-agent = new_agent([sys.executable, "-m", "dragoman.examples.toolbox"])
+agent = new_agent()
 
 if __name__ == "__main__":
-    new_server().run("stdio")
+    agent.serve(url=os.environ.get("DRAGOMAN_URL", URL))

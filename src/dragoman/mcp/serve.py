@@ -74,7 +74,7 @@ async def serve_stdio(
 async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: HostStreams) -> None:
     from mcp.server.stdio import stdio_server
 
-    from dragoman.mcp.server import A2AServer
+    from dragoman.mcp.server import McpServer
 
     this_task = asyncio.current_task()
     assert this_task is not None
@@ -86,7 +86,7 @@ async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: 
             is_disconnected = True
             this_task.cancel()
 
-    async with A2AServer(options, store=store) as server:
+    async with McpServer(options, store=store) as server:
         # The SDK's own stdio files block in threads that cannot be interrupted: SIGTERM would have no effect.
         pending = PendingRequests()
         incoming, outgoing = StdinReader(streams.incoming, pending), StdoutWriter(streams.outgoing, pending, on_closed)
@@ -114,7 +114,7 @@ async def serve_http(
     """
     import uvicorn
 
-    from dragoman.mcp.server import A2AServer
+    from dragoman.mcp.server import McpServer
 
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs session ids, which are as good as passwords
     with closing(_bind(host, port)) as listener:
@@ -124,7 +124,7 @@ async def serve_http(
             for line in startup_lines(address, bound):
                 announce(line)
 
-        async with A2AServer(options, store=store) as server:
+        async with McpServer(options, store=store) as server:
             security = transport_security(host, address, bound, options.allow)
             app = server.server.streamable_http_app(
                 streamable_http_path=PATH, transport_security=security, host=address

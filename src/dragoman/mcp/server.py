@@ -37,7 +37,7 @@ Talk to remote A2A agents with these tools.
 """
 
 
-class A2AServer:
+class McpServer:
     """The MCP server whose tools call A2A agents, with its registry and connections. Use it with `async with`."""
 
     def __init__(self, options: McpOptions, *, clock: Clock | None = None, store: RegistryStore | None = None) -> None:
@@ -59,7 +59,7 @@ class A2AServer:
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self._mcp_tasks.add_to(self.server)
 
-    async def __aenter__(self) -> A2AServer:
+    async def __aenter__(self) -> McpServer:
         return self
 
     async def __aexit__(

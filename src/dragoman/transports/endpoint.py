@@ -48,7 +48,7 @@ class PluginOperations(Protocol):
 
     @property
     def needs_user(self) -> bool:
-        """True when methods of A2A 0.1 require an authenticated caller, on a server with authentication."""
+        """True when the path `/a2a` requires an authenticated caller, on a server with authentication."""
         ...
 
     async def perform(

@@ -63,18 +63,7 @@ class SseWriter:
             first = await anext(batches, None)
             if first is None:
                 raise ServerError("the server is stopping: subscribe again when it is back")
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": 200,
-                    "headers": [
-                        (b"content-type", b"text/event-stream"),
-                        (b"cache-control", b"no-store"),
-                        (b"x-accel-buffering", b"no"),
-                        *self._headers,
-                    ],
-                }
-            )
+            await send(_start(self._headers))
             # Passed in a list and popped: a stream can be open for days, and its first event can be large.
             first_batches = [first]
             del first
@@ -149,6 +138,25 @@ class SseWriter:
         if body is None:
             body = record.encodings[key] = self._event_writer.write_event(record, last=last)
         return body
+
+
+async def send_single_event(send: Send, data: bytes, headers: Iterable[Header] = ()) -> None:
+    """Send a stream of one event without an id."""
+    await send(_start(headers))
+    await send({"type": "http.response.body", "body": b"data: %b\n\n" % data})
+
+
+def _start(headers: Iterable[Header]) -> MutableMapping[str, Any]:
+    return {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+            *headers,
+        ],
+    }
 
 
 def _chunk(body: bytes) -> MutableMapping[str, Any]:

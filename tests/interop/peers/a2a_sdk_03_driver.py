@@ -44,6 +44,7 @@ from driving import HTTP_TIMEOUT, UNSUPPORTED, CaseFailed, PeerAtFault, case, dr
 
 TRANSPORTS = {"jsonrpc": TransportProtocol.jsonrpc, "rest": TransportProtocol.http_json}
 TERMINAL = {TaskState.completed, TaskState.failed, TaskState.canceled, TaskState.rejected}
+CREDENTIALS = {"Authorization": "Bearer open-sesame"}
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
 # The code over JSON-RPC, and what may come instead of it over REST: 0.3 never said which status an error has.
@@ -62,6 +63,7 @@ class Peer:
     unary: Client
     streaming: Client
     factory: ClientFactory
+    transport: TransportProtocol
 
 
 # --- asking and expecting
@@ -373,11 +375,14 @@ async def push_arrives(peer: Peer) -> str:
 @case
 async def extended_card(peer: Peer) -> str:
     # Without the claim the client answers from its own copy, and nothing would be tested.
-    claiming = peer.card.model_copy(update={"supports_authenticated_extended_card": True})
-    client = peer.factory.create(claiming)
-    with refusing(ANY_REFUSAL):
-        await client.get_card()
-    return "refused"
+    expect(peer.card.supports_authenticated_extended_card, "the card claims no extended card")
+    public = {skill.id for skill in peer.card.skills}
+    async with httpx.AsyncClient(timeout=HTTP_TIMEOUT, headers=CREDENTIALS) as http:
+        factory = ClientFactory(ClientConfig(httpx_client=http, supported_transports=[peer.transport]))
+        extended = await factory.create(peer.card.model_copy(deep=True)).get_card()
+    more = {skill.id for skill in extended.skills} - public
+    expect(more == {"vault"}, f"beyond the public card it has {more}")
+    return "one skill more"
 
 
 @case
@@ -403,7 +408,10 @@ async def opened(url: str, transport: str, protocol: str) -> AsyncIterator[tuple
         expect(card.protocol_version.startswith(protocol), f"the card says version {card.protocol_version}")
         expect(card.capabilities.streaming, "the card does not claim streaming: the client would silently not stream")
         unary = factory(streaming=False)
-        yield Peer(card, unary.create(card), factory(streaming=True).create(card), unary), card.url
+        yield (
+            Peer(card, unary.create(card), factory(streaming=True).create(card), unary, TRANSPORTS[transport]),
+            card.url,
+        )
 
 
 if __name__ == "__main__":

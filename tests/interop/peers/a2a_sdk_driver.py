@@ -23,7 +23,6 @@ from a2a.types import (
     AgentInterface,
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
-    ExtendedAgentCardNotConfiguredError,
     GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
@@ -48,6 +47,7 @@ from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, InternalError, JSONParseEr
 from driving import HTTP_TIMEOUT, NOT_IN_0_3, UNSUPPORTED, case, drive, expect, raising, receiving
 from google.protobuf import json_format
 
+CREDENTIALS = {"Authorization": "Bearer open-sesame"}
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
 BINDINGS = {"jsonrpc": TransportProtocol.JSONRPC.value, "rest": TransportProtocol.HTTP_JSON.value}
@@ -471,13 +471,15 @@ async def push_arrives(peer: Peer) -> str:
 @case
 async def extended_card(peer: Peer) -> str:
     # Without the capability the client answers from its own copy, and nothing would be tested.
-    claiming = AgentCard()
-    claiming.CopyFrom(peer.card)
-    claiming.capabilities.extended_agent_card = True
-    client = peer.factory.create(claiming)
-    with refusing(UnsupportedOperationError, ExtendedAgentCardNotConfiguredError):
-        await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-    return "refused"
+    expect(peer.card.capabilities.extended_agent_card, "the card claims no extended card")
+    async with httpx.AsyncClient(timeout=HTTP_TIMEOUT, headers=CREDENTIALS) as http:
+        binding = peer.card.supported_interfaces[0].protocol_binding
+        factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
+        extended = await factory.create(peer.card).get_extended_agent_card(GetExtendedAgentCardRequest())
+    public = {skill.id for skill in peer.card.skills}
+    more = {skill.id for skill in extended.skills} - public
+    expect(more == {"vault"}, f"beyond the public card it has {more}")
+    return "one skill more"
 
 
 # --- running

@@ -20,8 +20,11 @@ class Announcing(uvicorn.Server):
             print(json.dumps({"url": self.url}), flush=True)
 
 
-def serve(app_at: Callable[[str], Any]) -> None:
-    """Serve the app that `app_at` makes for a base URL, which its card has to name, until the process is ended."""
+def serve(app_at: Callable[[str], Any], path: str = "") -> None:
+    """Serve the app that `app_at` makes for a base URL, which its card has to name, until the process is ended.
+
+    The agent is at `path` of it.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int, nargs="?", default=0)
     listening = socket.create_server(("127.0.0.1", parser.parse_args().port))
@@ -29,5 +32,5 @@ def serve(app_at: Callable[[str], Any]) -> None:
     # A stream that still goes on must not hold up the end.
     config = uvicorn.Config(app_at(url), lifespan="on", ws="none", log_level="warning", timeout_graceful_shutdown=1)
     server = Announcing(config)
-    server.url = url
+    server.url = url + path
     server.run(sockets=[listening])

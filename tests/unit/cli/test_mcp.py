@@ -26,7 +26,7 @@ from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
 from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -329,7 +329,7 @@ def test_who_lets_others_in_is_warned(address: str) -> None:
 )
 async def test_names_that_lead_here_are_refused_wherever_it_listens(headers: dict[str, str], code: int) -> None:
     guarded = transport_security("0.0.0.0", "0.0.0.0", 8931, ("gateway.example", "2001:db8::1"))
-    async with A2AServer(McpOptions()) as mine:
+    async with McpServer(McpOptions()) as mine:
         app = mine.server.streamable_http_app(streamable_http_path=PATH, transport_security=guarded, host="0.0.0.0")
         with served(app) as url:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server import MCPServer
 
-from dragoman import Agent, Client
+from dragoman import Agent, Client, Context
 from dragoman.client.message import fetch_schemas, parse_argument
 from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.net.exchange import HttpRequest, HttpResponse
@@ -180,10 +180,11 @@ async def test_of_an_agent_in_this_process_they_are_at_hand(headers: dict[str, s
 
 
 async def test_an_agent_without_the_extension_is_not_asked_for_any() -> None:
-    agent = Agent("plain", description="Plain")
-    agent.skill(id="hi")(lambda: "hi")
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        yield ctx.text
+
     watching = Watching()
-    with served(agent) as url:
+    with served(Agent("plain", run=run)) as url:
         async with Client(url, interceptors=[watching]) as client:
             assert await fetch_schemas(client) == {}
     assert [url for url, _ in watching.seen] == [f"{url}/.well-known/agent-card.json"]

@@ -500,13 +500,28 @@ async def test_another_database_takes_the_place_of_the_first(database: Path, tmp
 
 async def test_without_a_database_the_functions_say_what_to_do() -> None:
     await shutdown()
-    for function in (public_agent_card(), agent_card(()), handle_send({}, ADA), call_tool_as("is_admin", {}, ADA)):
+    for function in (handle_send({}, ADA), call_tool_as("is_admin", {}, ADA)):
         with pytest.raises(ConfigError, match="setup_database"):
             await function
-    server = ToolServer()
-    for function in (server.public_agent_card(), server.tools_for_permissions(()), server.handle_get({}, ADA)):
-        with pytest.raises(ConfigError, match="not open"):
-            await function
+    with pytest.raises(ConfigError, match="not open"):
+        await ToolServer().handle_get({}, ADA)
+
+
+@pytest.mark.requirement("S0-10", "S0-12", "S0-14", "S0-15", "S0-16")
+async def test_the_cards_need_no_database() -> None:
+    await shutdown()
+    assert await public_agent_card() == CARD
+    assert [skill["id"] for skill in (await agent_card({"counter": True}))["skills"]] == [
+        *OPEN_TOOLS,
+        "increment_counter",
+    ]
+    assert [tool["name"] for tool in await tools_for_permissions({})] == list(OPEN_TOOLS)
+    with pytest.raises(ConfigError, match="setup_database"):  # nothing was set up by that
+        await handle_send({}, ADA)
+    server = ToolServer(tools(nothing))
+    assert [skill["id"] for skill in (await server.public_agent_card())["skills"]] == ["nothing"]
+    async with server:
+        assert [tool["name"] for tool in await server.tools_for_permissions(())] == ["nothing"]
 
 
 async def test_a_store_with_a_server_is_refused_and_can_be_had_afterwards(tmp_path: Path) -> None:

@@ -111,24 +111,3 @@ def test_tools_are_answered_for_in_their_own_form() -> None:
         assert plain.response_dialect(plain.for_method(method, None), TOOL_TASKS.origin) is V01_RPC
         asked = tools.for_method(method, "0.3")
         assert tools.response_dialect(asked, TOOL_TASKS.origin) is tools.v03
-
-
-@pytest.mark.parametrize(
-    ("method", "asked", "oldest"),
-    [
-        ("tasks/send", None, True),
-        ("tasks/send", "0.1", True),
-        ("tasks/send", "1.0", False),
-        ("tasks/get", None, True),
-        ("tasks/get", "0.3", False),
-        ("tasks/pushNotification/set", None, True),
-        ("tasks/pushNotificationConfig/set", None, False),
-        ("message/send", None, False),
-        ("GetTask", None, False),
-        ("tasks/nothing", None, False),
-    ],
-)
-def test_a_method_of_0_1_is_known_unless_another_version_is_asked_for(
-    method: str, asked: str | None, oldest: bool
-) -> None:
-    assert Dialects(legacy=TOOL_TASKS).is_v01_call(method, asked) is oldest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.errors import error_from_http, error_from_rpc, http_error, rpc_error, status_of
+from dragoman.dialects.errors import error_from_http, error_from_rpc, http_error, rpc_error, rpc_failure, status_of
 from dragoman.model import error as e
 
 TABLE = [
@@ -32,6 +32,10 @@ TABLE = [
 ]
 ERRORS = [row[0] for row in TABLE]
 CLASSES = pytest.mark.rows("cls", ERRORS)
+
+
+def error_of(response: dict[str, Any]) -> e.A2AError:
+    return error_from_rpc(response["error"], response.get("errorDetails"))
 
 
 def info(reason: str, **metadata: str) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def test_1_x_errors_are_as_the_specification_says(
     ],
 )
 def test_0_3_has_fifteen_errors_with_their_codes(cls: type[e.A2AError], code: int) -> None:
-    assert rpc_error(cls(), "0.3") == {"code": code, "message": cls.text, "data": {"reason": cls.reason}}
+    assert rpc_error(cls(), "0.3") == {"code": code, "message": cls.text}
 
 
 @pytest.mark.rows(
@@ -116,25 +120,65 @@ def test_a_code_an_older_version_does_not_know_is_internal_with_the_message_kept
     error = rpc_error(cls("why"), version)
 
     assert (error["code"], error["message"]) == (code, "why")
-    assert error["data"] == {"reason": cls.reason}
+    if version == "0.1":
+        assert error["data"] == {"reason": cls.reason}
+    else:
+        assert rpc_failure(cls("why"), version, 1)["errorDetails"] == [info(cls.reason)]
 
 
 @pytest.mark.requirement("S2-80")
 @pytest.mark.parametrize("details", [{"a": 1}, [1, "x"], "text", 0])
 def test_before_1_0_details_are_the_data(details: Any) -> None:
-    assert rpc_error(e.TaskNotFound("gone", details=details), "0.3") == {
-        "code": -32001,
-        "message": "gone",
-        "data": details,
-    }
+    for version in ("0.1", "0.3"):
+        error = rpc_error(e.TaskNotFound("gone", details=details), version)
+        assert (error["code"], error["message"], error["data"]) == (-32001, "gone", details)
 
 
-def test_before_1_0_data_names_the_field_and_what_else_is_known() -> None:
-    assert rpc_error(e.InvalidParams("no", field="message.parts", hint="h"), "0.3")["data"] == {
+def test_in_0_1_data_names_the_field_and_what_else_is_known() -> None:
+    assert rpc_error(e.InvalidParams("no", field="message.parts", hint="h"), "0.1")["data"] == {
         "reason": "INVALID_PARAMS",
         "field": "message.parts",
         "hint": "h",
     }
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.3"])
+def test_in_0_3_there_is_no_data_of_ours_which_the_two_a2a_go_read_in_two_ways(version: str) -> None:
+    error = e.InvalidParams("no", field="message.parts", hint="h")
+
+    assert rpc_failure(error, version, "r") == {
+        "jsonrpc": "2.0",
+        "id": "r",
+        "error": {"code": -32602, "message": "no"},
+        "errorDetails": [
+            info("INVALID_PARAMS", hint="h"),
+            {
+                "@type": "type.googleapis.com/google.rpc.BadRequest",
+                "fieldViolations": [{"field": "message.parts", "description": "no"}],
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        rpc_failure(e.TaskNotFound("gone", taskId="t"), "0.3", 1),
+        rpc_failure(e.TaskNotFound("gone", details={"own": 1}, taskId="t"), "0.3", 1),
+        {"error": {"code": -32001, "message": "gone", "data": {"reason": "TASK_NOT_FOUND", "taskId": "t"}}},
+    ],
+)
+def test_a_caller_reads_the_metadata_of_0_3_in_either_form(response: dict[str, Any]) -> None:
+    read = error_of(response)
+
+    assert (type(read), read.message, read.metadata) == (e.TaskNotFound, "gone", {"taskId": "t"})
+
+
+def test_a_caller_reads_the_field_of_the_old_form_of_0_3() -> None:
+    read = error_from_rpc({"code": -32602, "message": "no", "data": {"reason": "INVALID_PARAMS", "field": "id"}})
+
+    assert isinstance(read, e.InvalidParams)
+    assert (read.field, read.metadata) == ("id", {})
 
 
 def test_a_wrong_field_is_a_field_violation() -> None:
@@ -190,7 +234,7 @@ def test_an_error_of_a_new_class_has_the_status_of_its_parent() -> None:
 @pytest.mark.rows("version", ["0.1", "0.3", "1.0", "1.1"])
 def test_a_caller_reads_the_error_that_was_raised(cls: type[e.A2AError], version: str) -> None:
     raised = cls("why")
-    read = error_from_rpc(rpc_error(raised, version))
+    read = error_of(rpc_failure(raised, version, 1))
 
     assert type(read) is cls
     assert read.message == "why"
@@ -207,7 +251,7 @@ def test_a_rest_caller_reads_the_error_that_was_raised(cls: type[e.A2AError]) ->
 
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 def test_a_caller_reads_the_field(version: str) -> None:
-    read = error_from_rpc(rpc_error(e.InvalidParams("no", field="message.role"), version))
+    read = error_of(rpc_failure(e.InvalidParams("no", field="message.role"), version, 1))
 
     assert isinstance(read, e.InvalidParams)
     assert read.field == "message.role"

@@ -175,6 +175,8 @@ def test_0_3_names_the_field(operation: Operation, params: Any, field: str) -> N
         (SEND, {}, "message"),
         (SEND, {"message": {**PROTO_MESSAGE, "messageId": ""}}, "message.messageId"),
         (SEND, {"message": {**PROTO_MESSAGE, "role": "ROLE_AGENT"}}, "message.role"),
+        (SEND, {"message": {**PROTO_MESSAGE, "role": "ROLE_UNSPECIFIED"}}, "message.role"),
+        (SEND, {"message": {**PROTO_MESSAGE, "role": None}}, "message.role"),
         (SEND, {"message": {**PROTO_MESSAGE, "content": []}}, "message.content"),
         (SEND, {"message": {**PROTO_MESSAGE, "content": None}}, "message.content"),
         (SEND, {"message": {**PROTO_MESSAGE, "content": [{"text": "a"}, {}]}}, "message.content[1]"),

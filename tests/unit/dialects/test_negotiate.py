@@ -182,7 +182,7 @@ def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
     rest = dialects.for_rest(rest_row(["v1"]), None).read_values(
-        Operation.SEND, {"message": {"messageId": "m", "content": [{"text": "a"}]}}
+        Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}}
     )
 
     for request in (rpc, rest):

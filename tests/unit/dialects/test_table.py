@@ -59,3 +59,34 @@ def test_a_webhook_is_told_in_the_version_of_its_registration() -> None:
     forms = [table.row_of(version).webhook for version in table.VERSIONS]
     assert [form.events for form in forms] == [False, False, False, True, True]
     assert [form.single for form in forms] == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("method", "requested", "version"),
+    [
+        ("SendMessage", None, "1.0"),
+        (None, None, "1.0"),
+        ("message/send", None, "0.3"),
+        ("tasks/get", None, "0.3"),
+        ("tasks/get", "0.1", "0.1"),
+        ("tasks/get", "0.1.0", "0.1"),
+        ("tasks/get", "0.3", "0.3"),
+        ("tasks/send", None, "0.1"),
+        ("tasks/sendSubscribe", None, "0.1"),
+        ("tasks/pushNotification/set", "1.0", "0.1"),
+        ("no/such", None, "0.3"),
+    ],
+)
+def test_errors_are_spelled_as_the_caller_of_a_method_reads_them(
+    method: object, requested: str | None, version: str
+) -> None:
+    assert table.version_of_method(method, requested) == version
+
+
+def test_only_a_resubscription_of_0_3_over_json_rpc_gets_its_error_as_an_event() -> None:
+    rows = [(row.version, row.binding) for row in table.ROWS.values() if row.errors_as_events]
+
+    assert rows == [("0.2", "JSONRPC"), ("0.3", "JSONRPC")]
+    assert table.is_error_event("tasks/resubscribe", "0.3")
+    assert not table.is_error_event("tasks/resubscribe", "0.1")
+    assert not table.is_error_event("message/stream", "0.3")

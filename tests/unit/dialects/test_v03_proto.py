@@ -196,10 +196,12 @@ def test_a_body_in_the_words_of_json_rpc_is_understood() -> None:
     [({"data": {"a": 1}}, {"a": 1}), ({"data": {}}, {}), ({}, {}), ({"a": 1}, {"a": 1}), ([1], [1])],
 )
 def test_data_is_taken_out_of_its_wrapper(data: Any, expected: Any) -> None:
-    assert sent(message={"messageId": "m", "content": [{"data": data}]}).message.parts == (Part(data=expected),)
+    assert sent(message={"messageId": "m", "role": 1, "content": [{"data": data}]}).message.parts == (
+        Part(data=expected),
+    )
 
 
-@pytest.mark.parametrize("role", ["ROLE_USER", "user", 1, "ROLE_UNSPECIFIED", None, "stranger"])
+@pytest.mark.parametrize("role", ["ROLE_USER", "user", 1, "stranger"])
 def test_who_is_not_the_agent_is_the_user(role: Any) -> None:
     message = sent(message={"messageId": "m", "role": role, "content": [{"text": "a"}]}).message
 
@@ -224,7 +226,7 @@ def test_an_answer_in_proto_names_is_read() -> None:
 
 
 def test_a_history_length_of_0_is_all_of_it() -> None:
-    message = {"messageId": "m", "content": [{"text": "a"}]}
+    message = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}
 
     assert sent(message=message, configuration={"historyLength": 0}).configuration.history_length is None
     assert V03_PROTO.read_values(Operation.GET, {"id": "t", "historyLength": "0"}) == GetTaskRequest("t")
@@ -247,7 +249,7 @@ def test_a_server_chooses_without_a_configuration_and_one_without_blocking_is_pr
     default: bool, said: dict[str, Any], immediately: bool
 ) -> None:
     request = V03Proto(blocking_by_default=default).read_values(
-        Operation.SEND, {"message": {"messageId": "m", "content": [{"text": "a"}]}, **said}
+        Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}, **said}
     )
 
     assert isinstance(request, SendMessageRequest)

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client
 
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.testing import served
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 class Host:
     """An MCP host with our server in its own process."""
 
-    def __init__(self, server: A2AServer, client: Client) -> None:
+    def __init__(self, server: McpServer, client: Client) -> None:
         self.server = server
         self.client = client
         self._outputs: dict[str, Json] = {}
@@ -80,7 +80,7 @@ def hosted(mode: str) -> Hosted:
     @asynccontextmanager
     async def host(**options: Any) -> AsyncIterator[Host]:
         own = {name.removeprefix("host_"): options.pop(name) for name in list(options) if name.startswith("host_")}
-        async with A2AServer(McpOptions(**options)) as server, Client(server.server, mode=mode, **own) as client:
+        async with McpServer(McpOptions(**options)) as server, Client(server.server, mode=mode, **own) as client:
             yield Host(server, client)
 
     return host

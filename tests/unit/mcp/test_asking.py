@@ -11,7 +11,7 @@ from mcp import Client
 
 from dragoman import Agent, Context
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.server.config.remotes import Remote
 from dragoman.testing import served
 
@@ -246,7 +246,7 @@ def saying(text: str) -> dict[str, Any]:
 
 
 async def test_what_a_host_brings_back_must_be_what_it_was_given(url: str) -> None:
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         result, arguments = await asked_of(client, url)
         state = result.request_state
         flipped = state[:-2] + ("A" if state[-2] != "A" else "B") + state[-1]
@@ -265,9 +265,9 @@ async def test_what_a_host_brings_back_must_be_what_it_was_given(url: str) -> No
 
 
 async def test_what_another_server_sealed_is_not_taken(url: str) -> None:
-    async with A2AServer(McpOptions()) as one, Client(one.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as one, Client(one.server, elicitation_callback=User()) as client:
         result, arguments = await asked_of(client, url)
-    async with A2AServer(McpOptions()) as two, Client(two.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as two, Client(two.server, elicitation_callback=User()) as client:
         said = await client.session.call_tool(
             "send_message", arguments, input_responses=saying("Eve"), request_state=result.request_state
         )
@@ -275,7 +275,7 @@ async def test_what_another_server_sealed_is_not_taken(url: str) -> None:
 
 
 async def test_an_answer_is_for_its_own_question_alone(url: str) -> None:
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         first, arguments = await asked_of(client, url, "twice")
         second = await client.session.call_tool(
             "send_message",
@@ -300,7 +300,7 @@ async def test_a_question_is_answered_once_however_often_the_host_brings_it(fore
     said = {"role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}  # without an id: no two can be told apart
     asks = {"id": "1", "status": {"state": "input-required", "message": said}}
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         first, arguments = await asked_of(client, foreign.url)
 
         async def again(result: Any) -> Any:
@@ -325,7 +325,7 @@ async def test_a_question_is_not_answered_while_another_answer_is_on_its_way(for
     said = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}
     asks = {"id": "1", "status": {"state": "input-required", "message": said}}
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         result, arguments = await asked_of(client, foreign.url)
         foreign.hold("message/send")
         answer = {"agent_id": foreign.url, "text": "yes", "task_id": "1", "wait_seconds": 0.01}

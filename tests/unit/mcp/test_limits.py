@@ -13,7 +13,7 @@ from mcp import Client
 from dragoman.mcp import registry as registries
 from dragoman.mcp.registry import Registry, TaskRecord
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.mcp.session import follower as followers
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
@@ -91,7 +91,7 @@ async def followed(client: Client, agent: Streaming, seconds: float = 20) -> Jso
     return await call(client, "subscribe_to_task", task_id=begun["task_id"], wait_seconds=seconds)
 
 
-async def streamed(mine: A2AServer, agent: Streaming) -> followers.TaskFollower:
+async def streamed(mine: McpServer, agent: Streaming) -> followers.TaskFollower:
     """Send a message as a stream, and follow that until it is over."""
     record = await mine.context.peers.resolve(agent.url)
     stream = mine.context.peers.client(record).stream("go")
@@ -107,7 +107,7 @@ async def test_many_small_chunks_are_put_together_now_and_then(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.events = lambda _: [whole("t"), *[chunk("x")] * 4000, END]
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         learned: list[Task] = []
         learn = mine.context.registry.update_task
 
@@ -123,7 +123,7 @@ async def test_many_small_chunks_are_put_together_now_and_then(
 
 async def test_what_was_said_before_a_long_silence_is_known(agent: Streaming) -> None:
     agent.events = lambda _: [whole("t"), chunk("a"), chunk("b"), chunk("c")]
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         shown = await followed(client, agent, seconds=1)
         assert (shown["current_state"], shown["text"]) == ("working", "abc")
         assert mine.context.followers.active_count == 1
@@ -131,7 +131,7 @@ async def test_what_was_said_before_a_long_silence_is_known(agent: Streaming) ->
 
 async def test_a_stream_that_tells_of_ever_other_tasks_is_left(agent: Streaming) -> None:
     agent.events = lambda _: [whole(f"t{number}") for number in range(50)]
-    async with A2AServer(McpOptions()) as mine:
+    async with McpServer(McpOptions()) as mine:
         follower = await streamed(mine, agent)
         assert follower.problem == "Request failed: the agent keeps switching tasks on one stream"
         assert [each.remote_id for each in mine.context.registry.tasks()] == ["t1", "t0"]
@@ -142,7 +142,7 @@ async def test_a_task_that_grows_beyond_all_bounds_is_not_followed_and_can_be_fe
 ) -> None:
     monkeypatch.setattr(followers, "MAX_TASK_BYTES", 1 << 20)
     agent.events = lambda _: [whole("t"), *[chunk("x" * 100_000)] * 20]
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         follower = await streamed(mine, agent)
         assert follower.problem.startswith("Request failed: the task has grown beyond 1 MB: call get_task")
         assert follower.record.problem == follower.problem
@@ -155,7 +155,7 @@ async def test_a_text_that_is_sent_again_and_again_is_counted_once(
     monkeypatch.setattr(followers, "MAX_TASK_BYTES", 1 << 20)
     again = [chunk(str(number) * 100_000, append=False) for number in range(10)]
     agent.events = lambda _: [whole("t"), *again * 3, END]
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         shown = await followed(client, agent)
     assert (shown["current_state"], shown["text"]) == ("completed", "9" * 100_000)
 
@@ -169,7 +169,7 @@ async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetc
 ) -> None:
     monkeypatch.setattr(followers, limit, 2)
     agent.events = lambda number: [whole(f"t{number}")]
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         ids = [
             (await call(client, "send_streaming_message", agent_id=agent.url, text="go"))["task_id"] for _ in range(3)
         ]
@@ -185,7 +185,7 @@ async def test_one_that_gives_way_before_it_has_begun_leaves_nothing(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "MAX_FOLLOWED_PER_AGENT", 1)
-    async with A2AServer(McpOptions()) as mine:
+    async with McpServer(McpOptions()) as mine:
         record = await mine.context.peers.resolve(agent.url)
         client, registry = mine.context.peers.client(record), mine.context.registry
         first, second = (
@@ -203,7 +203,7 @@ async def test_a_task_that_is_silent_for_too_long_is_not_followed(
 ) -> None:
     monkeypatch.setattr(followers, "IDLE_SECONDS", 0.3)
     agent.events = lambda _: [whole("t"), chunk("a")]
-    async with A2AServer(McpOptions()) as mine:
+    async with McpServer(McpOptions()) as mine:
         follower = await streamed(mine, agent)
         assert follower.problem == follower.record.problem == followers.SILENT
         assert follower.record.task is not None
@@ -251,7 +251,7 @@ async def test_a_message_that_is_not_answered_yet_is_known_however_many_tasks_th
         return {"id": params.get("id") or f"t{next(numbers)}", "status": {"state": "working"}}
 
     foreign.answers |= {"message/send": working, "tasks/get": working}
-    async with A2AServer(McpOptions(wait_seconds=0.1)) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions(wait_seconds=0.1)) as mine, Client(mine.server) as client:
         for _ in range(2):
             await call(client, "send_message", agent_id=foreign.url, text="go")
         foreign.hold("message/send")

@@ -12,7 +12,7 @@ from mcp import Client
 
 from dragoman import Agent, Context, Failed
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.model.state import State
 from dragoman.testing import served
 
@@ -58,7 +58,7 @@ async def send(client: Client, url: str, numbers: range) -> dict[str, int]:
     return sent
 
 
-async def is_right(server: A2AServer, sent: dict[str, int]) -> None:
+async def is_right(server: McpServer, sent: dict[str, int]) -> None:
     records = {record.remote_id: record for record in server.context.registry.tasks()}
     for task_id, number in sent.items():
         task = records[task_id].task
@@ -72,7 +72,7 @@ async def is_right(server: A2AServer, sent: dict[str, int]) -> None:
 async def through(count: int) -> float:
     """Send so many, look whether all is right, and give how many bytes each left behind, once it runs warm."""
     with served(agent) as url:
-        async with A2AServer(McpOptions()) as server, Client(server.server) as client:
+        async with McpServer(McpOptions()) as server, Client(server.server) as client:
             await client.call_tool("resolve_agent_card", {"base_url": url})
             half = count // 2
             sent = await send(client, url, range(half))

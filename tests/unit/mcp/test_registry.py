@@ -12,7 +12,7 @@ from dragoman import Agent
 from dragoman.mcp import registry as registries
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
@@ -79,11 +79,11 @@ async def test_a_new_process_without_a_file_knows_nothing() -> None:
         return found
 
     with served(Agent("known", description="Known")) as url:
-        async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+        async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
             assert await listed(client) == []
             await client.call_tool("resolve_agent_card", {"base_url": url})
             assert [each["base_url"] for each in await listed(client)] == [url]
-        async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+        async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
             assert await listed(client) == []
 
 

@@ -21,7 +21,7 @@ from dragoman.mcp import registry_file
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.registry_file import NEVER_ANSWERED, RegistryFile
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.model.error import ConfigError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -122,10 +122,10 @@ async def test_a_host_goes_on_with_a_task_of_the_process_before(path: Path) -> N
         return result.structured_content
 
     with served(agent) as url:
-        async with A2AServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with McpServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
             agent_id = (await call(host, "resolve_agent_card", base_url=url))["agent_id"]
             asked = await call(host, "send_message", agent_id=agent_id, text="go")
-        async with A2AServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with McpServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
             (known,) = (await call(host, "list_remote_agents"))["agents"]
             assert known["agent_id"] == agent_id
             (task,) = (await call(host, "list_tasks"))["tasks"]
@@ -137,7 +137,7 @@ async def test_a_host_goes_on_with_a_task_of_the_process_before(path: Path) -> N
 async def test_no_credentials_are_in_the_file(path: Path) -> None:
     with served(Agent("known", description="Known")) as url:
         options = McpOptions(remotes={"k": Remote(name="k", url=url)}, tokens={"k": "S3CR3T"})
-        async with A2AServer(options, store=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with McpServer(options, store=RegistryFile(path)) as mine, Host(mine.server) as host:
             result = await host.call_tool("resolve_agent_card", {"base_url": "k"})
             assert (result.structured_content or {})["auth_mode"] == "bearer"
     written = b"".join(each.read_bytes() for each in path.parent.iterdir())

@@ -14,7 +14,7 @@ from tests.unit.mcp.parrot import replying
 
 from dragoman import Agent, Context, File, Part
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.mcp.session.resources import TEMPLATE
 from dragoman.mcp.tools.content import MAX_INLINE, part_uri
 from dragoman.model.state import State
@@ -57,8 +57,8 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def hosted(era: str) -> AsyncIterator[tuple[Client, A2AServer]]:
-    async with A2AServer(McpOptions()) as mine, Client(mine.server, mode=era) as client:
+async def hosted(era: str) -> AsyncIterator[tuple[Client, McpServer]]:
+    async with McpServer(McpOptions()) as mine, Client(mine.server, mode=era) as client:
         yield client, mine
 
 
@@ -118,7 +118,7 @@ async def test_the_files_are_listed_and_the_links_and_words_are_not(era: str, ur
 async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str, url: str) -> None:
     async with hosted(era) as (client, _):
         task = await made(client, url)
-        async with A2AServer(McpOptions()) as fresh, Client(fresh.server) as other:
+        async with McpServer(McpOptions()) as fresh, Client(fresh.server) as other:
             agent = await fresh.context.peers.resolve(url)
             uri = part_uri(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
             # Who only knows an id of the agent's is told nothing: it may be another user's.

@@ -13,7 +13,7 @@ from mcp import Client
 
 from dragoman import Agent, Context, Failed
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import served
 
@@ -71,7 +71,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @asynccontextmanager
 async def hosted(era: str = "auto", **options: Any) -> AsyncIterator[Client]:
     async with (
-        A2AServer(McpOptions(simple_tools=True, **options)) as mine,
+        McpServer(McpOptions(simple_tools=True, **options)) as mine,
         Client(mine.server, mode=era) as client,
     ):
         await client.list_tools()  # their results are checked against the schemas from now on
@@ -89,7 +89,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> tuple[dict[str,
 
 @pytest.mark.requirement("S3-62")
 async def test_the_two_tools_are_there_when_they_are_wanted() -> None:
-    async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         plain = [tool.name for tool in (await client.list_tools()).tools]
     async with hosted() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

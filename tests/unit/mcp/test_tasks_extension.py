@@ -20,7 +20,7 @@ from tests.unit.mcp.parrot import replying
 import dragoman
 from dragoman import Agent, Context, Failed, Rejected, State
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.mcp.session import tasks_extension
 from dragoman.mcp.session.tasks_extension import EXTENSION, TTL_MS, CreatedTask, TaskParams, UpdateParams
 from dragoman.testing import Clock, served
@@ -115,9 +115,9 @@ def trip() -> Agent:
 
 
 @asynccontextmanager
-async def hosted(*, asks: bool = True, clock: Any = None, **options: Any) -> AsyncIterator[tuple[Client, A2AServer]]:
+async def hosted(*, asks: bool = True, clock: Any = None, **options: Any) -> AsyncIterator[tuple[Client, McpServer]]:
     async with (
-        A2AServer(McpOptions(**options), clock=clock) as mine,
+        McpServer(McpOptions(**options), clock=clock) as mine,
         Client(mine.server, extensions=[Tasks()], elicitation_callback=never if asks else None) as client,
     ):
         yield client, mine
@@ -174,7 +174,7 @@ async def test_for_a_host_with_the_extension_a_call_of_the_tool_is_what_it_was()
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_host_that_does_not_know_tasks_gets_none(mode: str) -> None:
     with served(trip()) as url:
-        async with A2AServer(McpOptions()) as mine, Client(mine.server, mode=mode) as client:
+        async with McpServer(McpOptions()) as mine, Client(mine.server, mode=mode) as client:
             result = await client.call_tool("send_message", {"agent_id": url, "text": "Porto"})
             assert result.structured_content is not None
             with pytest.raises(MCPError) as caught:
@@ -468,7 +468,7 @@ def post(url: str, method: str, name: str | None, **params: Any) -> tuple[int, d
 
 async def test_over_http_the_name_in_the_header_must_be_the_id_of_the_task() -> None:
     with served(trip()) as url:
-        mine = A2AServer(McpOptions())
+        mine = McpServer(McpOptions())
         web = mine.server.streamable_http_app(json_response=True)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from dragoman.mcp import peers
 from dragoman.mcp.peers import AddressPolicy, OriginGuard
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.error import CannotConnect
 from dragoman.net.exchange import HttpRequest
@@ -100,7 +100,7 @@ async def test_a_token_goes_to_the_agent_it_is_for_and_to_no_neighbor(
     base = path.partition("?")[0].removesuffix(NEW)
     foreign.offers(foreign.url, f"{base}{NEW}", "/a" + NEW, "/b/../a" + NEW, protocolVersion="0.3.0")
     foreign.answers["message/send"] = DONE
-    async with A2AServer(McpOptions(remotes=remotes, tokens=tokens)) as mine:
+    async with McpServer(McpOptions(remotes=remotes, tokens=tokens)) as mine:
         record = await mine.context.peers.resolve(foreign.url + path)
         assert record.auth_mode == ("bearer" if token else None)
         await mine.context.peers.client(record).send("hi", wait=False)
@@ -133,7 +133,7 @@ async def test_a_card_that_begins_with_a_byte_order_mark_is_read(hosted: Any, fo
 
 async def test_of_an_agent_that_changes_its_card_again_and_again_few_clients_are_kept(foreign: Any) -> None:
     foreign.answers["message/send"] = DONE
-    async with A2AServer(McpOptions()) as mine:
+    async with McpServer(McpOptions()) as mine:
         for number in range(10):
             foreign.offers(foreign.url, version=str(number))
             record = await mine.context.peers.resolve(foreign.url)

@@ -19,7 +19,7 @@ from dragoman import Client as A2AClient
 from dragoman.client.event import NumberedEvent, TaskAssembler
 from dragoman.mcp import webhooks
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.task import TaskStatus
 from dragoman.testing import served
@@ -81,7 +81,7 @@ def picky() -> Iterator[str]:
 class Host:
     """A host with its server."""
 
-    def __init__(self, client: Client, mine: A2AServer) -> None:
+    def __init__(self, client: Client, mine: McpServer) -> None:
         self.client = client
         self.mine = mine
 
@@ -103,7 +103,7 @@ class Host:
 
 @asynccontextmanager
 async def hosted(**options: Any) -> AsyncGenerator[Host]:
-    async with A2AServer(McpOptions(**options)) as mine, Client(mine.server) as client:
+    async with McpServer(McpOptions(**options)) as mine, Client(mine.server) as client:
         yield Host(client, mine)
 
 

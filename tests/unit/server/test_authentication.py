@@ -239,6 +239,8 @@ def test_the_extended_card_has_the_form_of_the_public_one_and_the_author_s_words
             public = httpx2.get(url + CARD, trust_env=False).json()
             hers = httpx2.get(url + path, headers=cookie, trust_env=False).json()
         assert hers["iconUrl"] == "https://example.com/i.png"
+        links = [card["capabilities"].pop("extensions")[0]["params"] for card in (public, hers)]
+        assert [list(link) for link in links] == [["url"], ["schemas"]]
         assert shape(hers) == shape(public)
 
 

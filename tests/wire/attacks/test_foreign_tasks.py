@@ -22,7 +22,7 @@ Attack = Callable[[Any, Any, Any, dict[str, Any]], list[Any]]
 
 def read(reading: Any) -> Any:
     """The refusal that stands where a stream was asked for, or the stream's beginning."""
-    return reading if reading.headers["content-type"].startswith("text/event-stream") else reading.refusal()
+    return reading.begin()
 
 
 def get(house: Any, speaker: Any, it: Any, who: Any) -> list[Any]:

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.agents.executor.adapter import ExecutorRequest
 from dragoman.agents.executor.events import parse_event
 from dragoman.clock import wait
-from dragoman.engine.execute.outputs import Ask, Conclude
+from dragoman.engine.execute.outputs import Ask, Conclude, Reply
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
@@ -58,6 +58,7 @@ class Execution:
         self._messages: list[Message] = []
         self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
+        self._ends_with_message = False
         self._wakeup = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -186,14 +187,18 @@ class Execution:
             return
         if self._settled or self._ctx.cancelled:  # the task is canceled already, whatever `cancel` enqueues
             return
+        if isinstance(event, Message):
+            self._ends_with_message = not self._one_shot
+            self._finish(TaskStatus(State.COMPLETED, event))
+            return
+        # Who reports on a task has one, also where the event says nothing that callers see.
+        self._ctx.open_task()
         if isinstance(event, ArtifactUpdate):
             await self._artifact(event.artifact, event.append, event.last_chunk, event.metadata)
         elif isinstance(event, StatusUpdate):
             await self._status(event.status, event.metadata)
-        elif isinstance(event, Task):
-            await self._whole_task(event)
         else:
-            self._finish(TaskStatus(State.COMPLETED, event))
+            await self._whole_task(event)
 
     async def _artifact(
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
@@ -231,7 +236,7 @@ class Execution:
         self._end, self._question = status, None
         self._wakeup.set()
 
-    async def _conclude(self, status: TaskStatus) -> Conclude | None:
+    async def _conclude(self, status: TaskStatus) -> Reply | None:
         state, message, text = status.state, status.message, _text(status)
         if state is State.FAILED:
             raise Failed(text or "execution failed")
@@ -243,7 +248,7 @@ class Execution:
         if message is None or not message.parts:
             return None
         if not self._ctx.artifacts:
-            return Conclude(message.parts)
+            return Reply(message.parts) if self._ends_with_message else Conclude(message.parts)
         # The engine completes a task that has artifacts without a message.
         if text:
             await self._ctx.progress(text)

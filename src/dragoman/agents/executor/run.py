@@ -26,13 +26,16 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class ExecutorRuns:
     """Runs an AgentExecutor of a2a-sdk unchanged.
 
-    Every message has a task, which is completed when `execute` returns without reporting an end or a question; a2a-sdk
-    would leave it unfinished. The texts of exceptions are hidden from callers, except those of a2a-sdk's own errors,
-    which are meant for them. `adapter` defaults to the one for the installed a2a-sdk.
+    A Message that is the first event is an answer without a task. Otherwise there is a task, which is completed when
+    `execute` returns without reporting an end or a question; a2a-sdk would leave it unfinished. The texts of exceptions
+    are hidden from callers, except those of a2a-sdk's own errors, which are meant for them. `adapter` defaults to the
+    one for the installed a2a-sdk.
 
     Raises:
         ConfigError: this is not an executor.
     """
+
+    replies = True
 
     def __init__(self, executor: object, *, adapter: Adapter | None = None) -> None:
         self._executor = check_executor(executor)

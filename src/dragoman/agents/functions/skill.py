@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from msgspec import Struct
 from msgspec.json import schema_components
@@ -15,6 +16,7 @@ from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.outputs import Reply
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
+from dragoman.model.part import File, Part
 
 
 class FunctionKind(Enum):
@@ -95,21 +97,34 @@ class Skill(Struct, frozen=True):
         """Its entry in the agent card."""
         return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
 
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of its parameters; None where a type has none, such as a pydantic model."""
-        try:
-            schemas, definitions = schema_components(
-                [parameter.type for parameter in self.parameters], ref_template="#/$defs/{name}"
-            )
-        except TypeError:
+    def schemas(self) -> dict[str, Any]:
+        """Its JSON Schemas, under the names that MCP tools have for them.
+
+        `inputSchema` is of its parameters, `outputSchema` of the data it returns, where that is an object. Either is
+        missing where a type has no schema, such as a pydantic model.
+        """
+        schemas = {"inputSchema": self._input_schema(), "outputSchema": self._output_schema()}
+        return {name: schema for name, schema in schemas.items() if schema is not None}
+
+    def _input_schema(self) -> dict[str, Any] | None:
+        generated = _json_schemas([parameter.type for parameter in self.parameters])
+        if generated is None:
             return None
         properties = {
             parameter.name: {**schema, "description": parameter.help} if parameter.help else schema
-            for parameter, schema in zip(self.parameters, schemas, strict=True)
+            for parameter, schema in zip(self.parameters, generated[0], strict=True)
         }
         required = [parameter.name for parameter in self.parameters if parameter.required]
-        schema = {"type": "object", "properties": properties, "required": required}
-        return {**schema, "$defs": definitions} if definitions else schema
+        return {"type": "object", "properties": properties, "required": required, **generated[1]}
+
+    def _output_schema(self) -> dict[str, Any] | None:
+        if self.kind not in (FunctionKind.COROUTINE, FunctionKind.FUNCTION):
+            return None  # what is yielded has no one form
+        type_ = _type_hints(self.fn).get("return")
+        if not _is_record(type_):
+            return None
+        generated = _json_schemas([type_])
+        return None if generated is None else {"type": "object", **generated[0][0], **generated[1]}
 
     def sample(self) -> dict[str, Any]:
         """A message part it accepts: one of its examples, else arguments for its required parameters."""
@@ -120,6 +135,23 @@ class Skill(Struct, frozen=True):
         if required and str not in required.values() and all(type_ in samples for type_ in required.values()):
             return {"data": {"tool": self.id, "arguments": {name: samples[type_] for name, type_ in required.items()}}}
         return {"text": "hello"}
+
+
+def _is_record(hint: object) -> bool:
+    """True for classes whose values are sent as JSON objects of certain members."""
+    if not isinstance(hint, type) or issubclass(hint, (Part, File, Reply)):
+        return False
+    record = cast("type[Any]", hint)
+    return issubclass(record, Struct) or dataclasses.is_dataclass(record) or is_typeddict(record)
+
+
+def _json_schemas(types: Sequence[Any]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]] | None:
+    """Return a JSON Schema for each type, and their `$defs` if they have any; None where a type has no schema."""
+    try:
+        schemas, definitions = schema_components(types, ref_template="#/$defs/{name}")
+    except TypeError:
+        return None
+    return schemas, {"$defs": definitions} if definitions else {}
 
 
 def read_skill(

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dragoman.agents.command import clean_name
 from dragoman.agents.mcp_tools.elicitation import OpenCalls
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
@@ -31,8 +32,16 @@ MAX_EXAMPLES, CARDS_PER_TURN = 1000, 20
 _MAX_DESCRIPTION = 300
 
 
+class ServerMetadata(NamedTuple):
+    """What an MCP server reports about itself; all of it may be empty."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+
+
 class McpTools:
-    """The agent made of all tools of some MCP servers.
+    """The agent made of all tools of some MCP servers. With `takes_server_name` its card has the name of its server.
 
     It has no tools until `open`. `revision` grows whenever the list of tools is rebuilt.
     """
@@ -47,7 +56,9 @@ class McpTools:
         default_tool: str | None = None,
         timeout: float = 0,
         start_seconds: float = START_TIMEOUT,
+        takes_server_name: bool = False,
     ) -> None:
+        self._takes_server_name = takes_server_name
         self._include = None if include is None else _as_tuple(include)
         self._exclude = _as_tuple(exclude or ())
         self._permissions = dict(permissions or {})
@@ -72,13 +83,14 @@ class McpTools:
         return tuple(self._tools.values())
 
     @property
-    def about(self) -> tuple[str, str]:
-        """The description and the version for the agent card, as the server reports them; either may be empty."""
+    def about(self) -> ServerMetadata:
+        """What the server reports about itself, for the agent card."""
         if len(self._supervisors) != 1:
-            return f"The tools of {', '.join(each.source.name for each in self._supervisors)}", ""
+            names = ", ".join(each.source.name for each in self._supervisors)
+            return ServerMetadata(description=f"The tools of {names}")
         connection = self._supervisors[0].connection
         if connection is None:
-            return "", ""
+            return ServerMetadata()
         info = connection.client.server_info
         texts = [
             info.description if info else None,
@@ -87,9 +99,11 @@ class McpTools:
         ]
         text = next((text.strip() for text in texts if text and text.strip()), "")
         about = _first_paragraph(text) or f"The tools of {self._supervisors[0].source.name}"
-        return f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}", (
-            info.version if info else ""
-        ) or ""
+        description = f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}"
+        if info is None:
+            return ServerMetadata(description=description)
+        name = clean_name(info.name[:MAX_NAME_LENGTH]) if self._takes_server_name and info.name.strip() else ""
+        return ServerMetadata(name, description, info.version or "")
 
     def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
         """The JSON Schemas of these tools, by id."""

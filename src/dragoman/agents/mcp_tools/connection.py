@@ -130,7 +130,7 @@ class ServerConnection:
             self.closed.set()
 
     async def refresh(self) -> None:
-        """List the tools again, up to 100 pages of them.
+        """List the tools again, up to 100 pages of them; a warning is logged when there are more.
 
         Raises:
             MCPError: the server refused, or the connection is lost.
@@ -144,6 +144,11 @@ class ServerConnection:
             cursor = page.next_cursor
             if cursor is None:
                 break
+        else:
+            logger.warning(
+                "%s lists its tools on more than %d pages: the %d tools of these are served, the others are left out",
+                *(self.source.name, _MAX_PAGES, len(tools)),
+            )
         self.tools = tuple(tools)
 
     # -- the session task ----------------------------------------------------------------------------------------------

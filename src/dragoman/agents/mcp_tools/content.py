@@ -54,8 +54,9 @@ async def parts_of_result(
 ) -> tuple[Part, ...]:
     """Convert a tool's result to parts: its structured content first, then its content blocks in order.
 
-    Text that only repeats the structured content as JSON is left out. A wrapped plain value, `{"result": 3}` beside the
-    text "3", becomes that text alone.
+    Text that only repeats the structured content as JSON is left out, and so are the texts that repeat a wrapped list,
+    `{"result": [1, 2]}`, as a whole or item by item. A wrapped plain value, `{"result": 3}` beside the text "3", is
+    that text alone.
 
     A link that only the MCP server can resolve is read with `read`: at most MAX_LINKS of them, with at most `limit`
     bytes together. After one that exceeds that, or for which `read` raises TimeoutError, no more are read. Nothing is
@@ -95,9 +96,10 @@ class _ResultConverter:
         if wrapped is not None:
             return (wrapped,)
         parts = [] if structured is None else [Part(data=structured, media_type="application/json")]
+        repeats_list = self._repeats_list(structured)
         for block in self._result.content:
             if isinstance(block, TextContent):
-                if structured is None or not _is_json_of(block.text, structured):
+                if structured is None or not (repeats_list or _is_json_of(block.text, structured)):
                     parts.append(Part(text=block.text, metadata=_metadata(block.annotations)))
             elif isinstance(block, ResourceLink):
                 parts += await self._link_parts(block)
@@ -119,6 +121,18 @@ class _ResultConverter:
             return None
         metadata = _metadata(block.annotations, {"structuredContent": wrapping})
         return Part(text=block.text, media_type=None if is_text else "application/json", metadata=metadata)
+
+    def _repeats_list(self, structured: object) -> bool:
+        """True when the texts are a wrapped list, `{"result": [1, 2]}`, again: one text as JSON, or one per item."""
+        if not isinstance(structured, dict) or list(cast("dict[str, Any]", structured)) != ["result"]:
+            return False
+        items: Any = cast("dict[str, Any]", structured)["result"]
+        if not isinstance(items, list):
+            return False
+        texts = [block.text for block in self._result.content if isinstance(block, TextContent)]
+        if len(texts) != len(self._result.content):
+            return False
+        return (len(texts) == 1 and _is_json_of(texts[0], items)) or _are_texts_of(texts, _flattened(items))
 
     def _file_part(self, block: object) -> Part:
         if isinstance(block, (ImageContent, AudioContent)):
@@ -245,6 +259,21 @@ def _file_name(name: str) -> str | None:
 
 def _truncate(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")
+
+
+def _flattened(items: object) -> list[object]:
+    """Return the items of a list and of the lists in it, without nulls, which have no text of their own."""
+    if not isinstance(items, list):
+        return [] if items is None else [items]
+    return [inner for each in cast("list[object]", items) for inner in _flattened(each)]
+
+
+def _are_texts_of(texts: list[str], items: list[object]) -> bool:
+    """True when each text is one item, in order: a text as it is, anything else as JSON."""
+    return len(texts) == len(items) and all(
+        text == item if isinstance(item, str) else _is_json_of(text, item)
+        for text, item in zip(texts, items, strict=True)
+    )
 
 
 def _is_json_of(text: str, value: Any) -> bool:

@@ -168,14 +168,20 @@ def _public_error(error: DragomanError, *, has_task: bool) -> str:
     return public_error_text(error, "the agent behind this one")
 
 
-def card_of_remote(card: AgentCard) -> dict[str, Any]:
-    """Return the fields that the proxy's card copies from the remote agent's card."""
+def card_of_remote(card: AgentCard, name: str) -> dict[str, Any]:
+    """Return the fields that the proxy's card copies from the remote agent's card; skills need not be listed there.
+
+    What a skill lacks there is filled in, with `name`, that of the proxy, as its tag.
+    """
     modern: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(card))
     copied_keys = ("skills", "defaultInputModes", "defaultOutputModes", "provider", "documentationUrl", "iconUrl")
-    copied = {key: modern[key] for key in copied_keys if key in modern}
+    copied = {key: modern[key] for key in copied_keys if modern.get(key)}
     for skill in copied.get("skills", ()):
         # The remote agent's security requirements concern this server, not its callers.
         skill.pop("securityRequirements", None)
+        skill["name"] = skill["name"] or skill["id"]
+        skill["description"] = skill["description"] or skill["name"]
+        skill["tags"] = skill["tags"] or [name]
     return copied
 
 

@@ -86,6 +86,7 @@ _STATUSES: dict[type[DragomanError], tuple[int, str]] = {
     NotFoundError: (404, "NOT_FOUND"),
     ConflictError: (409, "CONFLICT"),
     RateLimitError: (429, "RATE_LIMITED"),
+    BudgetExceededError: (429, "BUDGET_EXCEEDED"),
     ExternalServiceError: (502, "EXTERNAL_SERVICE_ERROR"),
 }
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from dragoman.clock import SystemClock
@@ -124,30 +125,44 @@ class ToolServer:
         await self.close()
 
     async def public_agent_card(self) -> Json:
-        """Return the card for callers without permissions. Raises ConfigError when the server is not open."""
+        """Return the card for callers without permissions. Raises like `agent_card`."""
         return await self.agent_card(())
 
     async def agent_card(self, permissions: Permissions) -> Json:
-        """Return the card with the tools that these permissions allow. Raises ConfigError if the server is not open."""
-        user, offers = self._user_and_offers(permissions)
-        card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
-        return plain_card(card, ((offer.id, offer.description) for offer in offers), self.agent.card)
+        """Return the card with the tools that these permissions allow. It needs no database.
+
+        Raises:
+            ConfigError: the server is open in another event loop, or the program of the tools does not exist.
+            CannotConnect: an MCP server does not respond.
+        """
+        async with self._offers(permissions) as (user, offers):
+            card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
+            return plain_card(card, self.url, ((offer.id, offer.description) for offer in offers), self.agent.card)
 
     async def tools_for_permissions(self, permissions: Permissions) -> list[Json]:
         """Return the tools that these permissions allow, each with `name`, `description` and `inputSchema`.
 
-        Raises:
-            ConfigError: the server is not open.
+        Raises like `agent_card`.
         """
-        _, offers = self._user_and_offers(permissions)
-        schemas: Json = schemas_of(self.agent, offers)
-        tools = [{"name": each.id, "description": each.description} for each in offers]
-        return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in tools]
+        async with self._offers(permissions) as (_, offers):
+            schemas: Json = schemas_of(self.agent, offers)
+            tools = [{"name": each.id, "description": each.description} for each in offers]
+            return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in tools]
 
-    def _user_and_offers(self, permissions: Permissions) -> tuple[User, list[Offer]]:
-        self._service()  # raises unless open: only then are the tools listed
+    @asynccontextmanager
+    async def _offers(self, permissions: Permissions) -> AsyncIterator[tuple[User, list[Offer]]]:
+        """The caller and the tools it may use. Unless the server is open, the tools are started for this alone."""
         user = User("", permissions=_permission_keys(permissions))
-        return user, offers_for(self.agent, user)
+        if self._connection is not None:
+            self._service()  # raises in another event loop
+            yield user, offers_for(self.agent, user)
+            return
+        if self.agent.backend.open is not None:
+            await self.agent.backend.open()
+        try:
+            yield user, offers_for(self.agent, user)
+        finally:
+            await self.agent.close()
 
     async def handle_send(self, params: Any, user: UserOrMap) -> Outcome:
         """Perform `tasks/send`: run a tool as the user, and return the task when it has ended.
@@ -226,18 +241,18 @@ async def shutdown() -> None:
 
 
 async def public_agent_card() -> Json:
-    """Return the public card of the default server. Raises ConfigError when there is none."""
-    return await _default_server().public_agent_card()
+    """Return the public card of the default server, also before `setup_database`. Raises like the method."""
+    return await (_default or ToolServer()).public_agent_card()
 
 
 async def agent_card(permissions: Permissions) -> Json:
-    """Return the default server's card for callers with these permissions. Raises ConfigError when there is none."""
-    return await _default_server().agent_card(permissions)
+    """Return the default server's card for these permissions, also before `setup_database`. Raises like the method."""
+    return await (_default or ToolServer()).agent_card(permissions)
 
 
 async def tools_for_permissions(permissions: Permissions) -> list[Json]:
-    """Return the tools of the default server that these permissions allow. Raises ConfigError when there is none."""
-    return await _default_server().tools_for_permissions(permissions)
+    """Return the default server's tools for these permissions, also before `setup_database`. Raises like the method."""
+    return await (_default or ToolServer()).tools_for_permissions(permissions)
 
 
 async def handle_send(params: Any, user: UserOrMap) -> Outcome:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from dragoman.dialects.cards.security import schemes_to_01
+from dragoman.dialects.table import V0_1, row_of
 from dragoman.model.card import AgentCard
 from dragoman.model.json import as_object
 
@@ -14,15 +15,15 @@ Json = dict[str, Any]
 _MODES = ["text"]
 
 
-def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) -> Json:
-    """Build the plain 0.1 JSON of a card. `skills` are ids with descriptions.
+def plain_card(card: AgentCard, base: str, skills: Iterable[tuple[str, str]], extra: Json) -> Json:
+    """Build the plain 0.1 JSON of a card of the agent at `base`. `skills` are ids with descriptions.
 
     `extra`, the author's own members, overrides it where 0.1 has such a member.
     """
     defaults: Json = {
         "name": card.name,
         "description": card.description,
-        "url": next((each.url for each in card.supported_interfaces if each.protocol_binding == "JSONRPC"), ""),
+        "url": base + row_of(V0_1).card_path,
         "version": card.version,
         "capabilities": {"streaming": False, "pushNotifications": False, "stateTransitionHistory": True},
         # Listed also where anonymous callers are allowed, so that 0.1 clients learn the schemes.

@@ -14,6 +14,7 @@ from dragoman.dialects import table
 from dragoman.dialects.reading.checks import check_message
 from dragoman.dialects.reading.invalid import missing_field
 from dragoman.dialects.reading.lenient import LenientReader
+from dragoman.dialects.spelling import role_of
 from dragoman.dialects.v03.codec import push_from_03, push_to_03
 from dragoman.dialects.v03.dialect import (
     SENDS,
@@ -53,6 +54,7 @@ from dragoman.model.operation import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
+from dragoman.model.state import Role
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
@@ -149,6 +151,8 @@ class V03Proto(V03):
         return _push_request(operation, params) if isinstance(params, ProtoPushName) else GetExtendedAgentCardRequest()
 
     def _from_proto_send(self, params: ProtoSend) -> SendMessageRequest:
+        if not params.message.role or role_of(params.message.role) is Role.UNSPECIFIED:
+            raise missing_field("message.role")
         # A ProtoJSON client cannot write `blocking: false`: it sends a configuration without it.
         configuration = params.configuration or ProtoConfiguration(blocking=self._blocking)
         push, at = configuration.push_notification, "configuration.pushNotification"

@@ -290,6 +290,10 @@ class Context:
         if self._artifact_stream is not None:
             self._artifact_stream.close()
 
+    def open_task(self) -> None:
+        """Make a task of a message that might be answered without one, before there is any output; for bridges."""
+        self._live.open()
+
     async def messages(self) -> AsyncIterator[Message]:
         """Yield the follow-up messages that the caller sends while the task works. Ends with the run."""
         live = self._live

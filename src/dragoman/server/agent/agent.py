@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dragoman.agents.command import clean_name
+from dragoman.agents.offers import whole_agent
 from dragoman.agents.text import DEFAULT_HISTORY_BYTES
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.base import Backend, BareAgent
@@ -79,12 +80,16 @@ class Agent(BareAgent):
 
         remote_card = run_blocking(ask())
         remote = RemoteProxy(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
+        name = name or remote_card.name.replace("/", "-")
+        description = remote_card.description if description is None else description
+        # On the card only where the remote agent lists no skills.
+        offers = (whole_agent(name, description),)
         return cls(
-            name or remote_card.name.replace("/", "-"),
-            Backend(remote.run, restarts=True, canceled=remote.canceled, close=remote.close),
-            description=remote_card.description if description is None else description,
+            name,
+            Backend(remote.run, restarts=True, offers=offers, canceled=remote.canceled, close=remote.close),
+            description=description,
             version=version or remote_card.version,
-            card={**card_of_remote(remote_card), **(card or {})},
+            card={**card_of_remote(remote_card, name), **(card or {})},
         )
 
     @classmethod
@@ -126,6 +131,7 @@ class Agent(BareAgent):
             permissions=permissions,
             default_tool=default_tool,
             timeout=TOOL_SECONDS if timeout is None else timeout,
+            takes_server_name=name is None,
         )
         return cls(
             name or (sources[0].name if len(sources) == 1 else "tools"),
@@ -353,6 +359,7 @@ class Agent(BareAgent):
             raise ConfigError(f"{what} cannot be served like this{hint}") from error
         backend = Backend(
             bridge.run,
+            replies=getattr(bridge, "replies", False),
             offers=offers,
             output_metadata=getattr(bridge, "output_metadata", None),
             canceled=getattr(bridge, "canceled", None),

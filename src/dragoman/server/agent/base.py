@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, read_skill, returns_reply
+from dragoman.agents.offers import whole_agent
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError
 from dragoman.server.plugins import PluginAttributes
@@ -79,7 +80,10 @@ class BareAgent(PluginAttributes):
         self.closing: ClosingChoice = closing
         self.parallel = parallel
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
-        self.backend = backend or Backend(run, replies or (run is not None and returns_reply(run)), restart)
+        if backend is None:
+            offers = () if run is None else (whole_agent(name, description),)
+            backend = Backend(run, replies or (run is not None and returns_reply(run)), restart, offers)
+        self.backend = backend
         self.functions = Functions()
 
     # -- skills ----------------------------------------------------------------------------------------------------
@@ -152,7 +156,9 @@ class BareAgent(PluginAttributes):
     def skills(self) -> tuple[Offer, ...]:
         """The skills: tools of connected MCP servers, what the backend offers, then functions as registered."""
         tools = () if self.tools is None else self.tools.offers
-        return (*tools, *self.backend.offers, *self.functions.skills.values())
+        functions = self.functions.skills
+        # A message that names a function runs it, also where the backend offers something by that name.
+        return (*tools, *(each for each in self.backend.offers if each.id not in functions), *functions.values())
 
     @property
     def tools(self) -> McpTools | None:

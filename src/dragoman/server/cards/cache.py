@@ -13,7 +13,7 @@ from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.table import CARD_ROWS, V1_0, CardVersion
-from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
+from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
 from dragoman.server.plugins import describe_agent
@@ -52,8 +52,8 @@ def schemas_of(agent: Agent, offers: Sequence[Offer]) -> dict[str, Any]:
     """Return the JSON schemas of these skills by id, for those that have one."""
     tools = [offer.id for offer in offers if not isinstance(offer, Skill)]
     schemas: dict[str, Any] = {} if agent.tools is None else dict(agent.tools.schemas(tools))
-    functions = ((offer.id, offer.schema()) for offer in offers if isinstance(offer, Skill))
-    return schemas | {name: {"inputSchema": schema} for name, schema in functions if schema is not None}
+    functions = ((offer.id, offer.schemas()) for offer in offers if isinstance(offer, Skill))
+    return schemas | {name: schema for name, schema in functions if schema}
 
 
 def build_card(
@@ -66,27 +66,37 @@ def build_card(
     extended: bool = False,
     linked: bool = False,
 ) -> AgentCard:
-    """Build the agent's card for a URL. Schemas of tools are on it, or behind a link if `linked`."""
+    """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`."""
     offers = offers_for(agent, user)
-    own_description, own_version = ("", "") if agent.tools is None else agent.tools.about
+    own_name, own_description, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
-    if agent.tools is not None:
+    # A server that admits anonymous callers refuses them at `/a2a` of an agent made of tools.
+    schemes, requirements = security
+    needs_user = agent.tools is not None and bool(schemes) and not requirements
+    if agent.tools is not None or any(isinstance(offer, Skill) for offer in offers):
         params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
     return AgentCard(
-        name=agent.name,
+        name=own_name or agent.name,
         description=describe_agent(agent, agent.description or own_description or agent.name),
-        supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in CARD_ROWS),
+        supported_interfaces=tuple(
+            AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version) for row in CARD_ROWS
+        ),
         version=agent.version or own_version or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended
         ),
         default_input_modes=_MODES,
         default_output_modes=_MODES,
-        skills=tuple(offer.card() for offer in offers),
-        security_schemes=security[0] or None,
-        security_requirements=tuple(security[1]),
+        skills=tuple(_with_tags(offer.card(), agent.name) for offer in offers),
+        security_schemes=schemes or None,
+        security_requirements=tuple(requirements),
     )
+
+
+def _with_tags(skill: AgentSkill, tag: str) -> AgentSkill:
+    """Return a skill with at least one tag, as A2A requires."""
+    return skill if skill.tags else replace(skill, tags=(tag,))
 
 
 def _link(base: str) -> dict[str, Any]:
@@ -103,7 +113,7 @@ def _with_link(card: AgentCard, base: str) -> AgentCard:
 
 
 class Cards:
-    """Serves the card of one agent, in the format of each path, and the schemas of its tools."""
+    """Serves the card of one agent, in the format of each path, and the schemas of its skills."""
 
     def __init__(
         self,
@@ -127,7 +137,7 @@ class Cards:
     @property
     def paths(self) -> tuple[str, ...]:
         """The public paths of the agent's card and schemas."""
-        return (CARD, OLD_CARD) if self._agent.tools is None else (CARD, OLD_CARD, SCHEMAS)
+        return (CARD, OLD_CARD, SCHEMAS)
 
     def check(self) -> None:
         """Check at startup that the card can be signed, if it should be.
@@ -192,9 +202,7 @@ class Cards:
         try:
             return self.signing.sign_model(card, root)
         except BadCard:
-            if self._agent.tools is None:
-                raise
-            # Schemas come from MCP servers, and may have numbers that cannot be signed.
+            # Schemas may have numbers that cannot be signed, those of MCP servers above all.
             return self.signing.sign_model(_with_link(card, base), root)
 
     def _kind(self, path: str) -> str:
@@ -203,9 +211,8 @@ class Cards:
         `OLD_CARD` is the plain card of 0.1, for agents made of tools with cards for all versions; for all others the
         old path has the same card as `CARD`.
         """
-        if self._agent.tools is None or (path == OLD_CARD and self._version != "both"):
-            return CARD
-        return path
+        is_plain = self._agent.tools is not None and self._version == "both"
+        return CARD if path == OLD_CARD and not is_plain else path
 
     def _root(self, request: Request, base: str) -> str | None:
         """Return the server's root URL, for the key set; None when the card at this URL is not signed."""
@@ -229,7 +236,7 @@ class Cards:
         model = self.card_for(base, user, linked=True)
         if kind == OLD_CARD:
             skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
-            return msgspec.json.encode(plain_card(model, skills, self._agent.card))
+            return msgspec.json.encode(plain_card(model, base, skills, self._agent.card))
         card = card_json(model, self._agent.card, self._version)
         if root is not None and self.signing is not None:
             card = self.signing.sign(card, root)

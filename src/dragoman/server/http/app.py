@@ -307,4 +307,4 @@ class HostedAgent:
             extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)
-        self.rest = Rest(endpoint)
+        self.rest = Rest(endpoint, self.rpc)

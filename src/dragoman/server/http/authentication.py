@@ -237,7 +237,7 @@ def authenticate(
 
 
 def challenge_anonymous(app: AsgiApp, auth: Authentication) -> AsgiApp:
-    """Add challenges to 401 responses for anonymous callers, where some operations admit these and others do not."""
+    """Add challenges to 401 responses for anonymous callers, on a path that refuses these though others admit them."""
 
     def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope[REQUEST].user is None:

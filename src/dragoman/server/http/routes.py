@@ -130,7 +130,7 @@ class Routing(NamedTuple):
                 paths[_path_text(path)] = page if path.page else PathRoutes({}, operation)
 
     def _oldest(self, hosted: HostedAgent) -> Route | None:
-        """Build the route where the oldest methods need authentication and the others allow anonymous callers."""
+        """Build `/a2a` of an agent whose callers must say there who they are, whatever the other paths allow."""
         auth = self.auth
         if auth is None or not hosted.needs_user:
             return None

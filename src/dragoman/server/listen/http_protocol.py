@@ -30,7 +30,7 @@ class _LimitExceeded(Exception):
 class HttpProtocol(HttpToolsProtocol):
     """One connection. A request whose head has more than `limit` bytes gets 431 and the connection is closed.
 
-    More than `PIPELINED` waiting requests are refused in the same way.
+    When more than `PIPELINED` requests wait, the connection is closed after their responses.
     The head is the request line, the header lines and the trailers, each line with 32 bytes more; the framing of a body
     chunk counts by itself. No buffer grows beyond twice the limit, so that parsing stays linear.
     """

@@ -34,9 +34,10 @@ _ACCEPT_JSON = "application/json"
 _ACCEPT_STREAM = "text/event-stream, application/json"
 
 
-class _JsonRpcResponse(Struct):
+class _JsonRpcResponse(Struct, rename="camel"):
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
+    error_details: Any = None
 
 
 _decoder = msgspec.json.Decoder(_JsonRpcResponse)
@@ -95,19 +96,21 @@ class JsonRpcBinding:
     def _take_result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
         error, result = response.error, response.result
         if error is not UNSET and bytes(error) != _NULL:
-            raise self._build_error(bytes(error), status, headers, body)
+            raise self._build_error(bytes(error), response.error_details, status, headers, body)
         if result is not UNSET and status < 400:
             return bytes(result)
         if status >= 400:
             raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         raise BadResponse(f"{redact_url(self.url)} answered with neither a result nor an error: {preview(body)}")
 
-    def _build_error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
+    def _build_error(
+        self, error: bytes, details: Any, status: int, headers: Mapping[str, str], body: bytes
+    ) -> DragomanError:
         error_json: Any = decode_json(error, status, headers, self.url)
         if status >= 400 and not _is_rpc_error(error_json):
             # Not a JSON-RPC error: a gateway whose JSON has an `error` member too.
             return error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
-        agent_error = error_from_rpc(error_json)
+        agent_error = error_from_rpc(error_json, details)
         if status in (401, 403):
             return auth_error(status, headers, self.url, agent_error.message)
         if status >= 400:

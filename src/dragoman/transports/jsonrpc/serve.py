@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import requested_version
-from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
+from dragoman.dialects.errors import rpc_failure
+from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, is_error_event, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
+from dragoman.model.json import UNREADABLE
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
-from dragoman.transports.sse import SseWriter, last_event_id
+from dragoman.transports.sse import SseWriter, last_event_id, send_single_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,17 @@ def parse_request(body: bytes) -> JsonRpcRequest:
     return request
 
 
+def is_json_rpc(body: bytes) -> bool:
+    """True for a JSON-RPC request: some clients send them to the paths of REST."""
+    if b'"jsonrpc"' not in body or b'"method"' not in body:
+        return False
+    try:
+        request = _decode(body)
+    except UNREADABLE:
+        return False
+    return request.jsonrpc == "2.0" and isinstance(request.method, str)
+
+
 def _take_params(request: JsonRpcRequest) -> bytes:
     """Check the request and take its raw params out of it. Raises InvalidRequest or InvalidParams."""
     if request.jsonrpc != "2.0":
@@ -79,16 +90,20 @@ class JsonRpc:
         self._anonymous_error = anonymous_error
 
     def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """Return a copy that answers anonymous callers of A2A 0.1 methods with that error."""
+        """Return a copy that answers anonymous callers with that error, whatever they ask for."""
         return JsonRpc(self._endpoint, error)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted request; every error becomes a JSON-RPC error."""
-        request: Request = scope[REQUEST]
+        await self.answer(scope[REQUEST], send)
+
+    async def answer(self, request: Request, send: Send, body: bytes | None = None) -> None:
+        """Serve one admitted request, whose body may have been read already."""
         request_id: Any = None
         method: Any = None
         try:
-            body = await request.json_body(self._endpoint.body_limit)
+            if body is None:
+                body = await request.json_body(self._endpoint.body_limit)
             if len(body) > LARGE_BODY:
                 await request.wait_for_turn()
             rpc_request = parse_request(body)
@@ -98,18 +113,20 @@ class JsonRpc:
             await self._serve(request, send, rpc_request)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
-            await _send_error(send, error, request_id, version_of_method(method))
+            await _send_error(request, send, error, request_id, method)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await _send_error(send, unexpected_error(error), request_id, version_of_method(method))
+            await _send_error(request, send, unexpected_error(error), request_id, method)
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
-        await _send_error(send, error, None, version_of_method(None))
+        await _send_error(request, send, error)
 
     async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
+        if self._anonymous_error is not None and request.user is None:
+            raise self._anonymous_error()
         # This is the only reference to the text, so that its memory is free once it is decoded.
         raw = _take_params(rpc_request)
         is_large = len(raw) > LARGE_BODY
@@ -118,12 +135,6 @@ class JsonRpc:
         request.charge(raw, endpoint.limits.check(raw, "params"))
         requested = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
         match = endpoint.dialects.match_request(rpc_request.method, *requested)
-        if (
-            self._anonymous_error is not None
-            and request.user is None
-            and endpoint.dialects.is_v01_call(rpc_request.method, requested_version(*requested))
-        ):
-            raise self._anonymous_error()
         if is_large:
             await request.wait_for_turn()
         params = match.dialect.read_request(match.operation, raw)
@@ -154,8 +165,7 @@ class JsonRpc:
             return
 
         def encode_error(problem: A2AError) -> bytes:
-            failure = {"jsonrpc": "2.0", "id": rpc_request.id, "error": rpc_error(problem, dialect.version)}
-            return msgspec.json.encode(failure)
+            return msgspec.json.encode(rpc_failure(problem, dialect.version, rpc_request.id))
 
         stream = outcome.result
         artifacts: tuple[str, ...] = ()
@@ -165,6 +175,14 @@ class JsonRpc:
         await writer.write(stream.batches, request, send)
 
 
-async def _send_error(send: Send, error: A2AError, request_id: Any, version: str) -> None:
-    body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-    await respond(send, rpc_http_status(error), msgspec.json.encode(body), headers=error_headers(error))
+async def _send_error(
+    request: Request, send: Send, error: A2AError, request_id: Any = None, method: object = None
+) -> None:
+    requested = request.headers.get(VERSION_HEADER_RECEIVED) or request.query.get(VERSION_HEADER)
+    version = version_of_method(method, requested)
+    body = msgspec.json.encode(rpc_failure(error, version, request_id))
+    status, headers = rpc_http_status(error), error_headers(error)
+    if status == 200 and is_error_event(method, version):
+        await send_single_event(send, body, headers)
+    else:
+        await respond(send, status, body, headers=headers)

@@ -22,6 +22,7 @@ from dragoman.transports.http import (
     respond,
     unexpected_error,
 )
+from dragoman.transports.jsonrpc.serve import is_json_rpc
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.sse import SseWriter, last_event_id
 
@@ -32,11 +33,17 @@ if TYPE_CHECKING:
     from dragoman.dialects.table import Row
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
+    from dragoman.transports.jsonrpc.serve import JsonRpc
 
 # Reserved: first segments of other paths, which therefore cannot be tenants.
 NOT_TENANTS = frozenset(
     {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
 )
+
+
+_BODILESS = ("GET", "DELETE")
+# Bodies that say nothing, where a body is optional; some clients encode the absent one as null.
+_NOTHING = (b"", b"null")
 
 
 class OperationRoute(NamedTuple):
@@ -106,10 +113,11 @@ def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | No
 
 
 class Rest:
-    """The ASGI app of one agent over HTTP+JSON."""
+    """The ASGI app of one agent over HTTP+JSON. `rpc` answers the JSON-RPC requests that arrive at its paths."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, rpc: JsonRpc) -> None:
         self._endpoint = endpoint
+        self._rpc = rpc
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted request; every error becomes a google.rpc.Status."""
@@ -140,7 +148,12 @@ class Rest:
         version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
         route = find_route(request.method, request.segments, row)
         dialect = endpoint.dialects.for_rest(row, version)
-        params = await self._read_params(request, dialect, route)
+        body = None if request.method in _BODILESS else await request.json_body(endpoint.body_limit)
+        if body is not None and is_json_rpc(body):
+            await self._rpc.answer(request, send, body)
+            return
+        params = await self._read_params(request, dialect, route, body)
+        del body
         call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
@@ -159,11 +172,10 @@ class Rest:
 
         await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
 
-    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
-        if request.method in ("GET", "DELETE"):
+    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:
+        if body is None:
             query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
             return dialect.read_values(route.operation, {**query, **route.params})
-        body = await request.json_body(self._endpoint.body_limit)
         is_large = len(body) > LARGE_BODY
         if is_large:
             await request.wait_for_turn()
@@ -176,7 +188,7 @@ class Rest:
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:
-    if not body.strip():
+    if body.strip() in _NOTHING:
         return {}
     try:
         value = msgspec.json.decode(body)

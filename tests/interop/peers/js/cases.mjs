@@ -374,7 +374,14 @@ export const CASES = {
   },
 
   async extended_card(peer) {
-    const asking = () => peer.claiming.getAgentCard();
-    return refusing(asking, "UnsupportedOperationError", "ExtendedAgentCardNotConfiguredError");
+    // Without the claim the client answers from its own copy, and nothing would be tested.
+    expect(peer.card.capabilities.extendedAgentCard, "the card claims no extended card");
+    const before = requestsSent;
+    const extended = await peer.known.getAgentCard();
+    expect(requestsSent > before, "nothing was asked");
+    const listed = new Set(peer.card.skills.map((skill) => skill.id));
+    const more = extended.skills.map((skill) => skill.id).filter((id) => !listed.has(id));
+    expectEqual(more.join(), "vault", "what it has beyond the public card");
+    return "one skill more";
   },
 };

@@ -36,8 +36,19 @@ async function discover(url, transport, version) {
   const capabilities = { ...card.capabilities, pushNotifications: true, extendedAgentCard: true };
   const client = await factory.createFromAgentCard(card);
   const claiming = await factory.createFromAgentCard({ ...card, capabilities });
+  const withToken = (input, init = {}) => {
+    const headers = new Headers(init.headers);
+    headers.set("Authorization", "Bearer open-sesame");
+    return countingFetch(input, { ...init, headers });
+  };
+  const secrets = { ...options, fetchImpl: withToken };
+  const known = await new ClientFactory({
+    transports: [new JsonRpcTransportFactory(secrets), new RestTransportFactory(secrets)],
+    cardResolver,
+  }).createFromAgentCard(card);
   expectEqual(client.protocolVersion, version, "the version the client speaks");
-  return { client, claiming, transport, isLegacy: version === "0.3", endpoint: card.supportedInterfaces[0].url };
+  const endpoint = card.supportedInterfaces[0].url;
+  return { card, client, claiming, known, transport, isLegacy: version === "0.3", endpoint };
 }
 
 function late(milliseconds) {

@@ -70,7 +70,7 @@ class Scripted:
 
 def agent_of(executor: object) -> Agent:
     bridge = ExecutorRuns(executor, adapter=PlainAdapter())
-    return Agent("x", Backend(bridge.run, canceled=bridge.canceled, close=bridge.close))
+    return Agent("x", Backend(bridge.run, bridge.replies, canceled=bridge.canceled, close=bridge.close))
 
 
 async def answer_of(execute: Execute, text: str = "hi") -> Task:

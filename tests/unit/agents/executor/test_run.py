@@ -63,13 +63,25 @@ async def test_a_caller_nobody_knows_is_not_authenticated() -> None:
 # -- how it ends -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_is_the_whole_answer() -> None:
+async def test_a_message_is_an_answer_without_a_task() -> None:
     async def execute(context: PlainContext, said: Said) -> None:
         await said.queue.enqueue_event({"messageId": "m", "role": "agent", "parts": [{"text": "Hello"}, {"data": 1}]})
 
+    async with Client(agent_of(Scripted(execute))) as client:
+        answer = await client.send("hi")
+        assert isinstance(answer, Message)
+        assert answer.parts == (Part(text="Hello"), Part(data=1))
+        assert [event.kind async for event in client.stream("hi")] == ["message"]
+
+
+@pytest.mark.parametrize("text", [None, "thinking"])
+async def test_a_message_after_a_status_completes_its_task(text: str | None) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("working", text)
+        await said.queue.enqueue_event({"messageId": "m", "role": "agent", "parts": [{"text": "Hello"}]})
+
     task = await answer_of(execute)
-    assert (task.state, task.text, task.data) == (State.COMPLETED, "Hello", 1)
-    assert task.artifacts == ()
+    assert (task.state, task.text, task.artifacts) == (State.COMPLETED, "Hello", ())
 
 
 @pytest.mark.parametrize(

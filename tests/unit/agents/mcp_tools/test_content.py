@@ -27,6 +27,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
+from dragoman import Agent
 from dragoman.agents.mcp_tools.content import MAX_EMBEDDED_BYTES, MAX_LINKS, error_text, metadata_of, parts_of_result
 from dragoman.model.json import encode
 from dragoman.model.part import Part
@@ -141,11 +142,56 @@ def test_a_plain_value_that_was_wrapped_is_what_it_is(value: Any, text: str, med
 
 @pytest.mark.parametrize(
     ("structured", "text"),
-    [({"result": 10}, "ten"), ({"result": "10"}, '"10"'), ({"result": [1]}, "1"), ({"result": 1, "unit": "g"}, "1")],
+    [({"result": 10}, "ten"), ({"result": "10"}, '"10"'), ({"result": [1]}, "2"), ({"result": 1, "unit": "g"}, "1")],
 )
 def test_what_only_looks_wrapped_stays_beside_its_text(structured: dict[str, Any], text: str) -> None:
     data, words = converted(TextContent(text=text), structured=structured)
     assert (data.data, words.text) == (structured, text)
+
+
+@pytest.mark.parametrize(
+    ("items", "texts"),
+    [
+        (["a", "b"], ["a", "b"]),  # the official SDK: one text per item
+        ([1, {"b": 2}], ["1", '{\n  "b": 2\n}']),
+        ([["a", "b"], None, ["c"]], ["a", "b", "c"]),
+        (["only"], ["only"]),
+        (["a", 2], ['["a",2]']),  # FastMCP 4: one text for all of them
+        ([], []),
+    ],
+)
+def test_a_list_that_was_wrapped_comes_once(items: list[Any], texts: list[str]) -> None:
+    parts = converted(*(TextContent(text=text) for text in texts), structured={"result": items})
+    assert parts == (Part(data={"result": items}, media_type="application/json"),)
+
+
+@pytest.mark.parametrize(
+    ("structured", "texts"),
+    [
+        ({"result": ["a", "b"]}, ["a", "c"]),
+        ({"result": ["a", "b"]}, ["a"]),
+        ({"result": ["a", "b"]}, ["b", "a"]),
+        ({"result": ["a"], "total": 1}, ["a"]),
+        ({"items": ["a"]}, ["a"]),
+    ],
+)
+def test_texts_that_are_not_the_items_of_a_wrapped_list_stay(structured: dict[str, Any], texts: list[str]) -> None:
+    data, *words = converted(*(TextContent(text=text) for text in texts), structured=structured)
+    assert data.data == structured
+    assert [word.text for word in words] == texts
+
+
+async def test_a_list_that_the_official_sdk_returns_comes_once(start: Any, tool_part: Any) -> None:
+    server = MCPServer("lists", log_level="CRITICAL")
+
+    @server.tool()
+    def shopping() -> list[str]:
+        return ["eggs", "flour"]
+
+    engine = await start(Agent.from_mcp(server))
+    task = await engine.send(None, parts=(tool_part("shopping"),))
+    (artifact,) = task.artifacts
+    assert [part.data for part in artifact.parts] == [{"result": ["eggs", "flour"]}]
 
 
 def encode_canonically(value: Any) -> str:

@@ -103,6 +103,25 @@ async def test_no_more_tools_are_served_than_can_be_handled(
     assert "many has 5 tools: the first 3 are served" in caplog.text
 
 
+@pytest.mark.parametrize("pages", [3, 4])
+async def test_that_not_all_pages_of_tools_are_read_is_logged(
+    start: Start, pages: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dragoman.agents.mcp_tools.connection._MAX_PAGES", 3)
+
+    async def listed(_context: Any, params: Any) -> types.ListToolsResult:
+        page = int((params and params.cursor) or 1)
+        more = None if page == pages else str(page + 1)
+        return types.ListToolsResult(tools=[_tool(f"tool_{page}")], next_cursor=more)
+
+    agent = Agent.from_mcp(Server("many", on_list_tools=listed))
+    with caplog.at_level(logging.WARNING):
+        await start(agent)
+    assert [offer.id for offer in agent.skills] == ["tool_1", "tool_2", "tool_3"]
+    left_out = "many lists its tools on more than 3 pages: the 3 tools of these are served, the others are left out"
+    assert (left_out in caplog.text) is (pages > 3)
+
+
 async def test_tools_whose_names_cannot_be_shown_are_left_out(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     names = ["good", "", "a\nb", "a\x1b]52;c;eA==\x07", "\u202eevil", "x" * 257, "y" * 256]
     agent = Agent.from_mcp(_server([_tool(name) for name in names]))

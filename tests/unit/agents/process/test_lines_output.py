@@ -88,6 +88,13 @@ def test_many_short_lines_are_not_one_long_one(monkeypatch: pytest.MonkeyPatch) 
     assert len(told(LinesOutput(Lines()), *[b"12345\n678"] * 100)) == 100
 
 
+@pytest.mark.parametrize("chunk", [b"a\n" + b"x" * 11 + b"\nb\n", b"a\n" + b"x" * 11])
+def test_a_later_line_of_one_chunk_may_not_be_longer_either(chunk: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
+    with pytest.raises(LineTooLongError):
+        told(LinesOutput(Lines()), chunk)
+
+
 def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     output = LinesOutput(Lines())

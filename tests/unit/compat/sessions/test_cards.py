@@ -10,7 +10,7 @@ import pytest
 from dragoman.compat.sessions import build_agent_card, build_agent_card_for_agent
 from dragoman.compat.sessions.cards import default_tools
 from dragoman.mcp.serve import McpOptions
-from dragoman.mcp.server import A2AServer
+from dragoman.mcp.server import McpServer
 
 AGENT = {"id": "a1", "name": "Ada", "description": "Counts"}
 
@@ -37,7 +37,7 @@ def test_the_card_of_an_instance_has_what_a_card_needs() -> None:
 
 @pytest.mark.requirement("S3-36")
 def test_every_tool_of_the_own_mcp_server_is_a_skill_in_the_same_words() -> None:
-    listed = {tool.name: tool.to_mcp() for tool in A2AServer(McpOptions())._tools.values()}
+    listed = {tool.name: tool.to_mcp() for tool in McpServer(McpOptions())._tools.values()}
     skills = {skill["id"]: skill for skill in build_agent_card()["skills"]}
     assert listed.keys() <= skills.keys()
     assert len(skills) > 10

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman import errors
 from dragoman.compat import sessions
+from dragoman.compat.remote import BudgetExceededError
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,7 @@ from dragoman.compat import sessions
         (sessions.NotFoundError("Task"), 404, {"error": "Task not found", "code": "NOT_FOUND"}),
         (sessions.ConflictError("taken"), 409, {"error": "taken", "code": "CONFLICT"}),
         (sessions.RateLimitError(), 429, {"error": "Too many requests", "code": "RATE_LIMITED"}),
+        (BudgetExceededError("no more", limit="calls"), 429, {"error": "no more", "code": "BUDGET_EXCEEDED"}),
         (
             sessions.ExternalServiceError("A2A: Failed", status=500),
             502,

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 
 class Pipes:
-    """The pipes of a program's standard streams, both ends."""
+    """The pipes of a program's standard streams, both ends. Raises OSError when one cannot be opened."""
 
     def __init__(self) -> None:
         self.ours: list[int] = []
         self.theirs: list[int] = []
-        for ours_reads in (False, True, True):
-            read, write = os.pipe()
-            self.ours.append(read if ours_reads else write)
-            self.theirs.append(write if ours_reads else read)
+        try:
+            for ours_reads in (False, True, True):
+                read, write = os.pipe()
+                self.ours.append(read if ours_reads else write)
+                self.theirs.append(write if ours_reads else read)
+        except OSError:
+            self.close()
+            raise
 
     def close_theirs(self) -> None:
         """Close the program's ends, of which it has its own copies."""

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strings"
 
@@ -302,9 +303,19 @@ func pushListDelete(ctx context.Context, p *peer) string {
 
 func extendedCard(ctx context.Context, p *peer) string {
 	// Without the capability the SDK refuses by itself, and nothing would be tested.
-	claiming := *p.card
-	claiming.Capabilities.ExtendedAgentCard = true
-	_, err := clientOf(ctx, &claiming).GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{})
-	refused(err, a2a.ErrUnsupportedOperation, a2a.ErrExtendedCardNotConfigured)
-	return "refused"
+	expect(p.card.Capabilities.ExtendedAgentCard, "the card claims no extended card")
+	client := clientWith(ctx, p.card, &http.Client{Transport: withToken{}})
+	extended := must(client.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{}))
+	listed := map[string]bool{}
+	for _, skill := range p.card.Skills {
+		listed[skill.ID] = true
+	}
+	var more []string
+	for _, skill := range extended.Skills {
+		if !listed[skill.ID] {
+			more = append(more, skill.ID)
+		}
+	}
+	expect(len(more) == 1 && more[0] == "vault", "beyond the public card it has %v", more)
+	return "one skill more"
 }

@@ -119,7 +119,7 @@ type loopbackSender struct {
 }
 
 func newLoopbackSender() loopbackSender {
-	return loopbackSender{push.NewHTTPPushSender(&push.HTTPSenderConfig{AllowPrivateNetworks: true})}
+	return loopbackSender{push.NewHTTPPushSender(anyAddress())}
 }
 
 func (s loopbackSender) SendPush(ctx context.Context, config *a2a.PushConfig, event a2a.Event) error {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.agents.process.profiles import PROFILES, profile
+from dragoman.agents.process.spec import program_spec
 from dragoman.model.error import ConfigError
 
 SESSION = "6f1d2c7e-1b1f"
@@ -88,3 +89,19 @@ def test_a_name_that_cannot_be_an_argument_is_not_remembered(bad: str) -> None:
     line = '{"type":"result","subtype":"success","is_error":false,"result":"ok","session_id":' + bad + "}"
 
     assert list(profile("claude").reader().feed(line.encode())) == [{"type": "result", "result": "ok"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("claude", "ANTHROPIC_BASE_URL"),
+        ("codex", "OPENAI_BASE_URL"),
+        ("gemini", "GOOGLE_GEMINI_BASE_URL"),
+        ("qwen", "OPENAI_BASE_URL"),
+    ],
+)
+def test_the_address_of_another_model_server_reaches_the_program(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert program_spec(None, profile=name).environment({})[variable] == "http://127.0.0.1:9"

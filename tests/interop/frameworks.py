@@ -1,0 +1,129 @@
+"""Other frameworks that speak A2A: who they are, the agent their clients talk with, and how these are started.
+
+Their servers and Dragoman's agent play the same script, peers/framework_script.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from interop_field import DRIVER_SECONDS, Command, Peer, program, python
+
+from dragoman import Agent, Context, Failed, File
+from dragoman.outputs import Ask
+
+script = program("framework_script")
+
+# No tracing, no telemetry, nothing that looks for an address outside.
+QUIET = {
+    "OTEL_SDK_DISABLED": "true",
+    "LANGSMITH_TRACING": "false",
+    "LANGGRAPH_NO_VERSION_CHECK": "true",
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One way to use a framework's bridge."""
+
+    peer: Peer
+    title: str
+    path: str = ""
+    """Where its server has this one, when it has several."""
+    how: str = ""
+    """How this one is made."""
+
+    def __str__(self) -> str:
+        return f"{self.peer}{self.path.replace('/', '-')}"
+
+    @property
+    def row(self) -> str:
+        """As the tables call it."""
+        return ", ".join(filter(None, (f"{self.title} {self.peer.version}", self.how)))
+
+    def at(self, path: str, how: str) -> Framework:
+        """What its server has at this path, and how it is made there."""
+        return replace(self, path=path, how=how)
+
+
+MICROSOFT = Framework(
+    python("agent-framework", "agent_framework_server.py", "agent_framework_client.py", "agent-framework-a2a"),
+    "Microsoft Agent Framework",
+)
+AG2 = Framework(python("ag2", "ag2_server.py", "ag2_client.py", "ag2"), "AG2")
+LANGGRAPH = Framework(python("langgraph-api", "langgraph_api_server.py", "", "langgraph-api"), "langgraph-api")
+
+FRAMEWORKS = (MICROSOFT, AG2, LANGGRAPH)
+
+SERVERS = (
+    MICROSOFT.at("/default", "A2AExecutor as it is"),
+    MICROSOFT.at("/stream", "A2AExecutor(stream=True)"),
+    AG2,
+    LANGGRAPH,
+)
+"""Whose server is called by Dragoman's client."""
+
+CLIENTS = (MICROSOFT, AG2)
+"""Whose client calls Dragoman's server."""
+
+
+async def play(ctx: Context) -> AsyncIterator[str | dict[str, Any] | File | Ask]:
+    """Play the script, for their clients."""
+    if ctx.resume is not None:
+        yield script.greeting(ctx.resume.text)
+        return
+    first, rest = script.words(ctx.text)
+    match first:
+        case "echo":
+            yield rest
+        case "stream":
+            for piece in script.pieces(int(rest)):
+                yield piece
+                await asyncio.sleep(0)  # so that pieces are pieces
+        case "ask":
+            yield Ask(script.QUESTION)
+        case "fail":
+            raise Failed(script.FAILURE)
+        case "file":
+            yield File(script.FILE, name=script.FILE_NAME, media_type=script.FILE_TYPE)
+        case "data":
+            yield script.DATA
+        case "take":
+            told = [script.taken_file(file.raw, file.media_type, file.filename) for file in ctx.files]
+            yield "\n".join([*told, *([] if ctx.data is None else [script.taken_data(ctx.data)])])
+        case _:
+            raise Failed(f"no such word in the script: {ctx.text!r}")
+
+
+def scripted() -> Agent:
+    """A new agent that plays the script."""
+    return Agent(script.NAME, description=script.DESCRIPTION, run=play)
+
+
+def quiet() -> dict[str, str]:
+    """The environment of a foreign program."""
+    return {**os.environ, **QUIET}
+
+
+def converse(framework: Framework, url: str, *cases: str) -> dict[str, dict[str, Any]]:
+    """Let the framework's client talk with the agent at this URL; what it reported of each case.
+
+    Raises:
+        RuntimeError: it ended before all was played.
+    """
+    command: Command = (*framework.peer.client, url, *cases)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=False, env=quiet(), cwd=Path("/")
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
+    if done.returncode != 0:
+        raise RuntimeError(f"the client of {framework.title} ended with {done.returncode}:\n{done.stderr}")
+    return {line["case"]: line for line in lines}

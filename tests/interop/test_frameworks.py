@@ -1,0 +1,238 @@
+"""Other frameworks' own A2A servers and clients, each in its own environment, with a model that plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interop_field import DRIVER_SECONDS, Peer
+from interop_framework_deviations import IN_CLIENTS, IN_SERVERS
+from interop_frameworks import CLIENTS, SERVERS, Framework, converse, quiet, script, scripted
+from interop_table import (
+    FAIL,
+    FRAMEWORK_CLIENT_CASES,
+    FRAMEWORK_SERVER_CASES,
+    FRAMEWORKS_OURS,
+    FRAMEWORKS_THEIRS,
+    PASS,
+    Cell,
+)
+
+from dragoman import Agent, Client, File, State, Task
+from dragoman.testing import served
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(DRIVER_SECONDS + 10)]
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+WHOLE = "".join(script.pieces())
+SECONDS = 60
+
+Record = Callable[[Cell], None]
+
+
+# Dragoman's client, their server
+
+
+async def text(url: str) -> None:
+    async with Client(url) as client:
+        task = await client.send(f"echo {script.ECHO}")
+        assert isinstance(task, Task)
+        assert (task.state, task.text) == (State.COMPLETED, script.ECHO)
+        assert (await client.get_task(task)).text == script.ECHO
+
+
+async def stream(url: str) -> None:
+    seen = ""
+    async with Client(url) as client:
+        events = client.stream(f"stream {script.PIECES}")
+        async for event in events:
+            seen = event.text if event.replaces else seen + event.text
+        assert (events.task.state, seen, events.task.text) == (State.COMPLETED, WHOLE, WHOLE)
+
+
+async def talk(url: str) -> None:
+    async with Client(url) as client:
+        chat = client.chat()
+        answers = [await chat.send(f"echo {word}") for word in script.WORDS]
+        assert [answer.text for answer in answers] == script.WORDS
+        assert len({answer.context_id for answer in answers}) == 1
+
+
+async def ask(url: str) -> None:
+    async with Client(url) as client:
+        asked = await client.send("ask")
+        assert isinstance(asked, Task)
+        assert asked.state is State.INPUT_REQUIRED
+        assert script.QUESTION in (asked.question or "")
+        answered = await client.send(script.USER, task=asked)
+        assert isinstance(answered, Task)
+        assert (answered.id, answered.state) == (asked.id, State.COMPLETED)
+        assert answered.text == script.greeting(script.USER)
+
+
+async def failure(url: str) -> None:
+    async with Client(url) as client:
+        task = await client.send("fail")
+        assert isinstance(task, Task)
+        assert task.state is State.FAILED
+        assert task.error
+        events = client.stream("fail")
+        _ = [event async for event in events]
+        assert events.task.state is State.FAILED
+        assert script.FAILURE in (events.task.error or "")
+
+
+async def file(url: str) -> None:
+    async with Client(url) as client:
+        [found] = (await client.send("file")).files
+        assert (found.raw, found.media_type, found.filename) == (script.FILE, script.FILE_TYPE, script.FILE_NAME)
+        sent = File(script.FILE, name=script.FILE_NAME, media_type=script.FILE_TYPE)
+        taken = await client.send("take", files=[sent])
+        assert taken.text == script.taken_file(script.FILE, script.FILE_TYPE, script.FILE_NAME)
+
+
+async def data(url: str) -> None:
+    async with Client(url) as client:
+        assert (await client.send("data")).data == script.DATA
+        taken = await client.send("take", data=script.DATA)
+        assert taken.text == script.taken_data(script.DATA)
+
+
+async def tool(url: str) -> None:
+    async with Client(url) as client:
+        assert await client.as_tool()(f"echo {script.ECHO}") == script.ECHO
+
+
+async def command(url: str) -> None:
+    for message, answer in (f"echo {script.ECHO}", script.ECHO), (f"stream {script.PIECES}", WHOLE):
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "dragoman.cli.main", "send", url, message],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            env={**quiet(), "PYTHONPATH": str(SRC)},
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, answer.strip()), done.stderr
+
+
+async def front(url: str) -> None:
+    with served(Agent.from_a2a(url)) as before:
+        await text(before)
+        await stream(before)
+
+
+SERVER_CASES: dict[str, Callable[[str], Awaitable[None]]] = {
+    "text": text,
+    "stream": stream,
+    "talk": talk,
+    "ask": ask,
+    "failure": failure,
+    "file": file,
+    "data": data,
+    "tool": tool,
+    "command": command,
+    "front": front,
+}
+
+
+@pytest.fixture
+def their_server(server_of: Callable[[Peer], str]) -> Callable[[Framework], str]:
+    return lambda framework: server_of(framework.peer) + framework.path
+
+
+@pytest.mark.parametrize("operation", FRAMEWORK_SERVER_CASES)
+@pytest.mark.parametrize("framework", SERVERS, ids=str)
+async def test_our_client_and_the_server_of_a_framework(
+    framework: Framework, operation: str, their_server: Callable[[Framework], str], record: Record
+) -> None:
+    result, why, check = IN_SERVERS.get((str(framework), operation), (PASS, "", SERVER_CASES[operation]))
+    try:
+        await check(their_server(framework))
+    except BaseException as error:
+        record(Cell(FRAMEWORKS_OURS, str(framework), "", operation, FAIL, str(error)))
+        raise
+    record(Cell(FRAMEWORKS_OURS, str(framework), "", operation, result, why))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("framework", SERVERS, ids=str)
+async def test_our_client_gets_one_answer_of_a_framework(
+    framework: Framework, their_server: Callable[[Framework], str]
+) -> None:
+    _, _, check = IN_SERVERS.get((str(framework), "text"), (PASS, "", text))
+    await check(their_server(framework))
+
+
+# Their client, Dragoman's server
+
+
+def same(wanted: Any) -> Callable[[dict[str, Any]], None]:
+    """The case found this."""
+
+    def check(line: dict[str, Any]) -> None:
+        assert line.get("found") == wanted, line
+
+    return check
+
+
+def streamed(line: dict[str, Any]) -> None:
+    assert line.get("found"), line
+    assert line["found"]["answer"] == WHOLE
+    assert "".join(line["found"]["pieces"]) == WHOLE
+
+
+def failed(line: dict[str, Any]) -> None:
+    assert script.FAILURE in line.get("raised", ""), line
+
+
+CLIENT_CASES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "text": same(script.ECHO),
+    "stream": streamed,
+    "talk": same(script.WORDS),
+    "ask": same({"question": script.QUESTION, "answer": script.greeting(script.USER)}),
+    "failure": failed,
+    "file": same(
+        {
+            "sent": script.taken_file(script.FILE, script.FILE_TYPE, script.FILE_NAME),
+            "received": [base64.b64encode(script.FILE).decode(), script.FILE_TYPE, script.FILE_NAME],
+        }
+    ),
+    "data": same({"sent": script.taken_data(script.DATA), "received": script.DATA}),
+}
+
+
+@pytest.mark.parametrize("framework", CLIENTS, ids=str)
+def test_the_client_of_a_framework_and_our_server(framework: Framework, record: Record) -> None:
+    if framework.peer.missing:
+        pytest.skip(framework.peer.missing)
+    with served(scripted()) as url:
+        lines = converse(framework, url)
+    failing: list[str] = []
+    for operation in FRAMEWORK_CLIENT_CASES:
+        result, why, check = IN_CLIENTS.get((str(framework), operation), (PASS, "", CLIENT_CASES[operation]))
+        try:
+            check(lines.get(operation, {}))
+        except AssertionError as error:
+            result, why = FAIL, str(error)
+            failing.append(f"{operation}: {json.dumps(lines.get(operation))}\n{error}")
+        record(Cell(FRAMEWORKS_THEIRS, str(framework), "", operation, result, why))
+    assert not failing, "\n".join(failing)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("framework", CLIENTS, ids=str)
+def test_the_client_of_a_framework_gets_our_answer_once(framework: Framework) -> None:
+    if framework.peer.missing:
+        pytest.skip(framework.peer.missing)
+    with served(scripted()) as url:
+        lines = converse(framework, url, "stream")
+    CLIENT_CASES["stream"](lines["stream"])
