@@ -57,6 +57,8 @@ NOT_PROMISED = {
         "ask_handler",
         "asks",
         "clock",
+        "close_artifacts",
+        "closing",
         "first_message",
         "first_metadata",
         "open_task",

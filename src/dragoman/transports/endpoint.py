@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from dragoman.dialects.adk import is_from_adk
-from dragoman.dialects.negotiate import Dialects
+from dragoman.dialects.negotiate import Dialects, is_from_adk
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import V01_RPC
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 # The default limits on the JSON of a request.
 JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
-_NO_HEADERS: Mapping[str, str] = {}
+_SENDING = (Operation.SEND, Operation.STREAM)
 
 
 class PluginOperations(Protocol):
@@ -131,9 +129,7 @@ class Endpoint:
         """Perform an operation. Raises A2AError."""
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
-        if operation in (Operation.SEND, Operation.STREAM) and is_from_adk(
-            params.message, _NO_HEADERS if request is None else request.headers
-        ):
+        if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):
             call = replace(call, closing="whole")
         if operation is Operation.SEND:
             return Outcome(*await service.send(call, params, caller, lease))

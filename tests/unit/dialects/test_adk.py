@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.adk import ADK_EXTENSION, is_from_adk
+from dragoman.dialects.negotiate import ADK_EXTENSION, is_from_adk
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role
