@@ -15,6 +15,7 @@ from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
+from dragoman.model.event import ArtifactUpdate
 from dragoman.model.ids import new_id
 from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
@@ -280,9 +281,13 @@ class Context:
         """
         if self._drops_output:
             return
-        if self._artifact_stream is None:
-            self._artifact_stream = ArtifactStream(self._live, self.closing)
-        self._artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
+        if last_chunk and not append and self._live.folding.artifact(artifact.artifact_id) is None:
+            # New and complete: nothing is streamed.
+            self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
+        else:
+            if self._artifact_stream is None:
+                self._artifact_stream = ArtifactStream(self._live, self.closing)
+            self._artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
 
     def close_artifacts(self) -> None:
