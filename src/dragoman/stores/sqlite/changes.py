@@ -134,10 +134,8 @@ class Changes:
         if self._changed:
             self._update_tasks(connection)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?)", self._events)
-        if self._noted:
-            self._check_noted(connection)
         if self._notes:
-            connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+            self._write_notes(connection)
         if self._snapshots:
             connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
         if self._contexts:
@@ -156,11 +154,12 @@ class Changes:
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
 
-    def _check_noted(self, connection: sqlite3.Connection) -> None:
+    def _write_notes(self, connection: sqlite3.Connection) -> None:
         for number in self._noted.difference(self._created, self._changed, self._drafts):
             query = "SELECT 1 FROM tasks WHERE number = ?1 UNION ALL SELECT 1 FROM drafts WHERE number = ?1"
             if connection.execute(query, (number,)).fetchone() is None:
                 raise Conflict("a note belongs to a task that is not there")
+        connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
         # A draft that is opened or answered in the same batch is never inserted.
