@@ -124,6 +124,35 @@ def test_a_pinned_card_has_exactly_the_keys_of_its_version(
     assert {"id", "name", "description", "tags"} <= set().union(*card["skills"]) <= skill
 
 
+@pytest.mark.parametrize(
+    ("asked", "required", "keys"),
+    [("1.0", REQUIRED_1_0, KEYS_1_0), ("1.1", REQUIRED_1_0, KEYS_1_0), ("0.3", REQUIRED_0_3, KEYS_0_3)],
+)
+def test_who_names_a_version_gets_a_card_with_exactly_its_keys(
+    wire: Any, asked: str, required: set[str], keys: set[str]
+) -> None:
+    pure = wire.request("GET", CARD, headers={"A2A-Version": asked})
+    assert required <= set(pure.json) <= keys
+    assert urls(pure.json) == {wire.url, f"{wire.url}/a2a"}
+    mixed = wire.request("GET", CARD)
+    assert pure.headers["vary"] == mixed.headers["vary"] == "a2a-version"
+    assert pure.headers["etag"] != mixed.headers["etag"]
+    again = wire.request("GET", CARD, headers={"A2A-Version": asked, "If-None-Match": pure.headers["etag"]})
+    assert again.status == 304
+
+
+@pytest.mark.parametrize("asked", ["", "9.9", "latest", "0.1"])
+def test_another_version_gets_the_card_of_both(wire: Any, asked: str) -> None:
+    assert wire.request("GET", CARD, headers={"A2A-Version": asked}).json == wire.request("GET", CARD).json
+
+
+def test_the_setting_counts_before_the_version_that_is_asked_for(wire: Any, new_agent: Callable[..., Any]) -> None:
+    with served(new_agent(), card_version="0.3") as url:
+        asked = wire.at(url).request("GET", CARD, headers={"A2A-Version": "1.0"})
+    assert "supportedInterfaces" not in asked.json
+    assert "vary" not in asked.headers
+
+
 def test_the_author_s_words_are_merged_into_the_card_last(wire: Any, new_agent: Callable[..., Any]) -> None:
     words = {"iconUrl": "https://example.com/i.png", "capabilities": {"streaming": False}, "x-own": {"a": 1}}
     with served(new_agent(card=words)) as url:

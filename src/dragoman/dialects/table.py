@@ -80,6 +80,7 @@ CARD_FORMATS: dict[CardVersion, CardFormat] = {
     V1_0: CardFormat(modern=True, older=False),
     V0_3: CardFormat(modern=False, older=True),
 }
+_CARD_VERSIONS: dict[str, CardVersion] = {V1_0: V1_0, V1_1: V1_0, V0_3: V0_3}
 # The `protocolVersion` of our 0.3 cards.
 CARD_PROTOCOL_VERSION = "0.3.0"
 
@@ -260,6 +261,11 @@ def is_error_event(method: object, version: str) -> bool:
 def major_minor(text: str) -> str:
     """Return a version without its patch number."""
     return ".".join([*text.split("."), "0"][:2])
+
+
+def card_version_of(requested: str) -> CardVersion:
+    """Return which card a caller gets who names this version: exactly that of its version, else the one of both."""
+    return _CARD_VERSIONS.get(major_minor(requested), "both") if "." in requested else "both"
 
 
 def is_supported_major(text: str) -> bool:
