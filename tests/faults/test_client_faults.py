@@ -19,7 +19,16 @@ import trustme
 
 from dragoman import Agent, Client, Context, Task
 from dragoman.client.connect import SHARED_CARDS
-from dragoman.errors import A2AError, AuthError, BadCard, BadResponse, CannotConnect, DragomanError, InternalError
+from dragoman.errors import (
+    A2AError,
+    AuthError,
+    BadCard,
+    BadResponse,
+    CannotConnect,
+    DragomanError,
+    InternalError,
+    InvalidParams,
+)
 from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
 from dragoman.server.config.settings import Settings
@@ -198,7 +207,15 @@ async def test_https_on_a_plain_address_is_told() -> None:
         (html(404), BadResponse, "there is no A2A at", 404),
         (html(500), BadResponse, "HTTP 500, text/html.*nginx", 500),
         (html(200), BadResponse, "HTTP 200, text/html.*nginx", 200),
-        (reply({"detail": "boom"}, 500), InternalError, "", 500),
+        (reply({"detail": "boom"}, 500), InternalError, r"HTTP 500\): boom", 500),
+        (reply({"error": "the model is gone"}, 500), InternalError, "the model is gone", 500),
+        (reply({"error": {"message": "no more credit"}}, 500), InternalError, "no more credit", 500),
+        (reply({"title": "Broken", "status": 500}, 500, "application/problem+json"), InternalError, "Broken", 500),
+        (reply({"detail": [{"loc": ["body"], "msg": "Field required"}]}, 422), InvalidParams, "Field required", 422),
+        (reply("just words", 500), InternalError, "just words", 500),
+        (reply({"detail": "a\x1b[31m\nb" + "c" * 9000}, 500), InternalError, r"a\\x1b\[31m bc{400,500}…$", 500),
+        (reply(b"out of memory", 500, "text/plain"), BadResponse, "out of memory", 500),
+        (reply(b"back at noon", 503, "text/plain"), CannotConnect, "back at noon", 503),
         (reply(b'{"jsonrpc": "2.0", "id": 1, "resu'), BadResponse, "", None),
         (reply(b'{"task": {"id": "t1", "contextId'), BadResponse, "", None),
         (reply(b""), BadResponse, "answered with nothing", 200),
@@ -207,7 +224,8 @@ async def test_https_on_a_plain_address_is_told() -> None:
         (reply(b"true"), BadResponse, "", None),
         (reply(b"no gzip", Content_Encoding="gzip"), BadResponse, "cannot be decompressed", None),
         (reply(b"magic", Content_Encoding="br"), BadResponse, "'br', which was not requested", None),
-        (reply({"detail": "who are you"}, 401), AuthError, "requires authentication", 401),
+        (reply({"detail": "who are you"}, 401), AuthError, "requires authentication.*who are you", 401),
+        (reply(b"no such key", 401, "text/plain"), AuthError, "requires authentication.*no such key", 401),
         (reply({"error": "invalid_token"}, 401), AuthError, "requires authentication", 401),
         (reply({"detail": "no"}, 403), AuthError, "does not allow", 403),
         (html(401), AuthError, "requires authentication", 401),

@@ -82,7 +82,10 @@ class Table:
             for wire in (peer.server_wires if direction == table.OURS else peer.client_wires)
         ]
         rows += [
-            table.Row(table.ADK_THEIRS, str(field.ADK), field.ADK_CLIENT, f"google-adk {field.ADK.version}"),
+            *(
+                table.Row(table.ADK_THEIRS, str(adk), field.ADK_CLIENT, f"google-adk {adk.version}")
+                for adk in field.ADKS
+            ),
             *(
                 table.Row(table.ADK_OURS, str(field.ADK), path, f"google-adk {field.ADK.version}, {title}")
                 for path, title in field.ADK_SERVERS.items()
@@ -103,7 +106,7 @@ class Table:
             for line in missing:
                 terminalreporter.write_line(f"  {line}")
             return
-        peers = (*field.PEERS, field.ADK, *(framework.peer for framework in frameworks.FRAMEWORKS))
+        peers = (*field.PEERS, *field.ADKS, *(framework.peer for framework in frameworks.FRAMEWORKS))
         versions = [(peer.name, peer.version) for peer in peers]
         PAGE.write_text(table.page(rows, self.cells, versions, table.in_order(servers, self.mcp_servers)))
         terminalreporter.write_line("docs/interop.md is written")
@@ -132,13 +135,15 @@ def trying(record: Callable[[Any], None]) -> Callable[..., Any]:
     """Put a cell of ADK into the table: how the block went, or what the peer does instead, as the block has shown."""
 
     @contextmanager
-    def tried(direction: str, wire: str, operation: str, found: str = table.PASS, why: str = "") -> Generator[None]:
+    def tried(
+        direction: str, wire: str, operation: str, found: str = table.PASS, why: str = "", peer: Any = field.ADK
+    ) -> Generator[None]:
         try:
             yield
         except BaseException as error:
-            record(table.Cell(direction, str(field.ADK), wire, operation, table.FAIL, str(error)))
+            record(table.Cell(direction, str(peer), wire, operation, table.FAIL, str(error)))
             raise
-        record(table.Cell(direction, str(field.ADK), wire, operation, found, why))
+        record(table.Cell(direction, str(peer), wire, operation, found, why))
 
     return tried
 

@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peers"
 INSTALLED = HERE.parents[1] / ".peers"
-START_SECONDS = 30
+START_SECONDS = 60
 STOP_SECONDS = 5
 DRIVER_SECONDS = 120
 
@@ -146,7 +146,10 @@ PEERS = (
 )
 
 # Its own bridges between ADK and A2A, as server and as client. They have a script of their own.
-ADK = python("adk", "adk_server.py", "adk_client.py", "google-adk")
+ADKS = tuple(
+    python(folder, "adk_server.py", "adk_client.py", "google-adk") for folder in ("adk-1-31", "adk-1", "adk-2-5", "adk")
+)
+ADK = ADKS[-1]
 ADK_SERVERS = {
     "legacy": "to_a2a as it is",
     "legacy-streaming": "to_a2a with tokens streamed",

@@ -1,4 +1,4 @@
-"""Dragoman's server with an ADK agent, called by google-adk's own RemoteA2aAgent."""
+"""Dragoman's server with an ADK agent, called by the RemoteA2aAgent of several versions of google-adk."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from interop_field import ADK, ADK_CLIENT, PROGRAMS, program
-from interop_table import ADK_THEIRS, PEER
+from interop_field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
+from interop_table import ABSENT, ADK_THEIRS, PASS, PEER
 
 from dragoman import Agent, Client, State
 from dragoman.testing import served
@@ -48,17 +50,47 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 EMPTY = "RemoteA2aAgent keeps an event without content after the answer, and calls both of them final."
+MORE_EMPTY = "RemoteA2aAgent keeps events without content before the answer and after it, and calls all of them final."
 NO_ERROR = "RemoteA2aAgent makes an ordinary text of the reason: the event has neither error_code nor error_message."
+NO_REASON = "RemoteA2aAgent of google-adk 1 drops the reason when the failed task is that of an ADK agent."
+NO_TASK = "RemoteA2aAgent sends plain words without the task whose question they answer: they are a new task."
 GOES_ON = "RemoteA2aAgent does not cancel the task of a run that was left."
+NO_STREAM = "RemoteA2aAgent of google-adk 1 does not stream, unless a client factory of its own is passed."
 FLOATS = "google-adk keeps data in a2a-sdk's protobuf, where every number is a float: `2` is read as `2.0`."
 
 
-def drive(url: str, conversations: dict[str, Any]) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True)
+class Heard:
+    """What the client of one version made of every conversation."""
+
+    adk: Peer
+    told: dict[str, dict[str, Any]]
+
+    @property
+    def streams(self) -> bool:
+        """Whether it streams: the first line does not."""
+        return not self.adk.version.startswith("1.")
+
+    @property
+    def names_tasks(self) -> bool:
+        """Whether it sends plain words with the task that they answer: from 2.6 on."""
+        return self.adk is ADK
+
+    def __getitem__(self, conversation: str) -> dict[str, Any]:
+        return self.told[conversation]
+
+
+@pytest.fixture(scope="module", params=ADKS, ids=str)
+def adk(request: pytest.FixtureRequest) -> Peer:
+    return request.param
+
+
+def drive(adk: Peer, url: str, conversations: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Have their client play conversations; what it said of each."""
-    if ADK.missing:
-        pytest.skip(ADK.missing)
+    if adk.missing:
+        pytest.skip(adk.missing)
     done = subprocess.run(
-        [*ADK.client, url],
+        [*adk.client, url],
         input=json.dumps(conversations),
         capture_output=True,
         text=True,
@@ -78,9 +110,14 @@ def our_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def heard(our_server: str) -> dict[str, dict[str, Any]]:
-    """What their client made of every conversation."""
-    return drive(our_server, CONVERSATIONS)
+def heard(adk: Peer, our_server: str) -> Heard:
+    return Heard(adk, drive(adk, our_server, CONVERSATIONS))
+
+
+@pytest.fixture
+def trying(heard: Heard, trying: Try) -> Try:
+    """Put a cell of this version into the table."""
+    return partial(trying, ADK_THEIRS, ADK_CLIENT, peer=heard.adk)
 
 
 def parts(event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,8 +151,8 @@ def waiting(turn: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S2-2", "S2-117")
-def test_their_client_gets_an_answer_once_and_keeps_it_once(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "answer"):
+def test_their_client_gets_an_answer_once_and_keeps_it_once(heard: Heard, trying: Try) -> None:
+    with trying("answer"):
         for turn in heard["answer"]["turns"]:
             assert said(turn) == ["I heard you."]
         assert said(kept(heard["answer"])) == ["I heard you."] * 2
@@ -123,43 +160,65 @@ def test_their_client_gets_an_answer_once_and_keeps_it_once(heard: Any, trying: 
         assert said(kept(heard["thought"])) == ["Thought of."]
 
 
-def test_their_client_gets_it_piece_by_piece(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "tokens"):
+def test_their_client_gets_it_piece_by_piece(heard: Heard, trying: Try) -> None:
+    with trying("tokens", *((PASS, "") if heard.streams else (ABSENT, NO_STREAM))):
         [turn] = heard["tokens"]["turns"]
-        assert pieces_of(turn) == script.pieces(PIECES)
+        assert pieces_of(turn) == (script.pieces(PIECES) if heard.streams else [])
         assert said(turn) == said(kept(heard["tokens"])) == [WHOLE]
 
 
-def test_their_client_keeps_an_empty_event_of_its_own(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "bare", PEER, EMPTY):
-        answer, last = (event for event in heard["tokens"]["turns"][0] if not event.get("partial"))
+def test_their_client_keeps_an_empty_event_of_its_own(heard: Heard, trying: Try) -> None:
+    found, why = (PASS, "") if not heard.streams else (PEER, EMPTY if heard.names_tasks else MORE_EMPTY)
+    with trying("bare", found, why):
+        whole = [event for event in heard["tokens"]["turns"][0] if not event.get("partial")]
+        [answer] = [event for event in whole if parts(event)]
         assert (text(answer), answer["final"]) == (WHOLE, True)
-        assert (parts(last), last["final"]) == ([], True)
-        # Nothing comes before, and no question is told again with its answer: by our marks it knows an ADK agent.
-        assert pieces_of(heard["pause"]["turns"][1][:2]) == ["The review "]
+        before, after = whole[: whole.index(answer)], whole[whole.index(answer) + 1 :]
+        assert (len(before), len(after)) == (0 if found == PASS or heard.names_tasks else 2, 0 if found == PASS else 1)
+        # No question is told again with its answer: by our marks it knows an ADK agent.
+        answered = [event for event in heard["pause"]["turns"][1] if text(event)]
+        assert text(answered[0]) == ("The review " if heard.streams else "The review says yes.")
 
 
-def test_their_client_is_not_told_of_tools(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "tools"):
+def test_their_client_is_not_told_of_tools(heard: Heard, trying: Try) -> None:
+    with trying("tools"):
         [turn] = heard["tools"]["turns"]
         assert said(turn) == ["The sum is 5."]
         assert not [part for event in turn for part in parts(event) if "text" not in part]
 
 
-@pytest.mark.parametrize("answer", ["pause", "words"])
-def test_their_client_answers_a_tool_that_waits(heard: Any, answer: str, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, answer):
-        asked, answered = heard[answer]["turns"]
-        part = waiting(asked)
-        assert part["function_call"]["name"] == "review"
+def test_their_client_answers_a_tool_that_waits(heard: Heard, trying: Try) -> None:
+    with trying("pause"):
+        assert_answered(heard, heard["pause"])
+
+
+def test_their_client_answers_a_tool_that_waits_in_plain_words(heard: Heard, trying: Try) -> None:
+    with trying("words", *((PASS, "") if heard.names_tasks else (PEER, NO_TASK))):
+        if heard.names_tasks:
+            assert_answered(heard, heard["words"])
+            return
+        asked, answered = heard["words"]["turns"]
+        assert said(answered) == ["I heard you."]
+        assert not tasks_of(asked) & tasks_of(answered)
+
+
+def assert_answered(heard: Heard, conversation: dict[str, Any]) -> None:
+    asked, answered = conversation["turns"]
+    part = waiting(asked)
+    assert part["function_call"]["name"] == "review"
+    if heard.streams:  # before, a part has no metadata in ADK
         assert part["part_metadata"] == {"adk_type": "function_call", "adk_is_long_running": True}
-        assert said(answered) == ["The review says yes."]
         assert pieces_of(answered) == ["The review ", "says yes."]
-        assert len({event["custom_metadata"]["a2a:task_id"] for event in [*asked, *answered]}) == 1
+    assert said(answered) == ["The review says yes."]
+    assert len(tasks_of([*asked, *answered])) == 1
 
 
-def test_their_client_allows_a_tool_or_does_not(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "allow"):
+def tasks_of(events: list[dict[str, Any]]) -> set[str]:
+    return {event["custom_metadata"]["a2a:task_id"] for event in events}
+
+
+def test_their_client_allows_a_tool_or_does_not(heard: Heard, trying: Try) -> None:
+    with trying("allow"):
         for name, outcome in ("allowed", "It is gone."), ("refused", "It is still there."):
             asked, answered = heard[name]["turns"]
             call = waiting(asked)["function_call"]
@@ -168,42 +227,45 @@ def test_their_client_allows_a_tool_or_does_not(heard: Any, trying: Try) -> None
             assert said(answered) == [outcome]
 
 
-def test_their_client_makes_a_text_of_a_failure(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "failure", PEER, NO_ERROR):
+def test_their_client_makes_a_text_of_a_failure(heard: Heard, trying: Try) -> None:
+    with trying("failure", PEER, NO_ERROR if heard.streams else NO_REASON):
         [turn] = heard["failed"]["turns"]
-        assert said(turn) == [script.REFUSAL]
+        assert said(turn) == ([script.REFUSAL] if heard.streams else [])
         assert not [event for event in turn if event.get("error_code") or event.get("error_message")]
-        failed = turn[-1]["custom_metadata"]["a2a:response"]
-        assert "TASK_STATE_FAILED" in json.dumps(failed)
+        assert ("TASK_STATE_FAILED" in json.dumps(turn)) is heard.streams
 
 
-def test_their_client_hears_nothing_of_an_exception(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "secret"):
-        assert "TASK_STATE_FAILED" in json.dumps(heard["secret"])
+def test_their_client_hears_nothing_of_an_exception(heard: Heard, trying: Try) -> None:
+    with trying("secret"):
+        assert ("TASK_STATE_FAILED" in json.dumps(heard["secret"])) is heard.streams
         assert script.SECRET not in json.dumps(heard["secret"])
 
 
-def test_their_client_gets_a_saved_file(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "saved"):
+def test_their_client_gets_a_saved_file(heard: Heard, trying: Try) -> None:
+    with trying("saved"):
         [turn] = heard["saved"]["turns"]
         [file] = [part["inline_data"] for event in turn for part in parts(event) if "inline_data" in part]
         assert file == {"data": "a2VwdA==", "display_name": script.FILE_NAME, "mime_type": "text/plain"}
         assert said(turn) == ["Done."]
 
 
-def test_integers_leave_our_server_as_integers(heard: Any, our_server: str, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "numbers", PEER, FLOATS):
+def test_integers_leave_our_server_as_integers(heard: Heard, our_server: str, trying: Try) -> None:
+    with trying("numbers", *((PEER, FLOATS) if heard.streams else (PASS, ""))):
         task = posted(our_server, "review")["result"]["task"]
         [data] = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
         assert repr(data["args"]) == "{'amount': 2}"
-        assert repr(waiting(heard["pause"]["turns"][0])["function_call"]["args"]) == "{'amount': 2.0}"
+        read = waiting(heard["pause"]["turns"][0])["function_call"]["args"]
+        assert repr(read) == ("{'amount': 2.0}" if heard.streams else "{'amount': 2}")
 
 
-async def test_their_client_leaves_and_the_task_goes_on(our_server: str, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "leave", PEER, GOES_ON):
+async def test_their_client_leaves_and_the_task_goes_on(heard: Heard, our_server: str, trying: Try) -> None:
+    if not heard.streams:
+        with trying("leave", ABSENT, NO_STREAM):
+            return
+    with trying("leave", PEER, GOES_ON):
         script.began.clear()
         script.canceled.clear()
-        [turn] = drive(our_server, {"left": [{"text": "hang", "leave": True}]})["left"]["turns"]
+        [turn] = drive(heard.adk, our_server, {"left": [{"text": "hang", "leave": True}]})["left"]["turns"]
         assert text(turn[-1]) == "Please "
         assert script.began.wait(SECONDS)
         async with Client(our_server) as client:
@@ -236,7 +298,7 @@ def test_their_client_and_dragoman_serve(tmp_path: Path) -> None:
             assert process.stdout is not None
             lines = iter(process.stdout.readline, "")
             url = next(found[1] for line in lines if (found := re.search(rf"(http://\S+?){WELL_KNOWN}", line)))
-            [turn] = drive(url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
+            [turn] = drive(ADK, url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
         finally:
             process.terminate()
     assert pieces_of(turn) == script.pieces(PIECES)

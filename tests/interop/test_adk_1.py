@@ -1,4 +1,4 @@
-"""Dragoman's bridges on the first line of google-adk, which many still use."""
+"""Dragoman's bridges on older versions of google-adk, which many still use."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from interop_field import ADKS, PROGRAMS, Peer
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".peers" / "adk-1" / "bin" / "python"
+SRC = Path(__file__).resolve().parents[2] / "src"
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(not PYTHON.exists(), reason="google-adk 1.x is not installed: make interop"),
-]
+pytestmark = pytest.mark.interop
 
 
 @pytest.mark.smoke
-def test_an_agent_of_the_first_line_is_served_pauses_and_works_with_remote_ones() -> None:
+@pytest.mark.parametrize("adk", ADKS[:-1], ids=str)
+def test_an_agent_of_an_older_version_is_served_pauses_and_works_with_remote_ones(adk: Peer) -> None:
+    if adk.missing:
+        pytest.skip(adk.missing)
     done = subprocess.run(
-        [PYTHON, Path(__file__).parent / "peers" / "adk_1_script.py"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OTEL_SDK_DISABLED": "true"},
+        [adk.server[0], PROGRAMS / "adk_1_script.py"],
+        env={**os.environ, "PYTHONPATH": str(SRC), "OTEL_SDK_DISABLED": "true"},
         capture_output=True,
         text=True,
         timeout=55,
@@ -30,7 +30,7 @@ def test_an_agent_of_the_first_line_is_served_pauses_and_works_with_remote_ones(
     )
     assert done.returncode == 0, done.stderr
     version, served, paused, resumed, *said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert version["version"].startswith("1.")
+    assert version["version"] == adk.version
     assert served == {"served": "heard hello", "state": "TASK_STATE_COMPLETED"}
     assert paused == {"paused": "TASK_STATE_INPUT_REQUIRED"}
     assert resumed["resumed"] == "The answer is yes" and resumed["chunks"] > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import pytest
@@ -12,11 +12,12 @@ from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events.event import Event
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from interop_field import ADK, ADK_SERVERS, program, serving
+from interop_field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
 from interop_table import ABSENT, ADK_OURS, PASS, PEER
 
-from dragoman import Client, State
+from dragoman import Agent, Client, Part, State
 from dragoman.adk import RemoteAgent
+from dragoman.testing import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(60), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -30,8 +31,6 @@ NO_TOKENS = (
     "to_a2a streams no tokens, though its card says that it streams: its converter of requests must be replaced."
 )
 AS_NOTES = "to_a2a tells every token as a note of progress, and the whole text as another: they are shown as thoughts."
-A_NEW_MESSAGE = "to_a2a gives the words to the model as a new message; the tool never hears of them."
-NO_WORDS = "to_a2a refuses plain words: it wants a function response, and asks for one in words."
 TOLD = "to_a2a tells the text of an exception to the caller."
 NOT_SENT = "to_a2a does not send saved files, unless an interceptor is added."
 STATUS_FLOATS = "google-adk keeps data in a2a-sdk's protobuf, where every number is a float: `2` arrives as `2.0`."
@@ -191,16 +190,14 @@ async def test_our_agent_answers_a_tool_that_waits(any_talk: Talk, path: str, tr
         assert len(_task_ids([*asked, *answered])) == 1
 
 
-async def test_our_agent_answers_in_plain_words(talk: Talk, path: str, trying: Try) -> None:
-    with trying(ADK_OURS, path, "words", PEER, NO_WORDS if path in NEW else A_NEW_MESSAGE):
-        asked = await talk.say("review")
-        answered = await talk.say("yes")
+async def test_our_agent_answers_in_plain_words(any_talk: Talk, path: str, trying: Try) -> None:
+    with trying(ADK_OURS, path, "words"):
+        asked = await any_talk.say("review")
+        answered = await any_talk.say("yes")
+        assert whole(answered) == ["The review says yes."]
         assert len(_task_ids([*asked, *answered])) == 1
-        if path in NEW:
-            refusal = "It was not provided a function response for the function call."
-            assert pending(answered).args == {"input_required": refusal}
-        else:
-            assert whole(answered) == ["I heard you."]
+        await any_talk.say("delete")
+        assert whole(await any_talk.say("yes")) == ["It is gone."]
 
 
 async def test_our_agent_allows_a_tool_or_does_not(any_talk: Talk, path: str, trying: Try) -> None:
@@ -250,3 +247,28 @@ async def test_our_agent_leaves_and_the_task_is_canceled(talk: Talk, their_serve
 
 def _task_ids(events: list[Event]) -> set[str]:
     return {event.custom_metadata["a2a:task_id"] for event in events if event.custom_metadata}
+
+
+# Every version of `to_a2a`, by a plain client
+
+
+@pytest.mark.parametrize("front", [False, True], ids=["direct", "in-front"])
+@pytest.mark.parametrize("adk", ADKS[2:], ids=str)
+async def test_our_client_reads_every_version_directly_and_through_a_server_of_ours(
+    server_of: Callable[[Peer], str], adk: Peer, front: bool
+) -> None:
+    url = f"{server_of(adk)}/legacy" if adk is ADK else server_of(adk)
+    with ExitStack() as stack:
+        async with Client(stack.enter_context(served(Agent.from_a2a(url))) if front else url) as client:
+            assert [(await client.send("hello")).text for _ in range(2)] == ["I heard you."] * 2
+            stream = client.stream(f"stream {PIECES}")
+            assert "".join([event.text async for event in stream if event.text]) == WHOLE
+            assert (await client.get_task(stream.task)).text == WHOLE
+            failed = await client.send("refuse")
+            assert (failed.state, failed.error) == (State.FAILED, script.REFUSAL)
+            asked = await client.send("review")
+            assert asked.state is State.INPUT_REQUIRED
+            [call] = [part for part in asked.status.message.parts if "adk_is_long_running" in (part.metadata or {})]
+            answer = {"id": call.data["id"], "name": call.data["name"], "response": {"result": "yes"}}
+            response = Part(data=answer, metadata={"adk_type": "function_response"})
+            assert (await client.send(files=[response], task=asked)).text == "The review says yes."

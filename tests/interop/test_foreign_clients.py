@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from interop_agents import authenticate, guarded, received_files
-from interop_deviations import CLIENT_FAULTS, SENT_TWICE
+from interop_deviations import CLIENT_FAULTS
 from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive
 from interop_table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
 
@@ -77,8 +76,6 @@ def cell_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> Cell:
         return cell(PEER, fault) if fault else cell(FAIL, case["detail"])
     if case["detail"].startswith(NOT_IN_0_3):
         return cell(ABSENT, "Not in 0.3.")
-    if operation == "file" and (str(peer), str(wire)) in SENT_TWICE:
-        return cell(PEER, SENT_TWICE[str(peer), str(wire)])
     for start, result in (UNSUPPORTED, ABSENT), (PEER_AT_FAULT, PEER):
         if case["detail"].startswith(start):
             return cell(result, f"{peer.name} {peer.version}: {case['detail'].removeprefix(start)}.")
@@ -103,8 +100,6 @@ def assert_faults_remain(peer: Peer, wire: Wire, report: Driven) -> None:
 
 def assert_files_are_as_expected(peer: Peer, wire: Wire) -> None:
     """What the agent was given: the client reads back even what it sent wrongly."""
-    if (str(peer), str(wire)) in SENT_TWICE:
-        received_files[:] = [base64.b64decode(file or b"", validate=True) for file in received_files]
     assert all(file is not None and file.endswith(FILE_ENDS) for file in received_files), received_files
     assert received_files or (str(peer), str(wire), "file_roundtrip") in CLIENT_FAULTS
 

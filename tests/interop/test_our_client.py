@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import interop_script as script
 import pytest
-from interop_deviations import DEVIATIONS, Case
+from interop_deviations import DEVIATIONS, Case, files_arrive
 from interop_field import PEERS, Peer, Wire
 from interop_table import FAIL, OPERATIONS, OURS, PASS, Cell
 
@@ -176,6 +176,7 @@ async def file(client: Client) -> None:
     assert found.raw == script.FILE
     assert found.filename == script.FILE_NAME
     assert found.media_type == script.FILE_TYPE
+    await files_arrive(client)
 
 
 CASES: dict[str, Case] = {

@@ -20,11 +20,24 @@ def modules_after(code: str) -> set[str]:
 
 
 @pytest.mark.requirement("S2-34")
-def test_serving_and_calling_need_neither_grpc_nor_protobuf() -> None:
+def test_serving_and_calling_need_neither_grpc_nor_protobuf(tmp_path: Path) -> None:
+    database = tmp_path / "tasks.db"
     loaded = modules_after(
-        "import asyncio, dragoman\nagent = dragoman.Agent('a')\nagent.app(store='memory:')\nimport uvicorn"
+        "import asyncio\n"
+        "from dragoman import Agent, Client\n"
+        "from dragoman.testing import served\n"
+        "agent = Agent('a')\n"
+        "@agent.skill\n"
+        "def echo(text: str) -> str: return text\n"
+        "async def call(url):\n"
+        "    async with Client(url) as client:\n"
+        "        assert (await client.send('hi')).text == 'hi'\n"
+        "        assert ''.join([event.text async for event in client.stream('ho')]) == 'ho'\n"
+        f"with served(agent, store='sqlite:///{database}') as url:\n"
+        "    asyncio.run(call(url))"
     )
-    assert not loaded & {"grpc", "google", "a2a"}
+    assert database.exists()  # one node, one file
+    assert not loaded & {"grpc", "google", "a2a", "asyncpg", "redis"}
 
 
 @pytest.mark.requirement("S2-92")
@@ -62,8 +75,17 @@ def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
 
 
 @pytest.mark.requirement("S2-116")
-# The types are left to `make check`: they take as long as a thousand tests.
-@pytest.mark.parametrize("tool", [["ruff", "check", "."]], ids=["linter"])
+# The types of all packages are left to `make check`: they take as long as a thousand tests.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["basedpyright", "--pythonpath", sys.executable, "src/dragoman/model", "src/dragoman/compat/executor"],
+    ],
+    ids=["linter", "format", "types"],
+)
 def test_the_checkers_find_nothing(tool: list[str]) -> None:
     name, *words = tool
     done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=55)

@@ -90,6 +90,15 @@ def test_the_card_is_at_both_well_known_paths_for_everybody(wire: Any, path: str
     assert card["url"] == f"{wire.url}/a2a"
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_the_card_is_also_below_every_address_that_it_names(wire: Any, path: str) -> None:
+    # LiteLLM's gateway keeps the address of a card, and looks for the card there with every message.
+    card = wire.request("GET", path).json
+    for address in urls(card):
+        below = wire.request("GET", address.removeprefix(wire.url) + path)
+        assert (below.status, below.json) == (200, card)
+
+
 @pytest.mark.requirement("S2-71")
 def test_the_card_of_both_versions_holds_all_of_both(wire: Any) -> None:
     card = wire.request("GET", CARD).json
@@ -113,7 +122,7 @@ def test_a_pinned_card_has_exactly_the_keys_of_its_version(
 ) -> None:
     with served(new_agent(extensions=["https://example.com/x"]), card_version=version) as url:
         cards = [wire.at(url).request("GET", path).json for path in PATHS]
-    assert cards[0] == cards[1]
+    assert all(card == cards[0] for card in cards)
     card = cards[0]
     assert required <= set(card) <= keys
     interface, capabilities, skill = parts
@@ -122,6 +131,35 @@ def test_a_pinned_card_has_exactly_the_keys_of_its_version(
     assert set(card["capabilities"]) <= capabilities
     assert set().union(*card["capabilities"]["extensions"]) <= EXTENSION
     assert {"id", "name", "description", "tags"} <= set().union(*card["skills"]) <= skill
+
+
+@pytest.mark.parametrize(
+    ("asked", "required", "keys"),
+    [("1.0", REQUIRED_1_0, KEYS_1_0), ("1.1", REQUIRED_1_0, KEYS_1_0), ("0.3", REQUIRED_0_3, KEYS_0_3)],
+)
+def test_who_names_a_version_gets_a_card_with_exactly_its_keys(
+    wire: Any, asked: str, required: set[str], keys: set[str]
+) -> None:
+    pure = wire.request("GET", CARD, headers={"A2A-Version": asked})
+    assert required <= set(pure.json) <= keys
+    assert urls(pure.json) == {wire.url, f"{wire.url}/a2a"}
+    mixed = wire.request("GET", CARD)
+    assert pure.headers["vary"] == mixed.headers["vary"] == "a2a-version"
+    assert pure.headers["etag"] != mixed.headers["etag"]
+    again = wire.request("GET", CARD, headers={"A2A-Version": asked, "If-None-Match": pure.headers["etag"]})
+    assert again.status == 304
+
+
+@pytest.mark.parametrize("asked", ["", "9.9", "latest", "0.1"])
+def test_another_version_gets_the_card_of_both(wire: Any, asked: str) -> None:
+    assert wire.request("GET", CARD, headers={"A2A-Version": asked}).json == wire.request("GET", CARD).json
+
+
+def test_the_setting_counts_before_the_version_that_is_asked_for(wire: Any, new_agent: Callable[..., Any]) -> None:
+    with served(new_agent(), card_version="0.3") as url:
+        asked = wire.at(url).request("GET", CARD, headers={"A2A-Version": "1.0"})
+    assert "supportedInterfaces" not in asked.json
+    assert "vary" not in asked.headers
 
 
 def test_the_author_s_words_are_merged_into_the_card_last(wire: Any, new_agent: Callable[..., Any]) -> None:
@@ -349,8 +387,8 @@ def several(wire: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
     [("", "one"), ("/agents/one", "one"), ("/agents/two", "two"), ("/agents/the%20third%20%C3%BC", "the third ü")],
 )
 def test_each_agent_has_its_own_card_and_answers_where_it_says(several: Any, http: Any, prefix: str, name: str) -> None:
-    cards = [several.request("GET", prefix + path).json for path in PATHS]
-    assert cards[0] == cards[1]
+    cards = [several.request("GET", prefix + path).json for path in (*PATHS, *(f"/a2a{path}" for path in PATHS))]
+    assert all(card == cards[0] for card in cards)
     assert cards[0]["name"] == name
     assert urls(cards[0]) == {several.url + prefix, f"{several.url}{prefix}/a2a"}
     works(http, cards[0])

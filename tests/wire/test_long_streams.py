@@ -1,10 +1,15 @@
-"""Streams of long tasks, in virtual time."""
+"""Streams of long tasks: in virtual time, and one in real time over a socket."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
 
 from dragoman import Agent
@@ -69,6 +74,43 @@ async def test_a_stream_carries_a_task_of_minutes_and_holds_nothing_back() -> No
     assert came == {"one": 10, "two": 20, "three": 30, "four": 40}
     assert [at for at, body in reader.seen if body.startswith(b":")] == [7, 17, 27, 37]
     assert b"TASK_STATE_COMPLETED" in reader.seen[-1][1]
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.requirement("S2-112")
+def test_a_stream_of_half_a_minute_crosses_a_socket_word_by_word(wire: Any) -> None:
+    agent = Agent("slow", description="A word every five seconds, once the last one has arrived")
+    words, arrived = [f"{number} " for number in range(7)], threading.Semaphore()
+
+    @agent.skill
+    async def speak(text: str) -> AsyncIterator[str]:
+        """Speak slowly."""
+        loop = asyncio.get_running_loop()
+        for word in words:
+            # What is held back anywhere on the way is never followed by another word.
+            assert await asyncio.to_thread(arrived.acquire, timeout=60)
+            yield word
+            due = loop.create_future()
+            loop.call_later(5, due.set_result, None)
+            await due
+
+    seen, beats, started = [], 0, time.monotonic()
+    with served(agent, store="memory:", heartbeat=2, drain=0) as url, httpx2.Client(timeout=30) as http:
+        message = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": message}}
+        with http.stream("POST", url, json=body) as answer:
+            for line in answer.iter_lines():
+                beats += line.startswith(":")
+                if not line.startswith("data: "):
+                    continue
+                event = json.loads(line.removeprefix("data: "))["result"]
+                if event["kind"] == "artifact-update":
+                    seen.append(event["artifact"]["parts"][0]["text"])
+                    arrived.release()
+    assert seen[: len(words)] == words
+    assert (event["kind"], event["status"]["state"], event["final"]) == ("status-update", "completed", True)
+    assert time.monotonic() - started >= 30
+    assert beats >= 2 * (len(words) - 1)  # two in every pause
 
 
 @pytest.mark.requirement("S2-28")

@@ -391,12 +391,42 @@ async def test_an_id_that_nobody_has_is_told_so(site: Any, path: str) -> None:
 # -- cards ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S3-3", "S3-63")
-async def test_the_instance_has_a_card_from_the_start(site: Any, programs: Any) -> None:
-    at = site(program_agent("ada", programs))
+@pytest.mark.requirement("S3-3", "S3-36", "S3-63")
+async def test_the_instance_has_a_card_from_the_start(site: Any) -> None:
+    tools = ["corvid_save_memory", "count_words"]
+    at = site(Agent.from_command(["cat"], name="ada", description="Counts", tools=tools))
     card = (await at.http.get("/.well-known/agent-card.json")).json()
-    assert card["name"] == "ada"
+    assert (card["name"], card["description"]) == ("ada", "Counts")
     assert card["url"].startswith("http://test")
+    assert card["authentication"] == {"schemes": []}
+    assert [(skill["id"], skill["name"]) for skill in card["skills"]] == [
+        ("corvid_save_memory", "Save Memory"),
+        ("count_words", "Count Words"),
+    ]
+    endpoints = {each["protocol"]: each["endpoint"] for each in card["supportedProtocols"]}
+    assert endpoints == {"A2A": f"http://test{SEND}", "HTTP": "http://test/api"}
+    # What it says is true.
+    sent = await at.http.post(endpoints["A2A"], json={"message": "Hi"})
+    assert sent.status_code == 200
+    own = await at.http.get(f"{endpoints['HTTP']}/agents/ada/agent-card")
+    assert [skill["id"] for skill in own.json()["skills"]] == tools
+
+
+@pytest.mark.requirement("S3-63")
+async def test_the_card_names_the_schemes_of_the_server(site: Any, programs: Any) -> None:
+    at = site(program_agent("ada", programs), auth="bearer")
+    card = (await at.http.get("/.well-known/agent-card.json")).json()
+    assert card["authentication"] == {"schemes": ["Bearer"]}
+
+
+async def test_only_agents_that_get_session_tasks_have_the_members_of_an_instance(site: Any) -> None:
+    for project, members in ((None, False), ("p", True)):
+        at = site(plain_agent("first", project))
+        card = (await at.http.get("/.well-known/agent-card.json")).json()
+        assert ("authentication" in card, "supportedProtocols" in card) == (members, members)
+    pure = site(plain_agent("first", "p"), card_version="1.0")
+    card = (await pure.http.get("/.well-known/agent-card.json")).json()
+    assert not {"authentication", "supportedProtocols"} & card.keys()
 
 
 @pytest.mark.requirement("S3-58", "S3-59", "S3-61")

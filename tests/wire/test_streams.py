@@ -240,6 +240,8 @@ def test_a_running_task_is_resumed_without_a_snapshot(speaker: Any) -> None:
     assert {kind(speaker, event) for event in events} == {"status", "artifact"}
 
 
+# An ended task is there, so it is not "not found": the specification has -32004 for what cannot be subscribed to.
+@pytest.mark.requirement("S2-14")
 @pytest.mark.rows("after", [None, 4, 99, 10**20, -1, "x", "4.0"])
 def test_nothing_is_left_of_an_ended_task(speaker: Any, after: Any) -> None:
     task = speaker.id_of(speaker.send("hi"))

@@ -353,6 +353,14 @@ def test_the_four_functions_work_one_after_another(site: Site) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.requirement("S1-15")
+def test_a_client_s_text_alone_is_answered_by_the_first_tool(site: Site) -> None:
+    outcome, task = asyncio.run(send_task(site.url, "Hello!", cookie=site.cookies["ada"]))
+    assert (outcome, task["status"]["state"]) == ("ok", "completed")
+    assert task["history"] == [{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}]
+    assert task["artifacts"] == [{"name": "get_greeting-result", "parts": [{"type": "text", "text": "Hello, ada!"}]}]
+
+
 # -- a crash -----------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.printing import CLEAR, colored, on_terminal, out, print_parts, print_rest, print_result, say
+from dragoman.cli.printing import CLEAR, colored, on_terminal, out, print_answer, print_rest, print_result, say
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -112,7 +112,7 @@ class StreamPrinter:
         if self._is_live and self._printed_text:
             print_rest(result.parts)
         else:
-            print_parts(result.parts)
+            print_answer(result)
 
 
 @contextmanager
@@ -191,7 +191,7 @@ def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task 
 def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
     """Build the error for a task that still waits for input. Text that no terminal has shown yet is printed first."""
     so_far = task.text if task.artifacts else ""
-    if so_far and not session.options.as_json and not on_terminal():
+    if so_far and so_far != task.question and not session.options.as_json and not on_terminal():
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
         text = task.question or "the agent needs an authorization that it cannot ask for here"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @in_session
 def command(session: CommandSession, task: str) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
-    from dragoman.cli.printing import print_parts, print_result
+    from dragoman.cli.printing import print_answer, print_result
     from dragoman.model.operation import Operation
 
     result = session.run(session.client.get_task(task))
@@ -27,7 +27,7 @@ def command(session: CommandSession, task: str) -> None:
         return
     describe(result)
     if result.artifacts or result.state.name == "COMPLETED":
-        print_parts(result.parts)
+        print_answer(result)
 
 
 def describe(task: Task) -> None:
@@ -37,7 +37,7 @@ def describe(task: Task) -> None:
     ids = [("task", task.id), ("context", task.context_id), ("since", task.status.timestamp or "")]
     lines = [(name, field(value, err=True)) for name, value in ids]
     lines.insert(2, ("state", styled_state(task.state, err=True)))
-    text = task.status.message.text if task.status.message is not None else ""
+    text = task.question or (task.status.message.text if task.status.message is not None else "")
     if not (task.state.name == "COMPLETED" and not task.artifacts):
         lines.append(("asks" if task.state.waiting else "says", text))
     for name, value in lines:

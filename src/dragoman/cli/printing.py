@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.model.message import join_paragraphs
 from dragoman.model.state import State
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dragoman.dialects.dialect import Result
+    from dragoman.model.message import Message
     from dragoman.model.operation import Operation
     from dragoman.model.part import Part
+    from dragoman.model.task import Task
 
 _COLORS = {
     State.COMPLETED: "green",
@@ -112,17 +115,21 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
     print_json(V1_0.write_result(operation, result), compact=compact)
 
 
-def print_parts(parts: Sequence[Part]) -> None:
-    """Print the parts of an answer on stdout in order: texts joined, data as JSON. Files are named on stderr."""
-    text = ""
+def print_answer(answer: Task | Message) -> None:
+    """Print the parts of an answer on stdout in order, data as JSON. Files are named on stderr.
+
+    The texts of artifacts are joined as they were streamed, those of messages are paragraphs.
+    """
+    parts, texts = answer.parts, list[str]()
+    join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
     for part in parts:
         if part.text is not None:
-            text += part.text
+            texts.append(part.text)
         elif part.kind == "data":
-            print_text(text)
-            text = ""
+            print_text(join(texts))
+            texts.clear()
             print_json(part.data)
-    print_text(text)
+    print_text(join(texts))
     print_files(parts)
 
 

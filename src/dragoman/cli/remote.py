@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -233,6 +234,15 @@ def _interruptible() -> Generator[None]:
 # -- the session -----------------------------------------------------------------------------------------------------
 
 
+class _WarningPrinter(logging.Handler):
+    """Prints the client's warnings on stderr, such as an event that cannot be read."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from dragoman.cli.printing import warn
+
+        warn(record.getMessage())
+
+
 class CommandSession:
     """A client for one agent, for the duration of one command.
 
@@ -244,6 +254,7 @@ class CommandSession:
 
         self.options = options
         self._runner = asyncio.Runner()
+        self._warnings = _WarningPrinter(logging.WARNING)
         self._remaining = options.timeout
         self.client: Client = Client(
             options.target.url,
@@ -257,6 +268,7 @@ class CommandSession:
         )
 
     def __enter__(self) -> CommandSession:
+        logging.getLogger("dragoman.client").addHandler(self._warnings)
         self._runner.__enter__()
         return self
 
@@ -267,6 +279,7 @@ class CommandSession:
             self._runner.run(self.client.close())
         finally:
             self._runner.close()
+            logging.getLogger("dragoman.client").removeHandler(self._warnings)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client, within the command's timeout.

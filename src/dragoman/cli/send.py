@@ -56,7 +56,7 @@ async def _send(client: Client, message: dict[str, Any]) -> Any:
 
 
 def _print_started(session: CommandSession, result: Any) -> None:
-    from dragoman.cli.printing import field, out, print_parts, print_result
+    from dragoman.cli.printing import field, out, print_answer, print_result
     from dragoman.model.operation import Operation
     from dragoman.model.task import Task
 
@@ -65,7 +65,7 @@ def _print_started(session: CommandSession, result: Any) -> None:
     elif isinstance(result, Task):
         out(field(result.id))
     else:  # a message instead of a task
-        print_parts(result.parts)
+        print_answer(result)
 
 
 def _parse_message(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
-    from dragoman.client.message import Attachment
+    from dragoman.client.message import Attachment, Content
     from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
@@ -68,12 +68,12 @@ class Chat:
         """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
-    async def send(self, text: str | None = None, **options: Any) -> Task | Message:
+    async def send(self, text: Content | None = None, **options: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
-    async def stream(self, text: str | None = None, **options: Any) -> AsyncGenerator[Event, None]:
+    async def stream(self, text: Content | None = None, **options: Any) -> AsyncGenerator[Event, None]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         stream: EventStream = self._client.stream(text, **self._continuation(), **options)
         async for event in stream:
@@ -183,7 +183,7 @@ class Client:
 
     async def send(
         self,
-        text: str | None = None,
+        text: Content | None = None,
         *,
         tool: str | None = None,
         arguments: Mapping[str, Any] | None = None,
@@ -198,8 +198,8 @@ class Client:
     ) -> Task | Message:
         """Send a message; by default wait until the task ends or pauses. A failed task is returned, not raised.
 
-        A task pauses when it needs input or authorization. `task` continues that task, `context` starts a new one in
-        the same conversation. `push` is a webhook.
+        A dict or a list instead of text is sent as data. A task pauses when it needs input or authorization. `task`
+        continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
 
         Raises:
             ConfigError: the message would be empty, or the arguments contradict each other.
@@ -228,7 +228,7 @@ class Client:
 
     def stream(
         self,
-        text: str | None = None,
+        text: Content | None = None,
         *,
         tool: str | None = None,
         arguments: Mapping[str, Any] | None = None,

@@ -96,6 +96,7 @@ class Connection(Protocol):
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Yield batches of events until the stream ends or breaks; nothing is retried here.
 
+        An empty batch stands for an event that could not be read, which has been logged.
         `after` is the number of the last event already received. `budget` counts the bytes received over a network.
 
         Raises:
@@ -284,9 +285,9 @@ def _wrap(interceptor: Interceptor, call_next: CallNext) -> CallNext:
 # The reasons of CannotConnect that are worth a retry.
 RETRYABLE = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 # Any other server error is a response: retrying would start the work again.
-RETRYABLE_STATUS = (429, 502, 503)
-# A gateway gave up waiting while the agent still works.
-GATEWAY_TIMEOUT = 504
+RETRYABLE_STATUS = (429, 503)
+# A gateway has lost the agent, or given up waiting for it. The agent may have the message: it is not sent again.
+MAY_BE_AT_WORK = (502, 504)
 FIRST_DELAY = 0.2
 MAX_DELAY = 8.0
 # The longest Retry-After that is honored.

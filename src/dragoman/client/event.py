@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.message import Message
+from dragoman.model.message import Message, join_paragraphs
 from dragoman.model.part import Part
 from dragoman.model.record import Folding
 from dragoman.model.state import State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Task, TaskStatus, answer_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from dragoman.client.connection import StreamEvent
     from dragoman.model.task import Artifact
@@ -116,6 +117,17 @@ class TaskAssembler:
         if isinstance(raw, Message):
             return self._add_message(raw, number)
         return self._add_task(raw, number)
+
+    def correct(self, task: Task) -> Event | None:
+        """Replace a task that has ended by what was read of it afterwards; None when that adds nothing to the answer.
+
+        Some servers send events after the end of a task, or an answer that only the task itself holds.
+        """
+        before = self.result
+        if not task.state.final or (isinstance(before, Task) and task.parts == before.parts):
+            return None
+        self._is_final = False
+        return self._add_task(task, task.generation or 0)
 
     def _add_artifact(self, update: ArtifactUpdate, number: int) -> Event:
         folding = self._folding or self._begin(update)
@@ -219,11 +231,12 @@ class TaskAssembler:
 
 
 def _answer_text(folding: Folding) -> str:
-    """Return the answer so far: the texts of the artifacts, else the status message of a completed task."""
+    """Return the answer so far: the texts of the artifacts, else the messages of a completed task."""
     if folding.artifact_count():
         return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
-    message = folding.status.message
-    return message.text if folding.status.state is State.COMPLETED and message is not None else ""
+    if folding.status.state is not State.COMPLETED:
+        return ""
+    return join_paragraphs([message.text for message in answer_messages(folding.status, folding.history)])
 
 
 class NumberedEvent(NamedTuple):
@@ -313,3 +326,52 @@ def _status_key(task: Task) -> tuple[object, object]:
     message = task.status.message
     # Timestamps and ids may differ between two reads of one status.
     return task.status.state, None if message is None else message.parts
+
+
+class CancelSafeEvents:
+    """The events of one message or task, for a reader that may be canceled at any time.
+
+    The first event is awaited in an asyncio task of its own: a reader canceled before it arrives can still learn with
+    `first_or_none` which remote task to cancel.
+    """
+
+    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
+        self._events = events
+        self._first: asyncio.Task[Event | None] | None = None
+
+    async def first(self) -> Event | None:
+        """Wait for the first event; None when there is none. Raises the errors of `ResumableStream`."""
+        if self._first is None:
+            self._first = asyncio.create_task(_next_event(self._events))
+            # A reader that was canceled meanwhile never retrieves the exception.
+            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._first)
+
+    async def first_or_none(self) -> Event | None:
+        """Wait for the first event if it was requested; None when it was not, or when it failed."""
+        if self._first is None:
+            return None
+        await asyncio.wait((self._first,))
+        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        try:
+            event = await self.first()
+            while event is not None:
+                yield event
+                event = await _next_event(self._events)
+        finally:
+            # While the first event is pending the generator is running and cannot be closed here: `close` does it.
+            if self._first is None or self._first.done():
+                await self._events.aclose()
+
+    async def close(self) -> None:
+        """Close the stream; the remote task continues."""
+        if self._first is not None and not self._first.done():
+            self._first.cancel()
+            await asyncio.wait((self._first,))
+        await self._events.aclose()
+
+
+async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, ByteBudget
+from dragoman.client.connection import MAY_BE_AT_WORK, RETRYABLE, RETRYABLE_STATUS, Backoff, ByteBudget
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
-from dragoman.clock import sleep
+from dragoman.clock import sleep, wait
 from dragoman.model.error import (
+    CLIENT_CLOSED,
     A2AError,
     BadResponse,
     CannotConnect,
     DragomanError,
+    InternalError,
     MethodNotFound,
     Overloaded,
     ResponseTooLarge,
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.clock import Clock
 
+logger = logging.getLogger("dragoman.client")
+
 # The pauses between reads of a task whose streams bring nothing new, in seconds: an exponential backoff.
 _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 5.0
@@ -41,6 +46,9 @@ _MAX_IDLE_ROUNDS = 3
 # How long to gather events before the task is read, where a stream serves only as a wake-up.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
+# How long a stream that does not number its events may send more after the end of its task.
+_LATE_SECONDS = 0.5
+_NO_SUCH_PATH = (404, 405, 501)
 # The shortest pause of `poll_task` in seconds, and its pauses as a share of the time that the task has taken so far.
 _MIN_POLL_PAUSE, _POLL_RATIO = 0.05, 0.1
 
@@ -79,6 +87,8 @@ class ResumableStream:
         self._wait_only = wait_only
         self._assembler = TaskAssembler()
         self._last_number = 0
+        # Whether the last events came from a stream, and whether any event could not be read.
+        self._in_stream = self._has_gaps = False
         self._budget = ByteBudget(limit)
         self._snapshot = snapshot
         if snapshot is not None:
@@ -125,37 +135,84 @@ class ResumableStream:
                         # Short events may rebuild a long text again and again: let other coroutines run in between.
                         await asyncio.sleep(0)
                     if event.kind != "artifact" and self._is_over():
+                        late = item is not batch[-1] or (not item.generation and await self._has_late_events(batches))
+                        correction = await self._read_correction(late, is_whole=event.kind == "task")
+                        if correction is not None:
+                            yield correction
                         return
+
+    async def _has_late_events(self, batches: Batches) -> bool:
+        """Read on after the end of a task, as some servers do not stop there; True when anything came."""
+        state = self._assembler.state
+        if self._wait_only or not self._in_stream or state is None or not state.final:
+            return False
+        late = False
+
+        async def drain() -> None:
+            nonlocal late
+            with suppress(DragomanError):
+                async for _ in batches:
+                    late = True
+
+        draining = asyncio.ensure_future(drain())
+        try:
+            await wait(self._clock, draining, _LATE_SECONDS)
+        finally:
+            draining.cancel()
+            await asyncio.wait((draining,))
+        return late
+
+    async def _read_correction(self, late: bool, *, is_whole: bool) -> Event | None:
+        """Read an ended task once where its stream may lack something; an error leaves the task as streamed.
+
+        `is_whole` says that the stream ended with the whole task.
+        """
+        result = self._assembler.result
+        if self._wait_only or not isinstance(result, Task) or not result.state.final:
+            return None
+        is_empty = result.state is State.COMPLETED and not result.parts and not is_whole
+        if not (late or self._has_gaps or is_empty):
+            return None
+        try:
+            return self._assembler.correct(await self._get_task(result.id))
+        except DragomanError as error:
+            logger.warning("task %s could not be read after its end: %s", result.id, error)
+            return None
 
     # -- sending a message, until its task has an id -----------------------------------------------------------------
 
     async def _send_batches(self, request: SendMessageRequest) -> Batches:
         backoff = Backoff(self._retries, self._clock)
         problem: DragomanError | None = None
-        streams = not self._is_streaming_unsupported()
+        card = self._connection.cached_card or await self._connection.card()
+        streams = card.capabilities.streaming is not False
         while streams and self._assembler.state is None:
             problem = None
             try:
                 async with aclosing(self._stream(Operation.STREAM, request, None)) as batches:
                     async for batch in batches:
                         yield batch
-            except ResponseTooLarge:
-                raise
             except (CannotConnect, A2AError, BadResponse) as error:
-                problem = error
+                problem = _recoverable(error)
             if self._assembler.state is not None:
                 break
-            if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_streaming_unsupported():
+            if _is_unsupported(problem):
                 streams, problem = False, None
                 break
             await self._wait_before_retry(problem, backoff)
             yield await self._find_started_task(request, problem)
+        if self._is_over():
+            return
         if not streams:
             yield await self._send_without_stream(request)
         task_id = self._assembler.task_id
         assert task_id is not None
         if _is_permanent(problem):
-            yield self._take_missed(self._missed_events(await self._get_task(task_id)))
+            try:
+                task = await self._get_task(task_id)
+            except DragomanError as error:
+                raise problem from error
+            yield self._take_missed(self._missed_events(task))
             raise problem
         if problem is None and self._may_end_at_auth():
             return
@@ -166,11 +223,12 @@ class ResumableStream:
     async def _wait_before_retry(self, problem: DragomanError | None, backoff: Backoff) -> None:
         """Wait before the message is sent again under its id. Raises `problem` when that is pointless or unsafe."""
         if problem is None:
-            problem = BadResponse("the stream ended before it said anything")
-        elif isinstance(problem, CannotConnect):
-            # An agent never reached more likely has a wrong address than is restarting. After a 504 the agent may still
-            # be working behind its gateway: a retry would start the work twice.
-            is_unsafe = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
+            raise BadResponse(
+                "the agent took the message and ended the stream without an event: it may be at work on it"
+            )
+        if isinstance(problem, CannotConnect):
+            # An agent never reached more likely has a wrong address than is restarting.
+            is_unsafe = problem.reason not in RETRYABLE or problem.status in MAY_BE_AT_WORK
             if is_unsafe or not self._connection.reached:
                 raise problem
         elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
@@ -200,10 +258,6 @@ class ResumableStream:
             self._take_missed(self._missed_events(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
         )
 
-    def _is_streaming_unsupported(self) -> bool:
-        card = self._connection.cached_card
-        return card is not None and card.capabilities.streaming is False
-
     # -- following a task over several connections -------------------------------------------------------------------
 
     async def _subscribe_batches(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
@@ -223,11 +277,11 @@ class ResumableStream:
                         yield batch
                         has_batches = True
                         has_news = has_news or (len(batch) > 0 and not self._wait_only)
-            except ResponseTooLarge:
-                raise
             except (CannotConnect, A2AError, BadResponse) as error:
-                problem = error
+                problem = _recoverable(error)
                 refused = _is_permanent(error) and not has_batches
+            if self._is_over():
+                return
             if problem is None and self._may_end_at_auth():
                 return
             if has_news and not _is_permanent(problem):
@@ -276,7 +330,11 @@ class ResumableStream:
         self._budget.begin_stream(resumed=self._wait_only)
         async with aclosing(self._connection.open_stream(operation, request, after, self._budget)) as batches:
             async for batch in batches:
+                if not batch:
+                    self._has_gaps = True
+                    continue
                 self._budget.count_first_event(_snapshot_in(batch))
+                self._in_stream = True
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise are no position to resume from.
@@ -288,6 +346,9 @@ class ResumableStream:
         stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last_number or None, self._budget)
         async with aclosing(stream) as batches:
             async for batch in batches:
+                if not batch:
+                    self._has_gaps = True
+                    continue
                 self._budget.count_first_event(_snapshot_in(batch))
                 new_events = self._new_events(batch)
                 if new_events is None:
@@ -364,6 +425,7 @@ class ResumableStream:
     def _take_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
         """Return missed events, with their bytes counted and their number as the position to resume from."""
         if news:
+            self._in_stream = False
             self._last_number = news[-1].generation
             self._budget.add_events(each.event for each in news)
         return news
@@ -386,6 +448,21 @@ def _is_permanent(problem: DragomanError | None) -> TypeGuard[A2AError | BadResp
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
 
 
+def _recoverable(error: CannotConnect | A2AError | BadResponse) -> CannotConnect | A2AError | BadResponse:
+    """Return the error of a stream after which its task may still be followed; raise any other."""
+    if isinstance(error, ResponseTooLarge) or error.reason == CLIENT_CLOSED:
+        raise error
+    return error
+
+
+def _is_unsupported(problem: DragomanError | None) -> bool:
+    """True for an error which proves that the agent does not stream and has not run the message."""
+    if isinstance(problem, (UnsupportedOperation, MethodNotFound)):
+        return True
+    # Without an error of A2A in it, such a response is from a server that has no such path.
+    return problem is not None and type(problem) in (BadResponse, InternalError) and problem.status in _NO_SUCH_PATH
+
+
 def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
     """Return the task if the batch begins with a snapshot of it."""
     first = batch[0].event
@@ -395,51 +472,6 @@ def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
 async def _no_stream() -> Batches:
     return
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
-
-
-class CancelSafeEvents:
-    """The events of one message or task, for a reader that may be canceled at any time.
-
-    The first event is awaited in an asyncio task of its own: a reader canceled before it arrives can still learn with
-    `first_or_none` which remote task to cancel.
-    """
-
-    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
-        self._events = events
-        self._first: asyncio.Task[Event | None] | None = None
-
-    async def first(self) -> Event | None:
-        """Wait for the first event; None when there is none. Raises the errors of `ResumableStream`."""
-        if self._first is None:
-            self._first = asyncio.create_task(_next_event(self._events))
-            # A reader that was canceled meanwhile never retrieves the exception.
-            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(self._first)
-
-    async def first_or_none(self) -> Event | None:
-        """Wait for the first event if it was requested; None when it was not, or when it failed."""
-        if self._first is None:
-            return None
-        await asyncio.wait((self._first,))
-        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
-
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        try:
-            event = await self.first()
-            while event is not None:
-                yield event
-                event = await _next_event(self._events)
-        finally:
-            # While the first event is pending the generator is running and cannot be closed here: `close` does it.
-            if self._first is None or self._first.done():
-                await self._events.aclose()
-
-    async def close(self) -> None:
-        """Close the stream; the remote task continues."""
-        if self._first is not None and not self._first.done():
-            self._first.cancel()
-            await asyncio.wait((self._first,))
-        await self._events.aclose()
 
 
 async def poll_task(
@@ -453,10 +485,6 @@ async def poll_task(
     while True:
         await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
         yield await get_task()
-
-
-async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)
 
 
 def public_error_text(error: BaseException, agent: str) -> str:

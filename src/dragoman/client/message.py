@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dragoman.client.client import Client
 
 Attachment = File | Part | Path
+Content = str | Mapping[str, Any] | list[Any]
+"""What a message says: text, or JSON, which becomes a data part."""
 
 
 def task_id_of(task: Task | Message | str) -> str:
@@ -37,7 +39,7 @@ def task_id_of(task: Task | Message | str) -> str:
 
 
 def build_message(
-    text: str | None,
+    content: Content | None,
     *,
     tool: str | None = None,
     arguments: Mapping[str, Any] | None = None,
@@ -50,8 +52,13 @@ def build_message(
 ) -> Message:
     """Build a message. Raises ConfigError when it would be empty, or the arguments contradict each other."""
     parts: list[Part] = []
-    if text is not None:
-        parts.append(Part(text=text))
+    if isinstance(content, str):
+        parts.append(Part(text=content))
+    elif isinstance(content, (Mapping, list)):
+        parts.append(Part(data=content))
+    elif content is not None:
+        kind = type(content).__name__
+        raise ConfigError(f"a message is text, a dict or a list, not {kind!r}: send data=, or files= with files")
     if tool is not None:
         parts.append(Part(data={"tool": tool, "arguments": dict(arguments or {})}))
     elif arguments is not None:

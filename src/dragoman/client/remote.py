@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.client.connection import (
     DEFAULT_LIMIT,
-    GATEWAY_TIMEOUT,
     LIMIT_HINT,
+    MAY_BE_AT_WORK,
     RETRYABLE,
     RETRYABLE_STATUS,
     Backoff,
@@ -45,14 +46,23 @@ if TYPE_CHECKING:
     from dragoman.client.discovery import Discovery, Interface
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
+    from dragoman.model.event import ArtifactUpdate, StatusUpdate
+    from dragoman.model.message import Message
     from dragoman.model.operation import Request, SubscribeToTaskRequest
+    from dragoman.model.task import Task
     from dragoman.net.exchange import HttpResponse
     from dragoman.transports.binding import Binding
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Request")
+
+logger = logging.getLogger("dragoman.client")
+# How many events that cannot be read are logged for one stream.
+_MAX_WARNINGS = 5
 
 # The timeout of operations that do no work, such as reading a task. Sending and streaming have none by default.
 QUERY_TIMEOUT = 60.0
+_PROBE_TIMEOUT = 10.0
 # How much is read of a body that is not JSON.
 _MAX_NON_JSON = 64 * 1024
 _LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
@@ -150,6 +160,7 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
+        request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
@@ -161,6 +172,21 @@ class RemoteConnection:
             except DragomanError as error:
                 backoff = backoff or Backoff(self._retries, self.clock)
                 await self._pause_or_raise(backoff, error, operation)
+
+    async def _with_context(self, request: R) -> R:
+        """Return a message to a task with the context of the task: not every server looks it up."""
+        if not isinstance(request, SendMessageRequest):
+            return request
+        message = request.message
+        if message.task_id is None or message.context_id is not None:
+            return request
+        try:
+            task = await self.perform(Operation.GET, GetTaskRequest(message.task_id, 0))
+        except (A2AError, BadResponse):
+            # What the server has to say about the task, it says about the message too.
+            return request
+        context_id = getattr(task, "context_id", "")
+        return replace(request, message=replace(message, context_id=context_id)) if context_id else request
 
     async def _start_without_waiting(self, request: SendMessageRequest) -> str | None:
         """Start a task without waiting, where the version has no option for that: open its stream and leave it.
@@ -183,6 +209,7 @@ class RemoteConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Open an event stream and yield its batches; a response that is not a stream is yielded as one event."""
+        request = await self._with_context(request)
         binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:
             # A plain response: the agent does not stream, or reports an error.
@@ -191,16 +218,26 @@ class RemoteConnection:
             answer = binding.read_result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        reader, read = SseReader(self._max_bytes), binding.read_event
+        async with contextlib.aclosing(self._read_events(binding, response, budget)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _read_events(
+        self, binding: Binding, response: HttpResponse, budget: ByteBudget | None
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        reader, events = SseReader(self._max_bytes), EventReader(binding)
         try:
             async for chunk in response.chunks():
                 batch: list[NumberedEvent] = []
                 if budget is not None:
                     budget.add(len(chunk))
+                unreadable = events.unreadable
                 try:
                     for data, number in reader.feed(chunk):
-                        if data:
-                            event = read(data).payload
+                        if not data:
+                            continue
+                        await self._probe(binding, data, received=True)
+                        if (event := events.read(data)) is not None:
                             batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
                 except DragomanError:
                     if batch:
@@ -208,8 +245,11 @@ class RemoteConnection:
                     raise
                 if batch:
                     yield batch
+                if events.unreadable > unreadable:
+                    yield ()
         finally:
             await response.close()
+        events.check()
         if reader.pending:
             raise CannotConnect(
                 f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
@@ -229,9 +269,10 @@ class RemoteConnection:
         for interface in self._interfaces or await self._choose_interfaces():
             response: HttpResponse | None = None
             try:
-                response = await self._sender.send(
-                    self._build_request(interface, operation, request, after), self.cached_card
-                )
+                http = self._build_request(interface, operation, request, after)
+                if http.body and await self._probe(interface.binding, http.body, received=False):
+                    http = self._build_request(interface, operation, request, after)
+                response = await self._sender.send(http, self.cached_card)
                 if response.status == 405 and interface.binding.switch_method(operation):
                     await response.close()
                     response = await self._sender.send(
@@ -263,8 +304,23 @@ class RemoteConnection:
         http.read_timeout = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
+    async def _probe(self, binding: Binding, body: bytes, *, received: bool) -> bool:
+        """Find out how the server wants a body that is to be sent, or means one that was received; True if it asked."""
+        probe = binding.build_probe(body, received=received)
+        if probe is None:
+            return False
+        probe.connect_timeout = self._connect_timeout
+        probe.read_timeout = min(_PROBE_TIMEOUT, self._query_timeout)
+        with contextlib.suppress(DragomanError):
+            # It is only a question: whatever is wrong with the server, the request itself will show.
+            response = await self._sender.send(probe, self.cached_card)
+            binding.read_probe(response.headers, await self._read_body(response))
+        return True
+
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
-        return binding.read_result(operation, response.status, response.headers, await self._read_body(response))
+        body = await self._read_body(response)
+        await self._probe(binding, body, received=True)
+        return binding.read_result(operation, response.status, response.headers, body)
 
     async def _read_stream_head(
         self, binding: Binding, response: HttpResponse, operation: Operation
@@ -274,6 +330,7 @@ class RemoteConnection:
         if "text/event-stream" in kind:
             return binding, response, None
         body = await self._read_body(response)
+        await self._probe(binding, body, received=True)
         if response.status == 200 and "json" not in kind:
             raise not_json_error(body, 200, response.headers, binding.url)
         binding.read_result(Operation.SEND, response.status, response.headers, body)
@@ -335,10 +392,38 @@ class RemoteConnection:
             return
         if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self.reached:
             raise error
-        if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
-            # The agent may still be working behind its gateway: sending again would start the work twice.
+        if error.status in MAY_BE_AT_WORK and operation in _SENDS:
             raise error
         await backoff.pause(error)
+
+
+class EventReader:
+    """Reads the events of one stream. One that cannot be read is logged and passed over."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._first_problem: BadResponse | None = None
+        self._has_events = False
+        self.unreadable = 0
+
+    def read(self, data: bytes) -> Task | Message | StatusUpdate | ArtifactUpdate | None:
+        """Read an event; None when it cannot be read. Raises A2AError and AuthError when it is an error."""
+        try:
+            event = self._binding.read_event(data).payload
+        except BadResponse as problem:
+            self._first_problem = self._first_problem or problem
+            self.unreadable += 1
+            if self.unreadable <= _MAX_WARNINGS:
+                more = "; further ones are not logged" if self.unreadable == _MAX_WARNINGS else ""
+                logger.warning("an event of %s is left out: %s%s", redact_url(self._binding.url), problem, more)
+            return None
+        self._has_events = True
+        return event
+
+    def check(self) -> None:
+        """Raise BadResponse if no event of the stream could be read."""
+        if self._first_problem is not None and not self._has_events:
+            raise self._first_problem
 
 
 def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:

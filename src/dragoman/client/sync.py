@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.client.client import EventStream as AsyncStream
     from dragoman.client.client import TaskLike
     from dragoman.client.event import Event
+    from dragoman.client.message import Content
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
@@ -222,11 +223,11 @@ class Chat:
         """The open question of the agent, or None."""
         return self._chat.question
 
-    def send(self, text: str | None = None, **options: Any) -> Task | Message:
+    def send(self, text: Content | None = None, **options: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(text, **options))
 
-    def stream(self, text: str | None = None, **options: Any) -> Iterator[Event]:
+    def stream(self, text: Content | None = None, **options: Any) -> Iterator[Event]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         return _iterate(self._portal, self._chat.stream(text, **options))
 

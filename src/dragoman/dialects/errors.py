@@ -12,6 +12,7 @@ from dragoman.dialects.table import ErrorEncoding, row_of
 from dragoman.model import error as e
 from dragoman.model.error import A2AError, InvalidParams
 from dragoman.model.json import as_object, as_objects
+from dragoman.telemetry.printable import one_line
 
 DOMAIN = "a2a-protocol.org"
 _ANY = "type.googleapis.com/"
@@ -63,6 +64,9 @@ _BY_STATUS: dict[int, type[A2AError]] = {
     503: e.ServerError,
 }
 _INTERNAL_CODE = -32603
+# Members in which servers and gateways explain an error, most telling first.
+_EXPLAINING = ("detail", "error_description", "title", "error", "errors", "reason", "description")
+_MAX_EXPLANATION = 500
 # Members of the plain object that older versions have as `data`, beside the metadata.
 _NOT_METADATA = ("reason", "field")
 
@@ -177,10 +181,28 @@ def error_from_http(status: int, body: object) -> A2AError:
     by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
     by_name = _BY_SDK_NAME.get(str(named), by_code)
     cls = _BY_REASON.get(reason, by_name) if isinstance(reason, str) else by_name
-    message = members.get("message") or as_object(body).get("message") or f"{cls.text} (HTTP {status})"
+    message = members.get("message") or as_object(body).get("message")
+    if not isinstance(message, str):
+        explanation = _explanation(body)
+        message = f"{cls.text} (HTTP {status}){f': {explanation}' if explanation else ''}"
     error = _build_error(cls, message, details)
     error.status = status
     return error
+
+
+def _explanation(body: object) -> str:
+    """Return what an error body of no defined form says, on one line and not too long; empty when it says nothing."""
+    if isinstance(body, str):
+        found: object = body
+    else:
+        values = (as_object(body).get(name) for name in _EXPLAINING)
+        found = next((value for value in values if value), "")
+        if isinstance(found, list):
+            # The form of FastAPI: objects with `msg`.
+            problems = (each.get("msg") for each in as_objects(cast("list[object]", found)))
+            found = "; ".join(each for each in problems if isinstance(each, str))
+    text = one_line(" ".join(found.split())) if isinstance(found, str) else ""
+    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}…"
 
 
 def _rpc_code(error: A2AError, encoding: ErrorEncoding) -> int:

@@ -1,5 +1,6 @@
 """Version negotiation: the version header, the method name and the path choose the dialect, nothing else.
 
+How files are encoded in 0.3 over REST depends on the SDK of the peer, so there is a variant for each kind.
 Also recognizes the one client that reads a stream in a way of its own.
 """
 
@@ -13,7 +14,22 @@ from dragoman.dialects.reading.invalid import quoted
 from dragoman.dialects.table import EXTENSIONS_HEADERS, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
-from dragoman.dialects.v03_proto.dialect import V03_PROTO, V03Proto
+from dragoman.dialects.v03_proto.dialect import (
+    TWICE_ORIGIN,
+    V03_PROTO,
+    V03_PROTO_BARE,
+    V03_PROTO_TWICE,
+    V03Proto,
+    takes_bare_webhooks,
+)
+from dragoman.dialects.v03_proto.file_bytes import (
+    ONCE,
+    FileFormat,
+    caller_format,
+    has_files,
+    server_format,
+    shows_twice,
+)
 from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation
@@ -35,6 +51,10 @@ _DIALECTS: dict[tuple[str, str], CallingDialect] = {
     (V1_1.version, JSONRPC): V1_1,
     (V1_1.version, REST): V1_1,
 }
+
+
+# In the JSON of a request that creates a webhook.
+_WEBHOOK = b'"pushNotificationConfig"'
 
 
 class MethodMatch(NamedTuple):
@@ -110,13 +130,18 @@ def requested_version(header: str | None, query: str | None) -> str | None:
 class Dialects:
     """The dialects of one server. `blocking_by_default` says whether a 0.3 request without `blocking` blocks.
 
-    `legacy` is the dialect of 0.1, where a plug-in replaces the standard one.
+    `legacy` is the dialect of 0.1, where a plug-in replaces the standard one. With `strict_files`, the files of 0.3
+    over REST are as the protocol says, whatever the caller's SDK does.
     """
 
-    def __init__(self, *, blocking_by_default: bool = True, legacy: CallingDialect = V01_RPC) -> None:
+    def __init__(
+        self, *, blocking_by_default: bool = True, legacy: CallingDialect = V01_RPC, strict_files: bool = False
+    ) -> None:
         self.legacy = legacy
         self.v03 = V03(blocking_by_default=blocking_by_default)
-        self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
+        self._blocking = blocking_by_default
+        self._strict_files = strict_files
+        self._v03_proto: dict[FileFormat, V03Proto] = {}
         requested = (None, *VERSIONS)
         self._matches = {(name, version): self._match(name, version) for name in METHODS for version in requested}
 
@@ -150,15 +175,55 @@ class Dialects:
             raise MethodNotFound(f"Method not found: {quoted(method)}{_suggest(method)}")
         return match
 
-    def for_rest(self, row: table.Row, version: str | None) -> CallingDialect:
-        """Return the dialect of a REST request whose path belongs to that row."""
-        return _v1_dialect(version) if row.version == table.V1_0 else self.v03_proto
+    def for_rest(
+        self, row: table.Row, version: str | None, user_agent: str = "", body: bytes | None = None
+    ) -> CallingDialect:
+        """Return the dialect of a REST request whose path belongs to that row.
+
+        In 0.3, the caller's SDK decides how files are encoded: its User-Agent and its body show which it is.
+        """
+        if row.version == table.V1_0:
+            return _v1_dialect(version)
+        return self._with_files(ONCE if self._strict_files else caller_format(user_agent, body))
+
+    def _with_files(self, files: FileFormat) -> V03Proto:
+        dialect = self._v03_proto.get(files)
+        if dialect is None:
+            dialect = self._v03_proto[files] = V03Proto(blocking_by_default=self._blocking, files=files)
+        return dialect
+
+    def rest_response_dialect(self, dialect: CallingDialect, origin: str) -> CallingDialect:
+        """Return the dialect of a REST response, once the origin of the task is known."""
+        if origin == TWICE_ORIGIN and isinstance(dialect, V03Proto) and dialect.files.guessed:
+            return self._with_files(dialect.files._replace(twice=True))
+        return dialect
 
     def response_dialect(self, match: MethodMatch, origin: str) -> CallingDialect:
         """Return the dialect of the response, once the origin of the task is known."""
         if not match.by_origin or origin.partition("/")[0] != V01_RPC.version:
             return match.dialect
         return self.legacy if origin == self.legacy.origin else V01_RPC
+
+
+def after_reading(dialect: CallingDialect, body: bytes) -> CallingDialect:
+    """Return the dialect in which to read this body of a server, and to go on with it."""
+    return V03_PROTO_TWICE if dialect is V03_PROTO and shows_twice(body) else dialect
+
+
+def needs_probe(dialect: CallingDialect, body: bytes, *, received: bool) -> bool:
+    """True when it is not known how a server has encoded the files in this body, or reads what it is to get."""
+    if dialect is not V03_PROTO:
+        return False
+    return has_files(body) and shows_twice(body) is None if received else has_files(body) or _WEBHOOK in body
+
+
+def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: bytes) -> CallingDialect:
+    """Return the dialect in which to go on with a server that answers a request for an unknown task with this."""
+    if dialect is not V03_PROTO:
+        return dialect
+    if server_format(headers, body).twice:
+        return V03_PROTO_TWICE
+    return V03_PROTO_BARE if takes_bare_webhooks(body) else dialect
 
 
 def _v1_dialect(version: str | None) -> CallingDialect:

@@ -19,8 +19,9 @@ class CallContext(Struct, frozen=True):
 
     `origin` is a tag stored with a task that this call creates: the protocol version, perhaps with a suffix after a
     slash. Transports use it to answer later requests in the dialect in which the task began. `asks` is False when the
-    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. `closing` is how it
-    reads the end of a streamed text; it is stored with a task that this call creates.
+    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller with `text_only`
+    gets data as JSON text, and `closing` is how it reads the end of a streamed text; both are stored with a task that
+    this call creates.
     """
 
     user: User | None = None
@@ -29,6 +30,7 @@ class CallContext(Struct, frozen=True):
     origin: str = ""
     asks: bool = True
     lists: bool = True
+    text_only: bool = False
     closing: Closing = "last"
 
     @property

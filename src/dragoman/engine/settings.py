@@ -13,11 +13,11 @@ class EngineSettings(Struct, frozen=True):
 
     `dedupe` is how long a repeated message is recognized; 0 turns that off. `heartbeat` is how long a stream may be
     silent, `long_poll` how long a read waits for news, and `drain` how long runs may finish when the server stops.
-    With `show_errors`, callers read the exceptions of agents. A draft, whose run may still answer with a bare message,
-    becomes a task after `reply_within`. `attempts` is how often a restartable run is started when the process crashes
-    each time. `max_tasks` and `max_streams` limit what runs or is open at once, `caller_tasks` and `caller_streams` the
-    same for one caller. `page_bytes` limits a page of tasks. `closing` overrides the agent's, unless it is "auto".
-    `task_rows` is the registry of plug-in tables.
+    With `show_errors`, callers read the exceptions of agents; with `data_as_text`, their data as JSON text. A
+    draft, whose run may still answer with a bare message, becomes a task after `reply_within`. `attempts` is how
+    often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
+    runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
+    of tasks. `closing` overrides that of the agent, unless it is "auto". `task_rows` is the registry of plug-in tables.
     """
 
     dedupe: float = 600
@@ -25,6 +25,7 @@ class EngineSettings(Struct, frozen=True):
     long_poll: float = 30
     drain: float = 30
     show_errors: bool = False
+    data_as_text: bool = False
     reply_within: float = 1
     attempts: int = 3
     max_tasks: int = 10_000

@@ -45,12 +45,16 @@ class ConfigError(DragomanError):
     reason = "CONFIG"
 
 
+CLIENT_CLOSED = "CLIENT_CLOSED"
+"""The reason of a CannotConnect whose request was in flight when its own client was closed."""
+
+
 class CannotConnect(DragomanError):
     """The server cannot be reached, or the connection was lost.
 
     `reason` is one of `CANNOT_CONNECT`, `NO_SUCH_HOST`, `BAD_ADDRESS`, `TLS`, `TIMED_OUT`, `CONNECTION_LOST`,
-    `NOT_HTTP` and `UNAVAILABLE`. `arrived` is False when the server cannot have read the request, and None when that
-    is unknown.
+    `NOT_HTTP`, `UNAVAILABLE` and `CLIENT_CLOSED`. `arrived` is False when the server cannot have read the request, and
+    None when that is unknown.
     """
 
     reason = "CANNOT_CONNECT"

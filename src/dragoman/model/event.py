@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.model.message import Message
+from dragoman.model.message import Message, text_only
 from dragoman.model.task import Artifact, Task, TaskStatus
 
 
@@ -30,6 +31,18 @@ class ArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
     last_chunk: bool = False
     metadata: dict[str, Any] | None = None
     generation: int | None = None
+
+
+def with_text_only(event: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
+    """Return an event whose data parts are JSON text, for callers who read nothing else."""
+    if isinstance(event, ArtifactUpdate):
+        parts = text_only(event.artifact.parts)
+        return event if parts is None else replace(event, artifact=replace(event.artifact, parts=parts))
+    message = event.status.message
+    parts = None if message is None else text_only(message.parts)
+    if message is None or parts is None:
+        return event
+    return replace(event, status=replace(event.status, message=replace(message, parts=parts)))
 
 
 class StreamResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -7,18 +7,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, structs
 
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 JSON_TYPE = "application/json"
 
 PROGRESS_KEY = "dragoman/progress"
 """Metadata key of an agent's message: it is progress, `true` or an object with `done` and `total`."""
+
+
+def text_only(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """Return parts with JSON text for data, which our own client reads back as data; None when there is no data."""
+    if all(part.kind != "data" for part in parts):
+        return None
+    return tuple(
+        structs.replace(part, data=UNSET, text=msgspec.json.encode(part.data).decode(), media_type=JSON_TYPE)
+        if part.kind == "data"
+        else part
+        for part in parts
+    )
 
 
 class ResultContent:
@@ -35,11 +47,11 @@ class ResultContent:
 
     @property
     def text(self) -> str:
-        """The text of all parts, joined."""
+        """The text parts, joined with a blank line between them."""
         parts = self.parts
         if len(parts) == 1:  # the common case
             return parts[0].text or ""
-        return "".join([part.text for part in parts if part.text is not None])
+        return join_paragraphs([part.text for part in parts if part.text is not None])
 
     @property
     def data(self) -> Any:
@@ -73,6 +85,20 @@ class ResultContent:
             if part.kind == "url":
                 return part.url
         return self.text if self.parts else None
+
+
+def join_paragraphs(texts: Iterable[str]) -> str:
+    """Join texts with a blank line between them. Empty texts are left out, and line breaks at their ends count."""
+    pieces: list[str] = []
+    for text in texts:
+        if not text:
+            continue
+        if pieces:
+            before = pieces[-1]
+            breaks = len(before) - len(before.rstrip("\n")) + len(text) - len(text.lstrip("\n"))
+            pieces.append("\n" * (2 - breaks))
+        pieces.append(text)
+    return "".join(pieces)
 
 
 def _is_json(text: str | None) -> bool:

@@ -44,6 +44,12 @@ class SendMessageConfiguration(Struct, frozen=True, omit_defaults=True, rename="
     return_immediately: bool = False
     if_generation_match: Count | None = None
 
+    @property
+    def accepts_only_text(self) -> bool:
+        """True when the caller names the media types it reads, and all of them are text."""
+        modes = [mode.partition(";")[0].strip().lower() for mode in self.accepted_output_modes]
+        return bool(modes) and all(mode == "text" or mode.startswith("text/") for mode in modes)
+
 
 class SendMessageRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Parameters of SendMessage and SendStreamingMessage.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.model.error import InputRequired, TaskCanceled, TaskFailed, TaskRejected
-from dragoman.model.message import Message, ResultContent
+from dragoman.model.message import Message, ResultContent, join_paragraphs
 from dragoman.model.part import Part
-from dragoman.model.state import State
+from dragoman.model.state import Role, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -24,7 +28,7 @@ class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def text(self) -> str:
-        """The text of all parts, joined."""
+        """The text of all parts, joined without anything between them: they may be the chunks of one text."""
         return "".join(part.text for part in self.parts if part.text is not None)
 
 
@@ -34,6 +38,24 @@ class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
     state: State
     message: Message | None = None
     timestamp: str | None = None
+
+
+def answer_messages(status: TaskStatus, history: Sequence[Message]) -> list[Message]:
+    """Return the messages that are the answer of a task without artifacts.
+
+    That is the message of its status. Some servers complete a task without one, after they sent the answer as messages
+    of a working task: then it is what the agent wrote since the caller's last message, except progress.
+    """
+    if status.message is not None and status.message.parts:
+        return [status.message]
+    found: list[Message] = []
+    if status.state is State.COMPLETED:
+        for message in reversed(history):
+            if message.role is not Role.AGENT:
+                break
+            if not message.is_progress:
+                found.append(message)
+    return found[::-1]
 
 
 class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -57,22 +79,35 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of all artifacts, else those of the status message."""
+        """The parts of all artifacts, else those of the messages that are the answer: see `answer_messages`."""
         if self.artifacts:
             return tuple(part for artifact in self.artifacts for part in artifact.parts)
-        return self.status.message.parts if self.status.message else ()
+        return tuple(part for message in answer_messages(self.status, self.history) for part in message.parts)
+
+    @property
+    def text(self) -> str:
+        """The text of all artifacts, joined as it was streamed; without artifacts the texts of the messages."""
+        if self.artifacts:
+            return "".join([artifact.text for artifact in self.artifacts])
+        return join_paragraphs([message.text for message in answer_messages(self.status, self.history)])
 
     @property
     def question(self) -> str | None:
-        """The agent's question while the task waits for the caller, else None."""
-        return self._status_text() if self.state.waiting else None
+        """The agent's question while the task waits for the caller, else None.
+
+        Where its message has no text, it is what the message or the last artifact holds, data as JSON.
+        """
+        if not self.state.waiting:
+            return None
+        message = self.status.message
+        holders = ([message] if message is not None else []) + list(self.artifacts[-1:])
+        return next((text for each in holders if (text := each.text or _json_text(each.parts))), "")
 
     @property
     def error(self) -> str | None:
         """Why the task failed or was rejected, else None."""
-        return self._status_text() if self.state in (State.FAILED, State.REJECTED) else None
-
-    def _status_text(self) -> str:
+        if self.state not in (State.FAILED, State.REJECTED):
+            return None
         return self.status.message.text if self.status.message else ""
 
     def raise_for_state(self) -> None:
@@ -92,3 +127,7 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
             raise TaskCanceled("the task was canceled", task=self)
         if self.state.waiting:
             raise InputRequired(self.question or "the agent waits for an answer", task=self)
+
+
+def _json_text(parts: tuple[Part, ...]) -> str:
+    return join_paragraphs([msgspec.json.encode(part.data).decode() for part in parts if part.kind == "data"])

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httptools
 
-from dragoman.model.error import BadResponse, CannotConnect
+from dragoman.model.error import CLIENT_CLOSED, BadResponse, CannotConnect
 from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, redact_url, too_large_error
 
 # How many bytes of a body may wait for their reader before reading pauses.
@@ -21,6 +21,11 @@ _COALESCE_SECONDS = 0.001
 _DECOMPRESS_CHUNK = 1024 * 1024
 # The content codings that are decompressed, with the `wbits` argument of zlib.
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+
+
+def client_closed(request: HttpRequest) -> CannotConnect:
+    """Build the error for a request that was in flight when its client was closed. It is not retried."""
+    return CannotConnect(f"the client was closed before {redact_url(request.url)} answered", reason=CLIENT_CLOSED)
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -60,6 +65,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._cancel_timer()
         if self._transport is not None:
             self._transport.abort()
+
+    def close(self) -> None:
+        """Abort the connection because its client is closed; a request in flight fails."""
+        response = self.response
+        self.abort()
+        if response is not None:
+            response.fail(client_closed(response.request))
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume reading."""

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.connection import HttpConnection, WireResponse
+from dragoman.net.connection import HttpConnection, WireResponse, client_closed
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.http_url import HttpUrl, encode_request, parse_url
 
@@ -62,9 +62,9 @@ class DirectClient:
         return response
 
     async def close(self) -> None:
-        """Close the connections of the running event loop; other loops close their own."""
+        """Close the connections of the running event loop; other loops close their own. Requests in flight fail."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None and pool.all:
+        if pool is not None:
             pool.close()
             await asyncio.sleep(0)  # the transports close on the next turn
 
@@ -89,6 +89,9 @@ class DirectClient:
                 )
         except OSError as error:
             raise _connect_error(error, request) from error
+        if pool.is_closed:
+            connection.abort()
+            raise client_closed(request)
         _enable_keep_alive(transport.get_extra_info("socket"))
         pool.add(connection)
         return connection
@@ -100,6 +103,7 @@ class _Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.all: set[HttpConnection] = set()
+        self.is_closed = False
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._idle: dict[_Key, list[HttpConnection]] = {}
 
@@ -130,10 +134,11 @@ class _Pool:
         return on_idle
 
     def close(self) -> None:
-        """Abort every connection."""
+        """Abort every connection; requests in flight fail."""
         connections, self.all, self._idle = self.all, set(), {}
+        self.is_closed = True
         for connection in connections:
-            connection.abort()
+            connection.close()
 
 
 @cache

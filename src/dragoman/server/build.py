@@ -81,6 +81,7 @@ def build(
         long_poll=settings.long_poll,
         drain=settings.drain,
         show_errors=settings.dev,
+        data_as_text=settings.data_as_text,
         reply_within=settings.reply_within,
         attempts=settings.limits.attempts,
         max_tasks=settings.limits.tasks,
@@ -104,6 +105,7 @@ def build(
             partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refiners, engine)),
             settings.limits.body,
             blocking=settings.blocking,
+            strict_files=settings.strict_files,
             limits=json_limits,
             plugin_operations=next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None),
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
+    from dragoman.model.card import AgentCard
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
@@ -175,7 +176,7 @@ def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
 class Plugin:
     """Base class of plug-ins, which override what they add to.
 
-    Methods are called when a server is built; `description` also while it serves, whenever a card is built.
+    Methods are called when a server is built; those about cards also while it serves, whenever a card is built.
     """
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
@@ -193,6 +194,10 @@ class Plugin:
     def description(self, agent: Agent, text: str) -> str:
         """Return the description for an agent's card."""
         return text
+
+    def card_members(self, agent: Agent, card: AgentCard, base: str) -> Mapping[str, Any]:
+        """Return further members for the JSON of an agent's card, beside those of A2A."""
+        return {}
 
     def max_depth(self, environ: Mapping[str, str]) -> int | None:
         """Return how many agents may call each other in a row; None to leave it to others."""
@@ -214,3 +219,10 @@ def describe_agent(agent: Agent, text: str) -> str:
     for plugin in plugins():
         text = plugin.description(agent, text)
     return text
+
+
+def add_card_members(agent: Agent, card: AgentCard, base: str, written: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of an agent's card with the members that plug-ins add; none replaces one that is there."""
+    for plugin in plugins():
+        written = {**plugin.card_members(agent, card, base), **written}
+    return written

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PREVIEW_BYTES = 200
 _GATEWAY_ERRORS = (502, 503, 504)
+_EXPLAINED = (*_GATEWAY_ERRORS, 404, 405, 429)
 
 
 class Binding(Protocol):
@@ -61,6 +62,14 @@ class Binding(Protocol):
 
     def switch_method(self, operation: Operation) -> bool:
         """Switch to another HTTP method after HTTP 405; True when there is one to try."""
+        ...
+
+    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+        """Build a request that shows how to send this body, or to read it if it was `received`; None without need."""
+        ...
+
+    def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Learn from the response to the probe."""
         ...
 
     def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
@@ -105,7 +114,9 @@ def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: st
     content_type = headers.get("Content-Type", "").partition(";")[0].strip() or "no Content-Type"
     what = f"HTTP {status}, {content_type}"
     if status in (401, 403):
-        return auth_error(status, headers, url)
+        return auth_error(status, headers, url, preview(body) if _is_explanation(body, content_type) else "")
+    if status in _EXPLAINED and _is_explanation(body, content_type):
+        what = f"{what}: {preview(body)}"
     if status in _GATEWAY_ERRORS:
         return CannotConnect(f"{redact_url(url)} is not available: {what}", reason="UNAVAILABLE", status=status)
     if status == 429:
@@ -119,6 +130,11 @@ def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: st
             f"{redact_url(url)} answered with broken JSON ({len(body)} bytes): {preview(body)}", status=status
         )
     return BadResponse(f"{redact_url(url)} does not answer in A2A: {what}: {preview(body)}", status=status)
+
+
+def _is_explanation(body: bytes, content_type: str) -> bool:
+    """True for text that says why; pages of HTML do not."""
+    return content_type == "text/plain" and bool(body.strip())
 
 
 def preview(body: bytes) -> str:

@@ -80,6 +80,7 @@ class Endpoint:
         *,
         body_limit: int,
         blocking: bool,
+        strict_files: bool = False,
         limits: JsonLimits = JSON_LIMITS,
         denial_log: DenialLog | None = None,
         plugin_operations: PluginOperations | None = None,
@@ -90,7 +91,9 @@ class Endpoint:
         self.limits = limits
         self._denial_log = denial_log
         self.dialects = Dialects(
-            blocking_by_default=blocking, legacy=V01_RPC if plugin_operations is None else plugin_operations.dialect
+            blocking_by_default=blocking,
+            legacy=V01_RPC if plugin_operations is None else plugin_operations.dialect,
+            strict_files=strict_files,
         )
         self.plugin_operations = plugin_operations
         self._extensions = {extension.uri for extension in extensions}

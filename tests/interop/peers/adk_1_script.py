@@ -1,4 +1,4 @@
-"""Dragoman's bridges on the first line of google-adk: prints a JSON line per thing that was seen."""
+"""Dragoman's bridges on older versions of google-adk: prints a JSON line per thing that was seen."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The agent of adk_script.py served by google-adk's own `to_a2a`, four times. Runs in .peers/adk.
 
 /legacy and /v2 are its two executors, with its settings; tokens are streamed at /legacy-streaming and /v2-streaming,
-which needs a converter of requests.
+which needs a converter of requests. In versions whose `to_a2a` takes no path there is one, at the root, as it is.
 """
 
+import inspect
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -36,6 +37,8 @@ def executor(runner: Runner, *, new: bool, streaming: bool) -> A2aAgentExecutor:
 def app_at(url: str) -> Any:
     """All four behind one address."""
     port = urlsplit(url).port or 0
+    if "rpc_path" not in inspect.signature(to_a2a).parameters:
+        return to_a2a(adk_script.agent(), host="127.0.0.1", port=port)
 
     def app(path: str, **options: bool) -> Starlette:
         return to_a2a(

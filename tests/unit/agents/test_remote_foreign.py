@@ -25,8 +25,8 @@ def updates(events: list[Any]) -> list[ArtifactUpdate]:
     return [event.raw for event in events if isinstance(event.raw, ArtifactUpdate)]
 
 
-def foreign(*events: dict[str, Any]) -> Any:
-    """A server of 1.0 that says these events, whatever it hears."""
+def foreign(*events: dict[str, Any], get: dict[str, Any] | None = None) -> Any:
+    """A server of 1.0 that says these events, whatever it hears; `get` is the task for those who read it."""
     card: dict[str, Any] = {
         "name": "foreign/agent",
         "description": "Strange",
@@ -40,11 +40,13 @@ def foreign(*events: dict[str, Any]) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        await receive()
+        asked = (await receive()).get("body", b"")
         host = next(value for name, value in scope["headers"] if name == b"host").decode()
         interface = {"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
         body, kind = json.dumps({**card, "supportedInterfaces": [interface]}).encode(), b"application/json"
-        if scope["method"] == "POST":
+        if get is not None and b'"GetTask"' in asked:
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": get}).encode()
+        elif scope["method"] == "POST":
             answers = ({"jsonrpc": "2.0", "id": 1, "result": event} for event in events)
             body, kind = "".join(f"data: {json.dumps(each)}\n\n" for each in answers).encode(), b"text/event-stream"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
@@ -96,7 +98,8 @@ async def test_a_whole_task_at_the_end_brings_what_was_not_said_before() -> None
 
 
 async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
-    said = (whole("SUBMITTED"), status("WORKING", "looking"), whole("WORKING", text="looking"), status("COMPLETED"))
+    notes = (status("WORKING", "looking"), whole("WORKING", text="looking"))
+    said = (whole("SUBMITTED"), *notes, artifact("found"), status("COMPLETED"))
     with served(foreign(*said)) as url:
         async with in_front(url) as client:
             events = [event async for event in client.stream("go")]
@@ -134,6 +137,52 @@ async def test_a_remark_within_a_task_is_no_answer() -> None:
             assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one")
             messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
             assert [message.text for message in messages if message is not None] == ["well", "bye"]
+
+
+def in_history(*texts: str) -> list[dict[str, Any]]:
+    asked = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+    return [asked, *({"messageId": text, "role": "ROLE_AGENT", "parts": [{"text": text}]} for text in texts)]
+
+
+BARE = whole("COMPLETED")["task"]
+REMARK = {"message": {"messageId": "r", "role": "ROLE_AGENT", "taskId": "t", "parts": [{"text": "one"}]}}
+FORMS = {
+    "in the status of a working task": [whole("WORKING"), status("WORKING", "one"), status("COMPLETED")],
+    "in two of them": [whole("WORKING"), status("WORKING", "one"), status("WORKING", "two"), status("COMPLETED")],
+    "in a message": [whole("WORKING"), REMARK, status("COMPLETED")],
+    "in the history of the whole task": [whole("WORKING"), {"task": {**BARE, "history": in_history("one")}}],
+    "in the history of a task that is over": [{"task": {**BARE, "history": in_history("one", "two")}}],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_an_answer_that_is_only_in_messages_is_kept_for_every_caller(form: str) -> None:
+    answer = "one\n\ntwo" if "two" in json.dumps(FORMS[form]) else "one"
+    with served(foreign(*FORMS[form])) as url:
+        async with in_front(url) as client:
+            stream = client.stream("go")
+            assert "".join([event.text async for event in stream]) == answer
+            task = await client.get_task(stream.task)
+            # Also for those who look for it in the status alone.
+            assert task.status.message is not None
+            assert (task.state, task.text, task.status.message.text) == (State.COMPLETED, answer, answer)
+            assert [each.text for each in task.history if not each.is_progress] == ["go"]
+
+
+async def test_an_artifact_that_comes_after_the_end_is_passed_on() -> None:
+    behind = [whole("WORKING"), status("COMPLETED", "done"), artifact("late")]
+    with served(foreign(*behind, get=whole("COMPLETED", "late", text="done")["task"])) as url:
+        async with in_front(url) as client:
+            task = await client.send("go")
+            assert (task.state, task.text) == (State.COMPLETED, "late")
+
+
+async def test_a_question_that_is_only_in_an_artifact_is_asked_in_front_too() -> None:
+    data = {"artifactId": "i", "parts": [{"data": {"value": "Which size?"}}]}
+    behind = [whole("WORKING"), {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": data}}]
+    with served(foreign(*behind, status("INPUT_REQUIRED"))) as url:
+        async with in_front(url) as client:
+            assert (await client.send("go")).question == '{"value":"Which size?"}'
 
 
 async def test_a_name_that_is_no_name_here_becomes_one() -> None:

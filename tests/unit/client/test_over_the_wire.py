@@ -92,7 +92,7 @@ def version_of(request: pytest.FixtureRequest) -> str:
     return request.node.callspec.params["client"][0]
 
 
-@pytest.mark.requirement("S2-1", "S2-107")
+@pytest.mark.requirement("S2-1", "S2-49", "S2-107")
 async def test_a_tool_is_called_and_a_question_answered(client: Client, request: pytest.FixtureRequest) -> None:
     # 0.1 cannot say that a text is a number.
     assert await client.call("add_numbers", a=3, b=7) == ("10" if version_of(request) == "0.1" else 10)

@@ -97,11 +97,19 @@ class Scripted:
         self.gets = list(gets)
         self.send = send
         self.cached_card = card
+        self.fetched_card = CARD
         self.reached = True
         self.can_resubscribe = True
         self.clock: Any = EagerClock()
         self.calls: list[tuple[str, int | None]] = []
         self.open = 0
+
+    async def card(self) -> AgentCard:
+        self.calls.append(("CARD", None))
+        if not self.reached:
+            raise CannotConnect("nobody answers", arrived=False)
+        self.cached_card = self.fetched_card
+        return self.fetched_card
 
     async def perform(self, operation: Operation, request: Any) -> Any:
         await asyncio.sleep(0)
@@ -345,9 +353,9 @@ async def test_wrong_credentials_in_the_middle_are_told_at_once() -> None:
 
 
 async def test_a_message_is_sent_again_until_something_is_heard() -> None:
-    wire = Scripted([CUT], [], Overloaded(), [numbered(1, task(), DONE)])
+    wire = Scripted([CUT], Overloaded(), [numbered(1, task("a"), DONE)])
     assert len(await sent_events(wire.stream())) == 2
-    assert [name for name in wire.names if name != "GET"] == ["STREAM"] * 4
+    assert [name for name in wire.names if name != "GET"] == ["STREAM"] * 3
 
 
 async def test_after_enough_tries_the_reason_is_told() -> None:
@@ -357,9 +365,42 @@ async def test_after_enough_tries_the_reason_is_told() -> None:
             await sent_events(wire.stream(retries=3))
         assert caught.value is problem
         assert wire.names.count("STREAM") == 4
-    wire = Scripted(*[[]] * 9)
-    with pytest.raises(BadResponse, match="before it said anything"):
-        await sent_events(wire.stream(retries=3))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        InternalError("HTTP 500"),
+        CannotConnect("HTTP 502", reason="UNAVAILABLE", status=502),
+        CannotConnect("HTTP 504", reason="UNAVAILABLE", status=504),
+        BadResponse("HTML", status=500),
+    ],
+)
+@pytest.mark.parametrize("known", [CARD, None])
+async def test_after_an_answer_that_may_mean_that_it_was_run_a_message_is_not_sent_again(
+    answer: Any, known: AgentCard | None
+) -> None:
+    wire = Scripted(answer, [numbered(1, task("a"), DONE)], send=task("a", State.COMPLETED), card=known)
+    with pytest.raises((BadResponse, CannotConnect, InternalError)):
+        await sent_events(wire.stream())
+    assert [name for name in wire.names if name != "CARD"] == ["STREAM"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UnsupportedOperation(),
+        MethodNotFound(),
+        BadResponse("HTML", status=404),
+        BadResponse("HTML", status=405),
+        BadResponse("HTML", status=501),
+    ],
+)
+async def test_a_server_without_streams_gets_the_message_the_other_way(answer: Exception) -> None:
+    wire = Scripted(answer, send=task("a", State.COMPLETED))
+    assert joined(await sent_events(wire.stream())) == "a"
+    assert wire.names == ["STREAM", "SEND"]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +429,7 @@ async def test_who_was_never_reached_is_not_tried_again() -> None:
     wire.reached = False
     with pytest.raises(CannotConnect):
         await sent_events(wire.stream())
-    assert wire.names == ["STREAM"]
+    assert wire.names == ["CARD"]
 
 
 async def test_a_task_of_our_naming_is_looked_for_before_its_message_is_sent_again() -> None:
@@ -410,6 +451,12 @@ async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> 
     assert events[-1].state is State.FAILED
 
 
+async def test_an_error_within_a_stream_is_told_when_the_task_cannot_be_read() -> None:
+    wire = Scripted([numbered(1, task()), InternalError("oh")], gets=[ServerError("this agent keeps no tasks")])
+    with pytest.raises(InternalError, match="oh"):
+        await last_of(wire.stream().send(REQUEST))
+
+
 # Servers that do not stream
 
 
@@ -428,18 +475,72 @@ async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to(
     assert wire.names == ["SEND"]
 
 
-async def test_an_agent_whose_card_is_read_on_the_way_is_not_asked_again() -> None:
-    class Late(Scripted):
-        async def open_stream(
-            self, operation: Operation, request: Any, after: int | None, budget: Any = None
-        ) -> AsyncGenerator[Any, None]:
-            self.cached_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
-            raise BadResponse("there is no A2A here", status=404)
-            yield
-
-    wire = Late(send=Message("m", Role.AGENT, (Part(text="hi"),)), card=None)
+async def test_the_card_is_read_before_the_first_message() -> None:
+    wire = Scripted(send=Message("m", Role.AGENT, (Part(text="hi"),)), card=None)
+    wire.fetched_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
     assert [(event.kind, event.text) for event in await sent_events(wire.stream())] == [("message", "hi")]
-    assert wire.names == ["SEND"]
+    assert wire.names == ["CARD", "SEND"]
+
+
+# Servers whose streams leave something out
+
+
+def says(text: str) -> StatusUpdate:
+    return status(State.WORKING, text)
+
+
+async def test_an_answer_in_the_messages_of_a_working_task_is_told_at_the_end() -> None:
+    wire = Scripted([bare(task(), says("one"), says("two"), DONE)])
+    stream = wire.stream()
+    events = await sent_events(stream)
+    assert [event.text for event in events] == ["", "", "", "one\n\ntwo"]
+    assert isinstance(stream.result, Task)
+    assert stream.result.text == "one\n\ntwo"
+    assert wire.names == ["STREAM"]
+
+
+async def test_an_answer_that_only_the_task_holds_is_read_once_at_the_end() -> None:
+    whole = replace(task(state=State.COMPLETED), history=(Message("m", Role.AGENT, (Part(text="hi"),)),))
+    wire = Scripted([bare(task(), DONE)], gets=[whole])
+    stream = wire.stream()
+    assert joined(await sent_events(stream)) == "hi"
+    assert stream.result == whole
+    assert wire.names == ["STREAM", "GET"]
+
+
+@pytest.mark.parametrize("found", [task(state=State.COMPLETED), task(), TaskNotFound(), CUT])
+async def test_a_task_that_says_no_more_stays_as_it_was_streamed(found: Any) -> None:
+    wire = Scripted([bare(task(), DONE)], gets=[found])
+    assert [event.kind for event in await sent_events(wire.stream())] == ["task", "status"]
+    assert wire.names == ["STREAM", "GET"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_what_comes_after_the_end_is_read_from_the_task(apart: bool) -> None:
+    late = [bare(task(), DONE), bare(chunk("late"))] if apart else [bare(task(), DONE, chunk("late"))]
+    wire = Scripted(late, gets=[task("late", State.COMPLETED)])
+    wire.clock = Clock()
+    assert joined(await sent_events(wire.stream())) == "late"
+    assert wire.names == ["STREAM", "GET"]
+
+
+async def test_a_stream_that_is_left_open_after_the_end_is_left_soon() -> None:
+    wire = Scripted([bare(task("a"), DONE), FOREVER])
+    wire.clock = clock = Clock()
+    reader = asyncio.ensure_future(sent_events(wire.stream()))
+    await clock.advance(0.4)
+    assert not reader.done()
+    await clock.advance(0.2)
+    assert joined(await reader) == "a"
+    assert (wire.names, wire.open) == (["STREAM"], 0)
+
+
+async def test_after_an_event_that_could_not_be_read_the_task_is_read() -> None:
+    wire = Scripted(
+        [bare(task(), chunk("a ", False)), [], bare(chunk("c"), DONE)], gets=[task("a b c", State.COMPLETED)]
+    )
+    assert joined(await sent_events(wire.stream())) == "a b c"
+    assert wire.names == ["STREAM", "GET"]
 
 
 async def test_a_refusal_of_the_message_itself_is_told() -> None:

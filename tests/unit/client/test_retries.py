@@ -77,9 +77,7 @@ class Scene:
 
 AGAIN = [
     html(503),
-    html(502),
     reply({"message": "no"}, 503),
-    reply({"message": "no"}, 502),
     html(429),
     reply({"message": "no"}, 429),
     rpc_error(-32000, 503),
@@ -106,6 +104,8 @@ async def test_what_may_pass_is_tried_again_under_the_same_message_id(answer: An
     ("answer", "kind"),
     [
         (html(504), CannotConnect),
+        (html(502), CannotConnect),
+        (reply({"message": "no"}, 502), CannotConnect),
         (rpc_error(-32603), InternalError),
         # A generic error of a server that has done the work: asking again would do it again.
         (rpc_error(-32000), ServerError),

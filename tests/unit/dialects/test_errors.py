@@ -295,7 +295,8 @@ def test_foreign_rest_errors_are_read_by_reason_else_by_status(status: int, body
     read = error_from_http(status, body)
 
     assert type(read) is cls
-    assert read.message == ("nope" if body == {"message": "nope"} else f"{cls.text} (HTTP {status})")
+    explained = ": <html>" if body == "<html>" else ""
+    assert read.message == ("nope" if body == {"message": "nope"} else f"{cls.text} (HTTP {status}){explained}")
 
 
 @pytest.mark.parametrize(

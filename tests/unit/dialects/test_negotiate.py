@@ -17,6 +17,7 @@ from dragoman.model.operation import Operation, SendMessageRequest
 ASKED = (None, *VERSIONS)
 DEFAULT = Dialects()
 for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.response_dialect
+REST_03 = for_rest(rest_row(["v1"]), None)
 
 
 @pytest.mark.rows(
@@ -163,9 +164,9 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
 @pytest.mark.parametrize(
     ("path_is_v1", "asked", "dialect"),
     [
-        (True, None, DEFAULT.v03_proto),
-        (True, "1.0", DEFAULT.v03_proto),
-        (True, "1.1", DEFAULT.v03_proto),
+        (True, None, REST_03),
+        (True, "1.0", REST_03),
+        (True, "1.1", REST_03),
         (False, None, V1_0),
         (False, "1.0", V1_0),
         (False, "1.1", V1_1),
@@ -196,7 +197,7 @@ FACES = pytest.mark.parametrize(
         (V1_0, "1.0", True, "a2a-extensions"),
         (V1_1, "1.1", True, "a2a-extensions"),
         (DEFAULT.v03, "0.3", True, "x-a2a-extensions"),
-        (DEFAULT.v03_proto, "0.3", True, "x-a2a-extensions"),
+        (REST_03, "0.3", True, "x-a2a-extensions"),
         (V01_RPC, "0.1", False, ""),
     ],
 )

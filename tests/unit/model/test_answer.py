@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.model.error import InputRequired, TaskCanceled, TaskEnded, TaskFailed, TaskRejected
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task, TaskStatus
@@ -34,8 +34,32 @@ def answer(request: pytest.FixtureRequest) -> Any:
 
 def test_text_is_all_text_joined(answer: Any) -> None:
     found = answer(Part(text="a"), Part(data=1), Part(text="b"))
-    assert found.text == "ab"
+    assert found.text == ("ab" if isinstance(found, Task) else "a\n\nb")
     assert answer(Part(data=1)).text == ""
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["For context:", "a cat"], "For context:\n\na cat"),
+        (["a\n", "b"], "a\n\nb"),
+        (["a\n\n", "b"], "a\n\nb"),
+        (["a\n", "\nb"], "a\n\nb"),
+        (["a\n\n\n", "b"], "a\n\n\nb"),
+        (["a", "", "b"], "a\n\nb"),
+        (["", "a", ""], "a"),
+        (["", ""], ""),
+        (["\n", "a"], "\n\na"),
+    ],
+)
+def test_the_texts_of_a_message_are_paragraphs_and_those_of_an_artifact_are_one_text(
+    texts: list[str], joined: str
+) -> None:
+    parts = tuple(Part(text=each) for each in texts)
+    assert message(*parts).text == joined
+    status = TaskStatus(State.COMPLETED, message(*parts))
+    assert Task("t", "c", status).text == joined
+    assert Task("t", "c", status, (Artifact("a", parts),)).text == "".join(texts)
 
 
 def test_data_is_the_first_data_or_json_text(answer: Any) -> None:
@@ -52,7 +76,7 @@ def test_files_are_bytes_and_links(answer: Any) -> None:
 @pytest.mark.parametrize(
     ("parts", "value"),
     [
-        ([Part(text="a"), Part(text="b")], "ab"),
+        ([Part(text="a")], "a"),
         ([Part(data={"n": 1})], {"n": 1}),
         ([Part(text="1.0", media_type=JSON)], 1.0),
         ([Part(text="false", media_type=JSON)], False),
@@ -74,6 +98,59 @@ def test_a_task_without_artifacts_speaks_by_its_status() -> None:
     assert task(says="hello").text == "hello"
     assert task(Part(text="artifact"), says="status").text == "artifact"
     assert task().parts == ()
+
+
+ASKED = Message("u", Role.USER, (Part(text="hello"),))
+
+
+def remark(text: str, metadata: dict[str, Any] | None = None) -> Message:
+    return Message("m", Role.AGENT, (Part(text=text), Part(raw=b"x")), metadata=metadata)
+
+
+def ended(*history: Message, state: State = State.COMPLETED) -> Task:
+    return Task("t", "c", TaskStatus(state), history=history)
+
+
+def test_an_answer_that_is_only_in_the_history_is_the_answer() -> None:
+    found = ended(remark("before"), ASKED, remark("one"), remark("two"))
+    assert (found.text, found.value) == ("one\n\ntwo", b"x")
+    assert found.parts == (*remark("one").parts, *remark("two").parts)
+    assert len(found.files) == 2
+    empty = TaskStatus(State.COMPLETED, Message("m", Role.AGENT, ()))
+    assert Task("t", "c", empty, history=(ASKED, remark("one"))).text == "one"
+
+
+def test_a_status_or_an_artifact_counts_more_than_the_history() -> None:
+    status = TaskStatus(State.COMPLETED, message(Part(text="status")))
+    assert Task("t", "c", status, history=(ASKED, remark("history"))).text == "status"
+    assert Task("t", "c", TaskStatus(State.COMPLETED), (Artifact("a", ()),), (ASKED, remark("history"))).text == ""
+
+
+@pytest.mark.parametrize("mark", [True, {"done": 1, "total": 2}])
+def test_progress_is_never_an_answer(mark: Any) -> None:
+    marked = remark("50 %", {PROGRESS_KEY: mark})
+    assert ended(ASKED, marked).parts == ()
+    assert ended(ASKED, marked, remark("answer"), marked).text == "answer"
+
+
+def test_what_was_said_before_the_caller_spoke_last_is_no_answer() -> None:
+    assert ended(ASKED, remark("how many?"), ASKED).parts == ()
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.COMPLETED])
+def test_only_a_completed_task_has_its_answer_in_the_history(state: State) -> None:
+    assert ended(ASKED, remark("so far"), state=state).parts == ()
+
+
+@pytest.mark.parametrize("said", [None, Part(text="")])
+def test_a_question_that_is_only_in_an_artifact_is_the_question(said: Part | None) -> None:
+    status = TaskStatus(State.INPUT_REQUIRED, None if said is None else message(said))
+    interrupt = Artifact("b", (Part(data={"id": "i", "value": "Which size?"}),))
+    so_far = Artifact("a", (Part(text="so far"),))
+    assert Task("t", "c", status, (so_far, interrupt)).question == '{"id":"i","value":"Which size?"}'
+    assert Task("t", "c", status, (Artifact("a", (Part(text="Which "), Part(text="size?"))),)).question == "Which size?"
+    asked = TaskStatus(State.INPUT_REQUIRED, message(Part(data={"call": "pay"})))
+    assert Task("t", "c", asked, (so_far,)).question == '{"call":"pay"}'
 
 
 @pytest.mark.parametrize("state", list(State))

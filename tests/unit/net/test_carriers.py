@@ -117,6 +117,27 @@ async def test_a_canceled_request_leaves_nothing_behind(http: HttpClient) -> Non
         assert await (await http.send(HttpRequest("GET", stub.url))).read() == b"hello"
 
 
+@pytest.mark.parametrize(
+    "said", [Hold, After(head() + b"he", Hold)], ids=["no answer yet", "in the middle of an answer"]
+)
+async def test_closing_the_client_ends_a_request_in_flight(http: HttpClient, said: Any) -> None:
+    arrived = asyncio.Event()
+
+    def answer(_: Any) -> Any:
+        arrived.set()
+        return said
+
+    async def ask() -> bytes:
+        return await (await http.send(HttpRequest("GET", stub.url))).read()
+
+    async with asyncio.timeout(10), Stub(answer) as stub:
+        asking = asyncio.ensure_future(ask())
+        await arrived.wait()
+        await http.close()
+        with pytest.raises(CannotConnect):
+            await asking
+
+
 async def test_an_answer_is_read_up_to_the_limit(http: HttpClient) -> None:
     for answer in (
         reply(b"x" * 101),

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.parts import IS_LONG_RUNNING, TYPE
-from dragoman.agents.adk.remote.message import ASKS_AUTH, ASKS_INPUT, CONTEXT_ID, STATE, state_key
+from dragoman.agents.adk.remote.message import ASKS_AUTH, ASKS_INPUT, CONFIRMATION, CONTEXT_ID, INPUT, STATE, state_key
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
     from dragoman.engine.execute.context import Context
 
-CONFIRMATION = "adk_request_confirmation"
 CREDENTIAL = "adk_request_credential"
-INPUT = "adk_request_input"
 # Start of ADK's default confirmation hint, which is addressed to programs, not to people.
 _DEFAULT_HINT = "Please approve or reject the tool call"
 # The argument that holds the text of a remote agent's question, by the name of the call that represents it.

@@ -91,7 +91,7 @@ def _by_key(calls: Iterable[PendingCall], data: Any) -> list[tuple[PendingCall, 
 
 def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments) -> dict[str, Any]:
     if call.kind == "confirmation":
-        return _confirmation(text, data)
+        return read_confirmation(text, data)
     if call.kind == "credential":
         return credential.fill_in(arguments[call.id], text, data)
     if call.kind == "input":
@@ -107,8 +107,13 @@ def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments)
     return {"result": text if data is None else data}
 
 
-def _confirmation(text: str, data: Any) -> dict[str, Any]:
-    data = _unwrap(data)
+def read_confirmation(text: str, data: Any = None) -> dict[str, Any]:
+    """Read the answer to a request for permission, as the response that ADK expects.
+
+    Raises:
+        TypeMismatch: it is neither yes nor no.
+    """
+    data = _decode(text) if data is None and text.startswith("{") else _unwrap(data)
     if isinstance(data, dict):
         body = cast("dict[str, Any]", data)
         if not isinstance(body.get("confirmed"), bool):
@@ -130,8 +135,13 @@ def _unwrap(data: Any) -> Any:
     if body.keys() == {"result"}:
         return body["result"]
     if body.keys() == {"response"} and isinstance(body["response"], str):
-        try:
-            return msgspec.json.decode(body["response"])
-        except msgspec.DecodeError:
-            return body["response"]
+        return _decode(body["response"])
     return body
+
+
+def _decode(text: str) -> Any:
+    """Read a function response that was sent as text. What is not JSON stays text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff
-from dragoman.client.event import Event, missed_events
-from dragoman.client.follow import CancelSafeEvents, ResumableStream, public_error_text
+from dragoman.client.event import CancelSafeEvents, Event, missed_events
+from dragoman.client.follow import ResumableStream, public_error_text
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
     AuthError,
@@ -24,7 +24,7 @@ from dragoman.model.error import (
     ResponseTooLarge,
     TaskNotFound,
 )
-from dragoman.model.event import ArtifactUpdate
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -219,13 +219,16 @@ class RemoteRun:
             return
         self.task_id = sent["task"]
         forwarding = asyncio.ensure_future(self._forward_messages())
+        output: Ask | Conclude | None = None
         try:
             async with aclosing(aiter(self._remote or await self._follow_again())) as events:
                 async for event in events:
+                    # A last event may correct the end of the task.
                     output = await self._handle(event)
-                    if output is not None:
-                        yield output
-                        return
+                    if isinstance(output, Ask):
+                        break
+            if output is not None:
+                yield output
         finally:
             forwarding.cancel()
             with suppress(asyncio.CancelledError):
@@ -357,7 +360,7 @@ class RemoteRun:
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
     async def _handle(self, event: Event) -> Ask | Conclude | None:
-        """Process an event; a returned output ends the run."""
+        """Process an event; a returned output ends the run, unless another event follows."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
             await self._artifact(raw.artifact, raw.append, raw.last_chunk, raw.metadata)
@@ -373,8 +376,13 @@ class RemoteRun:
             message, goes_on = raw.status.message, not (raw.state.final or raw.state.waiting)
             if goes_on and message is not None and message.parts == self._last_progress:
                 return None
-            return await self._status(raw.status, None)
-        return await self._status(raw.status, raw.metadata)
+        if event.state.waiting:
+            return self._ask(raw.status, event.task)
+        if event.state is State.COMPLETED and not self._artifact_ids and event.task is not None and event.task.parts:
+            # Messages of a working task are only progress here. Where they were the answer, it is the end that says so:
+            # then callers find it who do not look for it in a history.
+            return Conclude(event.task.parts)
+        return await self._status(raw.status, raw.metadata if isinstance(raw, StatusUpdate) else None)
 
     async def _artifact(
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
@@ -384,13 +392,15 @@ class RemoteRun:
         self._artifact_ids.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
-    async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> Ask | Conclude | None:
+    def _ask(self, status: TaskStatus, task: Task | None) -> Ask:
+        text, auth = _text(status), status.state is State.AUTH_REQUIRED
+        parts = () if status.message is None else tuple(part for part in status.message.parts if part.text is None)
+        question = text or (None if task is None else task.question)
+        question = question or ("authentication required" if auth else "input required")
+        return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts)
+
+    async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> None:
         state, message, text = status.state, status.message, _text(status)
-        if state.waiting:
-            parts = () if message is None else tuple(part for part in message.parts if part.text is None)
-            auth = state is State.AUTH_REQUIRED
-            question = text or ("authentication required" if auth else "input required")
-            return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts)
         if state is State.FAILED:
             raise Failed(text or "the agent behind this one failed")
         if state is State.REJECTED:
@@ -398,10 +408,7 @@ class RemoteRun:
         if state is State.CANCELED:
             raise Failed(text or "canceled by the agent behind this one")
         if message is not None:
-            if state is State.COMPLETED and message.parts and not self._artifact_ids:
-                return Conclude(message.parts)
             await self._report_progress(message, metadata)
-        return None
 
     async def _report_progress(self, message: Message, metadata: dict[str, Any] | None) -> None:
         self._last_progress = message.parts

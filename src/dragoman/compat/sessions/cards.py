@@ -101,6 +101,22 @@ def agent_protocols(url: str) -> list[Json]:
     ]
 
 
+def instance_protocols(base: str) -> list[Json]:
+    """Build the `supportedProtocols` of an instance, or of one of its agents, at `base`."""
+    return [
+        protocol("A2A", "Agent2Agent: tasks that are sent and polled", f"{base}/a2a/tasks/send"),
+        protocol("HTTP", "Plain JSON, for agents by their ids", f"{base}/api"),
+    ]
+
+
+def instance_members(card: AgentCard, base: str) -> Json:
+    """Build the members that the card of an instance has beside those of A2A."""
+    return {
+        "authentication": {"schemes": schemes_to_01(card.security_schemes or {})},
+        "supportedProtocols": instance_protocols(base),
+    }
+
+
 def documentation() -> str | None:
     """Return the documentation or homepage URL in this package's metadata, if there is one."""
     for line in metadata("dragoman").get_all("Project-URL") or ():
@@ -200,11 +216,8 @@ def build_agent_card(base_url: str | None = None, *, tools: Iterable[Any] | None
     base = _base_url(base_url)
     facts = CardFacts(NAME, DESCRIPTION, base, version("dragoman"))
     described = default_tools() if tools is None else _describe_tools(tools)
-    protocols = [
-        protocol("A2A", "Agent2Agent: tasks that are sent and polled", f"{base}/a2a/tasks/send"),
-        protocol("MCP", "Model Context Protocol: the tools below"),
-        protocol("HTTP", "Plain JSON, for agents by their ids", f"{base}/api"),
-    ]
+    a2a, http = instance_protocols(base)
+    protocols = [a2a, protocol("MCP", "Model Context Protocol: the tools below"), http]
     return agent_card(facts, [tool_skill(name, text) for name, text in described.items()], protocols)
 
 
@@ -222,15 +235,21 @@ def build_agent_card_for_agent(
     agent_id = str(member(agent, "id") or name)
     url = f"{_base_url(base_url)}/api/agents/{quote(agent_id, safe='')}"
     description = str(member(agent, "description") or FALLBACK)
-    persona, bundles = _read_member(agent, db, agent_id, "persona"), _read_member(agent, db, agent_id, "skill_bundles")
+    persona = _read_member(agent, db, agent_id, "persona")
     archetype = persona if isinstance(persona, str) else member(persona, "archetype")
-    description = enrich_description(description, {"archetype": archetype}, _names(bundles))
+    description = enrich_description(description, {"archetype": archetype}, get_agent_bundles(agent, db))
     facts = CardFacts(name, description, url, version("dragoman"))
     skills = [
         tool_skill(*tool)
         for tool in _permitted_tools(agent, default_tools() if tools is None else _describe_tools(tools))
     ]
     return agent_card(facts, skills, agent_protocols(url))
+
+
+def get_agent_bundles(agent: object, db: object = None) -> list[str]:
+    """Return the names of an agent's skill bundles: its own, else what `db.get_skill_bundles(agent_id)` returns."""
+    agent_id = str(member(agent, "id") or member(agent, "name") or "agent")
+    return _names(_read_member(agent, db, agent_id, "skill_bundles"))
 
 
 @lru_cache(maxsize=1)

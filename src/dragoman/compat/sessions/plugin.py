@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dragoman.compat.sessions.cards import enrich_description
+from dragoman.compat.sessions.cards import enrich_description, instance_members
 from dragoman.compat.sessions.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.compat.sessions.routes import SessionRoutes
 from dragoman.server.plugins import Plugin
@@ -12,6 +12,7 @@ from dragoman.server.plugins import Plugin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dragoman.model.card import AgentCard
     from dragoman.server.agent.agent import Agent
     from dragoman.server.plugins import PluginContext, Routes
 
@@ -26,6 +27,10 @@ class SessionsPlugin(Plugin):
     def description(self, agent: Agent, text: str) -> str:
         """Append persona and skill bundles to a description."""
         return enrich_description(text, agent.persona, agent.skill_bundles)
+
+    def card_members(self, agent: Agent, card: AgentCard, base: str) -> Mapping[str, Any]:
+        """Return the members of an instance's card that A2A has not: for agents to which session tasks go."""
+        return {} if agent.default_project_id is None else instance_members(card, base)
 
     def max_depth(self, environ: Mapping[str, str]) -> int:
         """Return `A2A_MAX_DEPTH`."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -150,7 +150,7 @@ class ToolServer:
             return [each | {"inputSchema": schemas.get(each["name"], {}).get("inputSchema", {})} for each in tools]
 
     @asynccontextmanager
-    async def _offers(self, permissions: Permissions) -> AsyncIterator[tuple[User, list[Offer]]]:
+    async def _offers(self, permissions: Permissions) -> AsyncGenerator[tuple[User, list[Offer]]]:
         """The caller and the tools it may use. Unless the server is open, the tools are started for this alone."""
         user = User("", permissions=_permission_keys(permissions))
         if self._connection is not None:

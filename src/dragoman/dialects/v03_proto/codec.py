@@ -7,7 +7,9 @@ from typing import Any, cast
 from msgspec import UNSET
 
 from dragoman.dialects.spelling import PROTO03_WORDS, role_of
-from dragoman.dialects.v03.codec import Codec03, Event, data_part, pack, text_part, wrap
+from dragoman.dialects.v03.codec import Codec03, Event, data_part, pack, text_part
+from dragoman.dialects.v03.codec import wrap as wrap_data
+from dragoman.dialects.v03_proto.file_bytes import UNKNOWN, FileFormat, unwrap, wrap
 from dragoman.dialects.v03_proto.types import (
     ProtoArtifact,
     ProtoArtifactUpdate,
@@ -26,7 +28,7 @@ from dragoman.model.state import Role
 
 
 class ProtoCodec(Codec03):
-    """Converts tasks, messages and updates of 0.3 as ProtoJSON."""
+    """Converts tasks, messages and updates of 0.3 as ProtoJSON; `files` is the format of the peer's files."""
 
     status = ProtoStatus
     artifact = ProtoArtifact
@@ -35,19 +37,49 @@ class ProtoCodec(Codec03):
     artifact_update = ProtoArtifactUpdate
     words = PROTO03_WORDS
 
+    def __init__(self, files: FileFormat = UNKNOWN) -> None:
+        self._files = files
+
     def part_to(self, part: Part) -> ProtoPart:
         """Convert a part to the wire."""
-        return _part_to(part)
+        kind = part.kind
+        if kind in ("raw", "url"):
+            raw = wrap(part.raw) if self._files.twice and part.raw is not None else part.raw
+            file = ProtoFile(part.url, raw, part.media_type, part.filename if self._files.named else None)
+            return ProtoPart(file=file, metadata=part.metadata)
+        metadata = pack(part)
+        if kind == "text":
+            return ProtoPart(text=part.text, metadata=metadata)
+        data, metadata = wrap_data(part.data, metadata)
+        return ProtoPart(data={"data": data}, metadata=metadata)
 
     def part_from(self, part: ProtoPart, at: str) -> Part:
         """Convert a part at the path `at`. Raises InvalidParams."""
-        return _part_from(part, at)
+        has_data = part.data is not UNSET and part.data is not None
+        if (part.text is not None) + (part.file is not None) + has_data != 1:
+            raise InvalidParams(f"{at} must hold exactly one of text, file and data", field=at)
+        if part.file is not None:
+            return self._file_from(part.file, part, at)
+        if part.text is not None:
+            return text_part(part.text, part.metadata)
+        return data_part(_unwrap_data(part), part.metadata)
+
+    def _file_from(self, file: ProtoFile, part: ProtoPart, at: str) -> Part:
+        uri = file.file_with_uri or file.uri
+        raw = file.content if file.file_with_bytes is None else file.file_with_bytes
+        name, mime_type = file.name or None, file.mime_type or None
+        if raw is not None and not uri:
+            raw = unwrap(raw, mime_type) if self._files.twice else raw
+            return Part(raw=raw, filename=name, media_type=mime_type, metadata=part.metadata)
+        if uri and raw is None:
+            return Part(url=uri, filename=name, media_type=mime_type, metadata=part.metadata)
+        raise InvalidParams(f"{at}.file must hold either fileWithUri or fileWithBytes", field=f"{at}.file")
 
     def message_to(self, message: Message) -> ProtoMessage:
         """Convert a message to the wire; it has no referenceTaskIds."""
         return ProtoMessage(
             message_id=message.message_id,
-            content=tuple([_part_to(part) for part in message.parts]),
+            content=tuple([self.part_to(part) for part in message.parts]),
             context_id=message.context_id,
             task_id=message.task_id,
             role=message.role.value,
@@ -85,45 +117,8 @@ _MEMBERS: dict[type[Any], str] = {
 }
 
 
-def _part_to(part: Part) -> ProtoPart:
-    kind = part.kind
-    if kind in ("raw", "url"):
-        file = ProtoFile(part.url, part.raw, part.media_type, part.filename)
-        return ProtoPart(file=file, metadata=part.metadata)
-    metadata = pack(part)
-    if kind == "text":
-        return ProtoPart(text=part.text, metadata=metadata)
-    data, metadata = wrap(part.data, metadata)
-    return ProtoPart(data={"data": data}, metadata=metadata)
-
-
-def _part_from(part: ProtoPart, at: str) -> Part:
-    has_data = part.data is not UNSET and part.data is not None
-    if (part.text is not None) + (part.file is not None) + has_data != 1:
-        raise InvalidParams(f"{at} must hold exactly one of text, file and data", field=at)
-    if part.file is not None:
-        return _file_from(part.file, part, at)
-    if part.text is not None:
-        return text_part(part.text, part.metadata)
-    return data_part(_unwrap_data(part), part.metadata)
-
-
 def _unwrap_data(part: ProtoPart) -> Any:
     if part.kind is not None or not isinstance(part.data, dict):
         return part.data
     wrapper = cast("dict[str, Any]", part.data)
     return wrapper["data"] if wrapper.keys() == {"data"} else wrapper
-
-
-def _file_from(file: ProtoFile, part: ProtoPart, at: str) -> Part:
-    uri = file.file_with_uri or file.uri
-    raw = file.content if file.file_with_bytes is None else file.file_with_bytes
-    name, mime_type = file.name or None, file.mime_type or None
-    if raw is not None and not uri:
-        return Part(raw=raw, filename=name, media_type=mime_type, metadata=part.metadata)
-    if uri and raw is None:
-        return Part(url=uri, filename=name, media_type=mime_type, metadata=part.metadata)
-    raise InvalidParams(f"{at}.file must hold either fileWithUri or fileWithBytes", field=f"{at}.file")
-
-
-CODEC = ProtoCodec()

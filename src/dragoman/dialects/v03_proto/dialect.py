@@ -26,7 +26,8 @@ from dragoman.dialects.v03.dialect import (
     require,
 )
 from dragoman.dialects.v03.types import NoParams03
-from dragoman.dialects.v03_proto.codec import CODEC
+from dragoman.dialects.v03_proto.codec import ProtoCodec
+from dragoman.dialects.v03_proto.file_bytes import ONCE, TWICE, UNKNOWN, FileFormat
 from dragoman.dialects.v03_proto.types import (
     ProtoConfiguration,
     ProtoMessage,
@@ -40,7 +41,7 @@ from dragoman.dialects.v03_proto.types import (
     ProtoTaskPush,
 )
 from dragoman.model.event import StreamResponse, response_of
-from dragoman.model.json import decode_any, encode
+from dragoman.model.json import UNREADABLE, as_object, decode_any, encode
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -65,9 +66,11 @@ _MESSAGE = LenientReader(ProtoMessage, fill_defaults=True)
 _RESPONSE = LenientReader(ProtoResponse, fill_defaults=True, envelope=True)
 _PUSH = LenientReader(ProtoTaskPush, fill_defaults=True)
 _PUSHES = LenientReader(ProtoPushes, fill_defaults=True)
+# The origin of tasks whose caller was found to encode files twice.
+TWICE_ORIGIN = f"{table.V0_3}/twice"
 
 
-def _send_params(request: SendMessageRequest) -> ProtoSend:
+def _send_params(request: SendMessageRequest, codec: ProtoCodec) -> ProtoSend:
     configuration = request.configuration
     push = configuration.task_push_notification_config
     params = ProtoConfiguration(
@@ -76,7 +79,7 @@ def _send_params(request: SendMessageRequest) -> ProtoSend:
         history_length=configuration.history_length or None,
         blocking=not configuration.return_immediately,
     )
-    return ProtoSend(CODEC.message_to(request.message), params, request.metadata)
+    return ProtoSend(codec.message_to(request.message), params, request.metadata)
 
 
 def _push_to(config: TaskPushNotificationConfig) -> ProtoTaskPush:
@@ -85,7 +88,12 @@ def _push_to(config: TaskPushNotificationConfig) -> ProtoTaskPush:
 
 
 class V03Proto(V03):
-    """A2A 0.3 over REST. `write_params` includes the parameters of the path; `RestBinding` moves them there."""
+    """A2A 0.3 over REST. `write_params` includes the parameters of the path; `RestBinding` moves them there.
+
+    `files` is the format of the peer's files. Where it is only known from a request, it is stored as the origin of the
+    task, so that later requests of that caller get it too. `bare_webhooks`: the server reads a webhook without its
+    wrapping `config`, see `takes_bare_webhooks`.
+    """
 
     row = table.row_of(table.V0_3, table.REST)
     readers = build_readers(
@@ -103,7 +111,6 @@ class V03Proto(V03):
         }
     )
     writers: ClassVar[Writers] = {
-        SendMessageRequest: _send_params,
         # Here 0 means unlimited, so an empty history cannot be requested.
         GetTaskRequest: lambda request: ProtoTaskName(request.id, history_length=request.history_length or None),
         CancelTaskRequest: lambda request: ProtoTaskName(request.id),
@@ -120,23 +127,40 @@ class V03Proto(V03):
     empty = b"{}"
     no_result = "it holds neither a task nor a message"
 
+    def __init__(
+        self, *, blocking_by_default: bool = True, files: FileFormat = UNKNOWN, bare_webhooks: bool = False
+    ) -> None:
+        super().__init__(blocking_by_default=blocking_by_default)
+        self.files = files
+        self._bare_webhooks = bare_webhooks
+        self._codec = ProtoCodec(files)
+        self.origin = TWICE_ORIGIN if files.twice and files.guessed else self.row.version
+
+    def write_params(self, operation: Operation, request: Request) -> bytes:
+        if isinstance(request, SendMessageRequest):
+            return encode(_send_params(request, self._codec))
+        if self._bare_webhooks and isinstance(request, TaskPushNotificationConfig):
+            name, webhook = _push_to(request).name, push_to_03(request)
+            return encode(ProtoPushCreate(request.task_id, name=name, push_notification_config=webhook))
+        return super().write_params(operation, request)
+
     def write_event(self, record: Record, *, last: bool) -> bytes:
-        return encode(CODEC.response_to(record.event, last=last))
+        return encode(self._codec.response_to(record.event, last=last))
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
         with self._response_errors:
-            return CODEC.task_from(_TASK.read(data))
+            return self._codec.task_from(_TASK.read(data))
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
         with self._response_errors:
-            return CODEC.message_from(_MESSAGE.read(data), "message")
+            return self._codec.message_from(_MESSAGE.read(data), "message")
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
         with self._response_errors:
-            event = CODEC.response_from(_RESPONSE.read(data))
+            event = self._codec.response_from(_RESPONSE.read(data))
             if event is None and isinstance(data, bytes):
                 # No member is required, so a response in proto names is read as empty by the strict decoder.
-                event = CODEC.response_from(_RESPONSE.read_value(decode_any(data)))
+                event = self._codec.response_from(_RESPONSE.read_value(decode_any(data)))
         if event is None:
             raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
         return response_of(event)
@@ -157,7 +181,7 @@ class V03Proto(V03):
         configuration = params.configuration or ProtoConfiguration(blocking=self._blocking)
         push, at = configuration.push_notification, "configuration.pushNotification"
         return SendMessageRequest(
-            message=check_message(CODEC.message_from(params.message, "message"), "content"),
+            message=check_message(self._codec.message_from(params.message, "message"), "content"),
             configuration=build_configuration(
                 configuration.accepted_output_modes,
                 push,
@@ -170,8 +194,8 @@ class V03Proto(V03):
 
     def _result_to(self, operation: Operation, result: Task | Message) -> Any:
         if isinstance(result, Task) and operation not in SENDS:
-            return CODEC.task_to(result)
-        return CODEC.response_to(result, last=False)
+            return self._codec.task_to(result)
+        return self._codec.response_to(result, last=False)
 
     def _webhook_to(self, config: TaskPushNotificationConfig) -> Any:
         return _push_to(config)
@@ -222,4 +246,14 @@ def _ids(name: str | None) -> tuple[str, str]:
     return task_id, words[3] if task_id and len(words) > 3 else ""
 
 
+def takes_bare_webhooks(error: bytes) -> bool:
+    """True for the error of @a2a-js/sdk, which does not read the request of the proto that creates a webhook."""
+    try:
+        return as_object(decode_any(error)).keys() == {"code", "message"}
+    except UNREADABLE:
+        return False
+
+
 V03_PROTO = V03Proto()
+V03_PROTO_TWICE = V03Proto(files=TWICE)
+V03_PROTO_BARE = V03Proto(files=ONCE, bare_webhooks=True)

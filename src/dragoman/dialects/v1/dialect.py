@@ -13,9 +13,11 @@ from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import check_request, check_send
 from dragoman.dialects.reading.invalid import ResponseErrors
 from dragoman.dialects.reading.lenient import LenientReader
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.card import AgentCard
+from dragoman.model.error import BadResponse
 from dragoman.model.event import StreamResponse
-from dragoman.model.json import UNREADABLE, decode_any, encode
+from dragoman.model.json import UNREADABLE, as_object, decode_any, encode
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     REQUEST_TYPES,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from dragoman.model.record import Record
 
 _SENDS = (Operation.SEND, Operation.STREAM)
+# How 0.3 names what 1.0 wraps in an envelope.
+_KINDS = ("task", "message", "status-update", "artifact-update")
 _ONLY_0_1 = frozenset({"newTaskId"})
 _ONLY_1_1 = frozenset({"ifGenerationMatch", "currentGeneration", "generation"})
 # The generation is the last member of a stored event, directly before its two closing braces.
@@ -146,24 +150,41 @@ class V1:
         return None if operation is Operation.DELETE_PUSH else self.read_task(data)
 
     def read_task(self, data: bytes | dict[str, Any]) -> Task:
-        with self._response_errors:
-            return self._check_task(self._task.read(data))
+        try:
+            with self._response_errors:
+                return self._check_task(self._task.read(data))
+        except BadResponse:
+            task = _read_flat(data).task
+            if task is None:
+                raise
+            return task
 
     def read_message(self, data: bytes | dict[str, Any]) -> Message:
         with self._response_errors:
             return self._message.read(data)
 
     def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
-        with self._response_errors:
-            event = self._event.read(data)
-            if event == _EMPTY and isinstance(data, bytes) and data.strip():
-                # No member is required, so a response in snake_case is read as empty by the strict decoder.
-                event = self._event.read_value(decode_any(data))
+        try:
+            event = self._read_event(data)
+        except BadResponse:
+            event = _read_flat(data)
+            if event == _EMPTY:
+                raise
+        if event == _EMPTY:
+            event = _read_flat(data)
         if event == _EMPTY:
             raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
         if event.task is not None and not event.task.id:
             raise self._response_errors.bad_response("it is a task without an id")
         return event if self._has_generations else _strip_generations(event)
+
+    def _read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
+        with self._response_errors:
+            event = self._event.read(data)
+            if event == _EMPTY and isinstance(data, bytes) and data.strip():
+                # No member is required, so a response in snake_case is read as empty by the strict decoder.
+                event = self._event.read_value(decode_any(data))
+        return event
 
     def _drop_unsupported(self, request: Request) -> Request:
         """Remove members that this version does not have but strict decoding accepted."""
@@ -197,6 +218,21 @@ class V1:
 
 
 _EMPTY = StreamResponse()
+
+
+def _read_flat(data: bytes | dict[str, Any]) -> StreamResponse:
+    """Read an event in the form of 0.3, named by its `kind`; empty when it is none.
+
+    Some servers say 1.0 on their cards and send it nevertheless, in the envelope of 1.0 or without one.
+    """
+    try:
+        event = as_object(decode_any(data) if isinstance(data, bytes) else data)
+        wrapped = [each for each in map(as_object, event.values()) if each.get("kind") in _KINDS]
+        if event.get("kind") not in _KINDS and len(wrapped) == 1:
+            event = wrapped[0]
+        return V03_RPC.read_event(event) if event.get("kind") in _KINDS else _EMPTY
+    except (BadResponse, *UNREADABLE):
+        return _EMPTY
 
 
 def _strip_generation(body: bytes) -> bytes:

@@ -249,6 +249,8 @@ class Inbox:
         self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
     ) -> AcceptedMessage:
         tasks, message, metadata = self._tasks, request.message, request.metadata
+        if request.configuration.accepted_output_modes and request.configuration.accepts_only_text:
+            call = structs.replace(call, text_only=True)
         # Checked only for new tasks: those that an older version stored stay reachable whatever their ids.
         if request.new_task_id is not None:
             check_id(request.new_task_id, "id")

@@ -63,6 +63,8 @@ class Runner:
         restarted: bool = False,
     ) -> Context:
         """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
+        if self.settings.data_as_text or history.call(live.row).text_only:
+            live.write_data_as_text()
         return Context(
             live,
             call,
@@ -83,6 +85,8 @@ class Runner:
         self, live: LiveTask, call: CallContext, message: Message, metadata: dict[str, Any] | None
     ) -> Context:
         """Build the context of the first run of a new task, which has no history yet."""
+        if self.settings.data_as_text or call.text_only:
+            live.write_data_as_text()
         return Context(
             live,
             call,

@@ -12,8 +12,9 @@ from msgspec import Struct, structs
 from dragoman.clock import timestamp
 from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_WINDOW_EVENTS, TaskWriter
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Push, TaskRow, Write
-from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.event import ArtifactUpdate, StatusUpdate, with_text_only
 from dragoman.model.json import encode
+from dragoman.model.message import text_only
 from dragoman.model.record import Folding, Record
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
@@ -89,6 +90,7 @@ class LiveTask(TaskWriter):
         self.ended: bool = state.final
         self.over: bool = state.final or state.waiting
         self.unloaded = False
+        self._text_only = False
         self.reply: Message | None = None
         self.followups: deque[Message] = deque()
         self.wakeup = asyncio.Event()  # set when there is a follow-up to read, or the run is over
@@ -120,6 +122,10 @@ class LiveTask(TaskWriter):
         """Cancel the run."""
         if self.worker is not None:
             self.worker.cancel()
+
+    def write_data_as_text(self) -> None:
+        """Write data parts of what follows as JSON text."""
+        self._text_only = True
 
     def defer_output(self, flush: Callable[[], None] | None) -> None:
         """Register output that is not emitted yet; `flush` emits it before the next event. None clears it."""
@@ -239,6 +245,8 @@ class LiveTask(TaskWriter):
         if self._flush_pending is not None:
             flush, self._flush_pending, self._has_pending = self._flush_pending, None, False
             flush()
+        if self._text_only:
+            event = with_text_only(event)
         if self.draft:
             self.create(starts=isinstance(event, ArtifactUpdate))
         generation = self.folding.generation + 1
@@ -374,6 +382,9 @@ class LiveTask(TaskWriter):
         The reply is stored for repeats if the message has a dedupe key. Raises ServerError as `emit` does.
         """
         self._check()
+        parts = text_only(reply.parts) if self._text_only else None
+        if parts is not None:
+            reply = structs.replace(reply, parts=parts)
         self.reply = reply
         self.ended = self.over = True
         dedupe_key = None if self._new is None else self._new.dedupe_key

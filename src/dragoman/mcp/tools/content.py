@@ -15,15 +15,15 @@ from dragoman.dialects.cards.card import card_json
 from dragoman.dialects.table import V0_3
 from dragoman.dialects.v03.codec import message_to_03, task_to_03
 from dragoman.model.json import decode_any, encode
-from dragoman.model.message import Message
+from dragoman.model.message import Message, join_paragraphs
+from dragoman.model.part import Part
 from dragoman.model.state import State
-from dragoman.model.task import Task
+from dragoman.model.task import Task, answer_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dragoman.model.card import AgentCard
-    from dragoman.model.part import Part
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 
 SCHEME = "a2a://"
@@ -44,8 +44,36 @@ def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentB
     # Not every bare message is stored: links into it could not be resolved.
     max_inline = MAX_INLINE if isinstance(answer, Task) else None
     max_chars = None if max_inline is None else text_limit(answer)
-    parts = ((part, part_uri(base_uri, holder, number)) for holder, number, part in parts_of(answer))
+    joined = _join_texts(answer, max_chars or MAX_INLINE)
+    parts = ((part, part_uri(base_uri, holder, number)) for holder, number, part in joined)
     return [block for part, uri in parts if (block := _block(part, uri, max_inline, max_chars)) is not None]
+
+
+def _join_texts(answer: Task | Message, max_chars: int) -> Iterator[tuple[str, int, Part]]:
+    """Yield what `parts_of` yields, with adjacent plain texts of one artifact or message as one, if it is not too long.
+
+    Those of an artifact are chunks of one text, those of a message are paragraphs.
+    """
+    pending: tuple[str, int, Part] | None = None
+    for each in parts_of(answer):
+        if pending is None:
+            pending = each
+            continue
+        before, after = pending[2], each[2]
+        if pending[0] == each[0] and _is_plain(before) and _is_plain(after):
+            texts = before.text or "", after.text or ""
+            text = "".join(texts) if isinstance(answer, Task) else join_paragraphs(texts)
+            if len(text) <= max_chars:
+                pending = (*pending[:2], Part(text=text))
+                continue
+        yield pending
+        pending = each
+    if pending is not None:
+        yield pending
+
+
+def _is_plain(part: Part) -> bool:
+    return part == Part(text=part.text) if part.text is not None else False
 
 
 def text_limit(answer: Task | Message) -> int:
@@ -61,17 +89,17 @@ def text_limit(answer: Task | Message) -> int:
 def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
     """Yield the parts of an answer, each with the id of its artifact or message and its index there.
 
-    Of a task's status message only the files are included: its texts are in the structured result.
+    Of the messages of a task only the files are included: their texts are in the structured result.
     """
     if not isinstance(answer, Task):
         yield from ((answer.message_id, number, part) for number, part in enumerate(answer.parts))
         return
     for artifact in answer.artifacts:
         yield from ((artifact.artifact_id, number, part) for number, part in enumerate(artifact.parts))
-    message = answer.status.message
-    for number, part in enumerate(message.parts if message is not None else ()):
-        if message is not None and part.kind in ("raw", "url"):
-            yield message.message_id, number, part
+    for message in answer_messages(answer.status, () if answer.artifacts else answer.history):
+        for number, part in enumerate(message.parts):
+            if part.kind in ("raw", "url"):
+                yield message.message_id, number, part
 
 
 # -- URIs --------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dragoman.mcp.tools.content import content_blocks, message_to_json, task_to_
 from dragoman.mcp.tools.tool import TIMEOUT, ToolError, ToolResult, request_failed
 from dragoman.mcp.webhooks import Webhooks
 from dragoman.model.error import DragomanError
-from dragoman.model.state import Role, State
+from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
@@ -174,14 +174,7 @@ class ToolContext:
 
 
 def _answer_text(task: Task) -> str:
-    """Return the agent's answer: the error, the artifacts, else its last message."""
+    """Return the agent's answer: the error, the artifacts, else what a completed task says in its messages."""
     if task.state in _FAILED and task.error:
         return task.error
-    if task.artifacts:
-        return task.text
-    if task.state is not State.COMPLETED:
-        return ""
-    if task.status.message is not None:
-        return task.status.message.text
-    answers = (each.text for each in reversed(task.history) if each.role is Role.AGENT and not each.is_progress)
-    return next(answers, "")
+    return task.text if task.artifacts or task.state is State.COMPLETED else ""

@@ -12,11 +12,18 @@ from msgspec.structs import replace
 from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
-from dragoman.dialects.table import CARD_ROWS, V1_0, CardVersion
+from dragoman.dialects.table import (
+    CARD_FORMATS,
+    CARD_ROWS,
+    V1_0,
+    VERSION_HEADER_RECEIVED,
+    CardVersion,
+    card_version_of,
+)
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
-from dragoman.server.plugins import describe_agent
+from dragoman.server.plugins import add_card_members, describe_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
 
 CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 SCHEMAS = "/.well-known/skill-schemas.json"
+# Where the card says that the agent is, apart from the root.
+_CARD_PATHS = tuple(dict.fromkeys(row.card_path for row in CARD_ROWS if row.card_path))
 MAX_AGE = 300
 CACHE_SIZE = 64
 _MODES = ("text/plain", "application/json")
@@ -132,12 +141,15 @@ class Cards:
         self._extended = False
         self._modified_seconds = started_ms // 1000
         self._modified = formatdate(self._modified_seconds, usegmt=True).encode()
-        self._cache: dict[tuple[str, str, str | None, tuple[int, int], frozenset[str] | None], CachedCard] = {}
+        self._cache: dict[tuple[Any, ...], CachedCard] = {}
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The public paths of the agent's card and schemas."""
-        return (CARD, OLD_CARD, SCHEMAS)
+        """The public paths of the agent's card and schemas.
+
+        The card is also below the URL that it names: some callers keep that URL, and look for the card there.
+        """
+        return (CARD, OLD_CARD, SCHEMAS, *(below + path for below in _CARD_PATHS for path in (CARD, OLD_CARD)))
 
     def check(self) -> None:
         """Check at startup that the card can be signed, if it should be.
@@ -148,7 +160,7 @@ class Cards:
         if self.signing is None:
             return
         try:
-            self._build(CARD, "http://localhost", "http://localhost", None)
+            self._build(CARD, self._version, "http://localhost", "http://localhost", None)
         except BadCard as error:
             raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
 
@@ -178,9 +190,17 @@ class Cards:
             return card
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
-        """Return status, body and headers for one of `paths`. Shared caches may keep only the anonymous card."""
-        kind = self._kind(request.path)
-        served = self._cached(kind, base, self._root(request, base) if kind == CARD else None, user)
+        """Return status, body and headers for one of `paths`. Shared caches may keep only the anonymous card.
+
+        Where the card is one of both versions, callers who name theirs get that of it alone: some readers of 1.0 refuse
+        every key they do not know.
+        """
+        kind, version = self._kind(request.path), self._version
+        vary = ["authorization, cookie"] if self._extended else []
+        if kind == CARD and version == "both":
+            version = card_version_of(request.headers.get(VERSION_HEADER_RECEIVED, ""))
+            vary.append(VERSION_HEADER_RECEIVED)
+        served = self._cached(kind, version, base, self._root(request, base) if kind == CARD else None, user)
         headers: list[Header] = [(b"etag", served.etag), (b"access-control-allow-origin", b"*")]
         if user is None:
             headers.append((b"cache-control", b"public, max-age=%d" % MAX_AGE))
@@ -188,8 +208,8 @@ class Cards:
                 headers.append((b"last-modified", self._modified))
         else:
             headers.append((b"cache-control", b"private, no-cache"))
-        if self._extended:
-            headers.append((b"vary", b"authorization, cookie"))
+        if vary:
+            headers.append((b"vary", ", ".join(vary).encode()))
         if self._is_not_modified(request, served.etag.decode(), dated=user is None):
             return 304, b"", headers
         return 200, served.body, headers
@@ -211,6 +231,8 @@ class Cards:
         `OLD_CARD` is the plain card of 0.1, for agents made of tools with cards for all versions; for all others the
         old path has the same card as `CARD`.
         """
+        for below in _CARD_PATHS:
+            path = path.removeprefix(below)
         is_plain = self._agent.tools is not None and self._version == "both"
         return CARD if path == OLD_CARD and not is_plain else path
 
@@ -219,25 +241,27 @@ class Cards:
         root = base.removesuffix(request.prefix)
         return root if self.signing is not None and self.signing.may_sign(request, root) else None
 
-    def _cached(self, kind: str, base: str, root: str | None, user: User | None) -> CachedCard:
+    def _cached(self, kind: str, version: CardVersion, base: str, root: str | None, user: User | None) -> CachedCard:
         # Skills may change while the agent is served; the revision changes with them.
-        key = (kind, base, root, self._agent.revision, user.permissions if user else None)
+        key = (kind, version, base, root, self._agent.revision, user.permissions if user else None)
         served = self._cache.get(key)
         if served is None:
             if len(self._cache) >= CACHE_SIZE:  # the Host header is the caller's to choose
                 self._cache.clear()
-            body = self._build(kind, base, root, user)
+            body = self._build(kind, version, base, root, user)
             served = self._cache[key] = CachedCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
 
-    def _build(self, kind: str, base: str, root: str | None, user: User | None) -> bytes:
+    def _build(self, kind: str, version: CardVersion, base: str, root: str | None, user: User | None) -> bytes:
         if kind == SCHEMAS:
             return msgspec.json.encode(schemas_of(self._agent, offers_for(self._agent, user)))
         model = self.card_for(base, user, linked=True)
         if kind == OLD_CARD:
             skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
             return msgspec.json.encode(plain_card(model, base, skills, self._agent.card))
-        card = card_json(model, self._agent.card, self._version)
+        card = card_json(model, self._agent.card, version)
+        if CARD_FORMATS[version].older:  # some readers of the newest cards refuse members of others
+            card = add_card_members(self._agent, model, base, card)
         if root is not None and self.signing is not None:
             card = self.signing.sign(card, root)
         return msgspec.json.encode(card)

@@ -79,6 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     push_chunks: bool = False
     card_version: CardVersion = "both"
     sign: bool = False
+    data_as_text: bool = False
     dedupe: float = 600
     reply_within: float = 1
     closing: ClosingChoice = "auto"
@@ -87,6 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
     blocking: bool = True
+    strict_files: bool = False
     heartbeat: float = 15
     long_poll: float = 30
     limits: Limits = Limits()

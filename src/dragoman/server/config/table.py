@@ -106,6 +106,7 @@ _ALL = (
         "card_version", "Card format: both, or exactly 1.0 or 0.3.", "VERSION", values.choice_parser(*CARD_FORMATS)
     ),
     _switch("sign", "Sign the card with the server's own key."),
+    _switch("data_as_text", "Data of agents is sent as JSON text, for clients that show nothing else."),
     _seconds("dedupe", "How long a repeated message returns its first task; 0 is never."),
     _seconds("reply_within", "How long a skill may take to answer without a task."),
     SettingInfo(
@@ -124,6 +125,7 @@ _ALL = (
         values.choice_parser(*get_args(LogLevel)),
     ),
     _switch("blocking", "Whether 0.3 callers who say nothing wait for the end."),
+    _switch("strict_files", "Whether files of 0.3 over REST are never read or written as the caller's SDK does."),
     SettingInfo(
         "heartbeat", "Silence after which a stream shows a sign of life.", "SECONDS", values.seconds_parser(zero=False)
     ),

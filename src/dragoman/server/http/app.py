@@ -284,6 +284,7 @@ class HostedAgent:
         body_limit: int,
         *,
         blocking: bool,
+        strict_files: bool = False,
         limits: JsonLimits = JSON_LIMITS,
         plugin_operations: PluginOperations | None = None,
     ) -> None:
@@ -294,6 +295,7 @@ class HostedAgent:
         self._service_factory = service_factory
         self._body_limit = body_limit
         self._blocking = blocking
+        self._strict_files = strict_files
         self._limits = limits
 
     def rebuild(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
@@ -304,6 +306,7 @@ class HostedAgent:
             self.agent.extensions,
             body_limit=self._body_limit,
             blocking=self._blocking,
+            strict_files=self._strict_files,
             limits=self._limits,
             denial_log=denials,
             plugin_operations=self._plugin_operations,

@@ -72,6 +72,12 @@ class JsonRpcBinding:
     def switch_method(self, operation: Operation) -> bool:
         return False
 
+    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+        return None
+
+    def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Nothing is probed."""
+
     def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         try:
             response = _decoder.decode(body)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
 import msgspec
 
 from dragoman.dialects.errors import error_from_http
+from dragoman.dialects.negotiate import after_probing, after_reading, needs_probe
 from dragoman.dialects.table import REST
 from dragoman.model.error import BadResponse
-from dragoman.model.operation import Operation
+from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.transports.binding import as_client_error, decode_json, error_from_response
 
@@ -38,6 +40,7 @@ class RestBinding:
         self._prefix = "".join(f"/{word}" for word in self._row.prefix)
         # True once SubscribeToTask uses its other HTTP method.
         self._switched = False
+        self._probed = False
 
     def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         body: bytes | None = self.dialect.write_params(operation, request)
@@ -72,6 +75,7 @@ class RestBinding:
             return None
         if not body or body[:1] not in b"{[ \n\r\tn" or body.isspace():
             decode_json(body, status, headers, self.url)
+        self.dialect = after_reading(self.dialect, body)
         return self.dialect.read_result(operation, body)
 
     def read_event(self, data: bytes) -> StreamResponse:
@@ -82,7 +86,18 @@ class RestBinding:
             raise as_client_error(error_from_http(code if isinstance(code, int) else 500, body), {}, self.url)
         if not data or data.isspace():
             raise BadResponse(f"an event of {redact_url(self.url)} holds nothing")
+        self.dialect = after_reading(self.dialect, data)
         return self.dialect.read_event(data)
+
+    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+        """In 0.3, the server's SDK decides how files are encoded: its error for an unknown task shows which it is."""
+        if self._probed or not needs_probe(self.dialect, body, received=received):
+            return None
+        self._probed = True
+        return self.build_request(Operation.GET, GetTaskRequest(str(uuid4())))
+
+    def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
+        self.dialect = after_probing(self.dialect, headers, body)
 
     def switch_method(self, operation: Operation) -> bool:
         """Only SubscribeToTask has two HTTP methods: POST in the specification's tables, GET in its protobuf."""

@@ -147,15 +147,19 @@ class Rest:
         endpoint, row = self._endpoint, rest_row(request.segments)
         version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
         route = find_route(request.method, request.segments, row)
-        dialect = endpoint.dialects.for_rest(row, version)
-        body = None if request.method in _BODILESS else await request.json_body(endpoint.body_limit)
-        if body is not None and is_json_rpc(body):
-            await self._rpc.answer(request, send, body)
-            return
-        params = await self._read_params(request, dialect, route, body)
+        body = None
+        if request.method not in _BODILESS:
+            body = await request.json_body(endpoint.body_limit)
+            if is_json_rpc(body):
+                await self._rpc.answer(request, send, body)
+                return
+            await self._check_body(request, body)
+        dialect = endpoint.dialects.for_rest(row, version, request.headers.get("user-agent", ""), body)
+        params = _read_params(request, dialect, route, body)
         del body
         call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
+        dialect = endpoint.dialects.rest_response_dialect(dialect, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
             if request.user is not None and request.method == "GET":
@@ -172,19 +176,23 @@ class Rest:
 
         await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
 
-    async def _read_params(self, request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:
-        if body is None:
-            query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
-            return dialect.read_values(route.operation, {**query, **route.params})
+    async def _check_body(self, request: Request, body: bytes) -> None:
+        """Check the limits of a body. Raises InvalidParams or Overloaded."""
         is_large = len(body) > LARGE_BODY
         if is_large:
             await request.wait_for_turn()
         request.charge(body, self._endpoint.limits.check(body))
         if is_large:
             await request.wait_for_turn()
-        if route.operation in (Operation.SEND, Operation.STREAM):
-            return dialect.read_request(route.operation, body)
-        return dialect.read_values(route.operation, {**_parse_object(body), **route.params})
+
+
+def _read_params(request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:
+    if body is None:
+        query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
+        return dialect.read_values(route.operation, {**query, **route.params})
+    if route.operation in (Operation.SEND, Operation.STREAM):
+        return dialect.read_request(route.operation, body)
+    return dialect.read_values(route.operation, {**_parse_object(body), **route.params})
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:

@@ -185,6 +185,9 @@ def deleter() -> tuple[Any, list[str]]:
         ({"data": {"confirmed": False}}, False),
         ({"data": True}, True),
         ({"data": {"result": "yes"}}, True),
+        # google-adk 1.39 sends the function response as text.
+        ({"message": '{"confirmed": true}'}, True),
+        ({"message": '{"confirmed": false}'}, False),
     ],
 )
 async def test_a_tool_that_needs_permission_asks_for_it(answer: dict[str, Any], is_allowed: bool) -> None:
@@ -211,7 +214,16 @@ async def test_permission_as_adk_sends_it_is_understood(said: dict[str, Any]) ->
     assert (task.state, gone) == (State.COMPLETED, ["a.txt"])
 
 
-@pytest.mark.parametrize("answer", [{"message": "perhaps"}, {"data": {"confirmed": "perhaps"}}, {"data": {"x": 1}}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"message": "perhaps"},
+        {"message": '{"confirmed": "perhaps"}'},
+        {"message": "{"},
+        {"data": {"confirmed": "perhaps"}},
+        {"data": {"x": 1}},
+    ],
+)
 async def test_what_is_neither_yes_nor_no_is_asked_again(answer: dict[str, Any]) -> None:
     agent, gone = deleter()
     answer = dict(answer)

@@ -9,6 +9,7 @@ import pytest
 from google.adk.events import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from dragoman import Part
@@ -97,6 +98,42 @@ def test_credentials_for_others_stay_here() -> None:
 def test_words_go_to_the_task_that_waits_for_them(state: State, task_id: str | None) -> None:
     sent = outgoing(own("so", state=state), told("user", "Rome"))
     assert sent == OutgoingMessage((Part(text="Rome"),), "c1", task_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "response"),
+    [
+        ("approve", "yes", {"result": "yes"}),
+        ("adk_request_input", "Rome", {"result": "Rome"}),
+        ("adk_request_confirmation", "Yes.", {"confirmed": True}),
+        ("adk_request_confirmation", "no", {"confirmed": False}),
+    ],
+)
+def test_words_that_answer_the_one_call_of_an_adk_agent_are_its_response(
+    name: str, words: str, response: dict[str, Any]
+) -> None:
+    asked = own("Well?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
+    sent = outgoing(asked, told("user", words))
+    assert sent is not None
+    data = {"id": "7", "name": name, "response": response}
+    assert (sent.task_id, sent.content) == ("t1", (Part(data=data, metadata={"adk_type": "function_response"}),))
+    # To a task of their own, if that one has ended, they are words.
+    assert (sent.is_answer, replace(sent, task_id=None).content) == (False, (Part(text=words),))
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([called("approve", "7"), called("approve", "8")], "yes"),  # to which?
+        ([called("adk_request_confirmation", "7")], "perhaps"),
+        ([called("adk_request_credential", "7")], "s3cret"),
+        ([called("mock_function_call_for_required_user_input", "7")], "Rome"),
+        ([called("approve", "6")], "yes"),  # waits for nothing
+    ],
+)
+def test_other_words_stay_words(calls: list[Any], said: str) -> None:
+    asked = own(*calls, state=State.INPUT_REQUIRED, long_running_tool_ids={"7", "8"})
+    assert outgoing(asked, told("user", said)) == OutgoingMessage((Part(text=said),), "c1", "t1")
 
 
 def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_else_does() -> None:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess
-from dragoman.client.event import Event, NumberedEvent, TaskAssembler
-from dragoman.client.follow import CancelSafeEvents, poll_task, public_error_text
+from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
+from dragoman.client.follow import poll_task, public_error_text
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -218,7 +218,7 @@ class RemoteCall:
         message = self._outgoing
         # A blocking call returns the task id only at the end, too late to cancel. A new task is followed instead.
         answer = await self._client.send(
-            files=message.parts,
+            files=message.content,
             task=message.task_id,
             context=message.context_id,
             message_id=self._message_id,
@@ -250,7 +250,7 @@ class RemoteCall:
         """Send the message as a stream, to be followed with `events`."""
         message = self._outgoing
         return self._client.stream(
-            files=message.parts, task=message.task_id, context=message.context_id, message_id=self._message_id
+            files=message.content, task=message.task_id, context=message.context_id, message_id=self._message_id
         )
 
     async def events(self, stream: EventStream) -> AsyncGenerator[Event, None]:

@@ -21,14 +21,15 @@ from dragoman.agents.adk.remote.message import (
     merge_texts,
     state_key,
 )
+from dragoman.agents.text import PARAGRAPH_BREAK
 from dragoman.model.error import BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Folding
-from dragoman.model.state import Role, State
-from dragoman.model.task import Artifact, Task, TaskStatus
+from dragoman.model.state import State
+from dragoman.model.task import Artifact, Task, TaskStatus, answer_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,9 +45,9 @@ _MAX_NAME = 200
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
 
 
-def join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
+def join_texts(parts: Iterable[Part], separator: str = "") -> tuple[Part, ...]:
     """Join consecutive texts: a stream of a thousand chunks becomes one text."""
-    return tuple(part for part in merge_texts(parts, "") if part.text != "")
+    return tuple(part for part in merge_texts(parts, separator) if part.text != "")
 
 
 def new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
@@ -178,7 +179,7 @@ class RemoteEvents:
         """Return the final events of the turn that have not been sent yet."""
         if isinstance(result, Message):
             metadata = self._metadata(result.context_id, result.task_id, State.COMPLETED)
-            return [self._final_event(metadata, content=_content(map(to_genai, join_texts(result.parts))))]
+            return [self._final_event(metadata, content=_content(_paragraphs(result.parts)))]
         events = await self.unsent_events(result)
         if result.state is State.COMPLETED:
             last = events.pop() if events else None
@@ -202,10 +203,9 @@ class RemoteEvents:
         metadata = self._metadata(task.context_id, task.id, task.state)
         if last is None:
             # Some agents answer with a message instead of an artifact; an empty answer also ends the turn.
-            message = task.status.message or _last_agent_message(task)
-            return self._final_event(
-                metadata, content=_content(map(to_genai, join_texts(message.parts if message else ())))
-            )
+            messages = answer_messages(task.status, () if task.artifacts else task.history)
+            parts = [part for message in messages for part in message.parts]
+            return self._final_event(metadata, content=_content(_paragraphs(parts)))
         last.custom_metadata, last.turn_complete = metadata, True
         last.actions.state_delta.update(self._state_changes(metadata))
         return last
@@ -335,6 +335,6 @@ def _question(task: Task) -> types.FunctionCall:
     return types.FunctionCall(id=new_id(), name=ASKS_AUTH if auth else ASKS_INPUT, args=arguments)
 
 
-def _last_agent_message(task: Task) -> Message | None:
-    last = next((message for message in reversed(task.history) if not message.is_progress), None)
-    return last if last is not None and last.role is Role.AGENT else None
+def _paragraphs(parts: Iterable[Part]) -> Iterable[types.Part]:
+    """Return the parts of messages, whose texts are paragraphs."""
+    return map(to_genai, join_texts(parts, PARAGRAPH_BREAK))

@@ -9,8 +9,10 @@ from google.genai import types
 from pydantic import BaseModel
 
 from dragoman.agents.adk.parts import from_genai, parts_of_content, to_genai
+from dragoman.agents.adk.replies import read_confirmation
 from dragoman.model.part import Part
 from dragoman.model.state import State
+from dragoman.schema.conversion import TypeMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +25,8 @@ TASK_ID, CONTEXT_ID, STATE = "a2a:task_id", "a2a:context_id", "a2a:state"
 # Calls that represent the question of a non-ADK agent, by the names that ADK's own clients use.
 ASKS_INPUT = "mock_function_call_for_required_user_input"
 ASKS_AUTH = "mock_function_call_for_required_user_auth"
+# Calls that ADK makes itself, to ask for permission or for input.
+CONFIRMATION, INPUT = "adk_request_confirmation", "adk_request_input"
 # Calls between local agents, or with secrets: not sent to remote agents.
 _INTERNAL = ("transfer_to_agent", ASKS_INPUT, ASKS_AUTH)
 _REQUESTS = "adk_request_"
@@ -36,13 +40,20 @@ class NodeInput(types.Content):
 class OutgoingMessage(msgspec.Struct, frozen=True):
     """A message to a remote agent, with the context and task it belongs to.
 
-    `is_answer` is True for the response to a call of that task, which is meaningless to any other.
+    `is_answer` is True for the response to a call of that task, which is meaningless to any other. `response` is the
+    same for words: what they are to the call that waits, as long as the message goes to its task.
     """
 
     parts: tuple[Part, ...]
     context_id: str | None = None
     task_id: str | None = None
     is_answer: bool = False
+    response: Part | None = None
+
+    @property
+    def content(self) -> tuple[Part, ...]:
+        """The parts to send."""
+        return self.parts if self.response is None or self.task_id is None else (self.response,)
 
 
 def state_key(name: str) -> str:
@@ -83,7 +94,10 @@ def outgoing_message(ctx: InvocationContext, name: str) -> OutgoingMessage | Non
     if not parts and content is not None and ids[1] is None:
         # In a loop there may be nothing new: then the user's request is sent again, unless a question is open.
         parts = tuple(_user_parts(content.parts or ()))
-    return OutgoingMessage(parts, *ids) if parts else None
+    if not parts:
+        return None
+    response = _response(events[last], parts) if ids[1] is not None and last >= 0 else None
+    return OutgoingMessage(parts, *ids, response=response)
 
 
 def live_events(events: Sequence[Event]) -> list[Event]:
@@ -177,6 +191,28 @@ def _answer_parts(part: types.Part) -> Iterator[Part]:
     if len(value) == 1:
         (value,) = value.values()
     yield Part(text=value) if isinstance(value, str) else Part(data=value)
+
+
+def _response(asked: Event, words: Sequence[Part]) -> Part | None:
+    """Return plain words as the response to the one call that waits for them.
+
+    ADK's own servers do not read words as an answer. None if these are no answer to it.
+    """
+    waiting = asked.long_running_tool_ids or ()
+    calls = [call for call in asked.get_function_calls() if call.id in waiting]
+    if len(calls) != 1 or len(words) != 1 or not is_plain(words[0]):
+        return None
+    name, text = calls[0].name, words[0].text or ""
+    if name == CONFIRMATION:
+        try:
+            value = read_confirmation(text)
+        except TypeMismatch:
+            return None
+    elif _is_internal(name) and name != INPUT:
+        return None
+    else:
+        value = {"result": text}
+    return from_genai(types.Part(function_response=types.FunctionResponse(id=calls[0].id, name=name, response=value)))
 
 
 # -- new context since the last turn -----------------------------------------------------------------------------------

@@ -65,8 +65,9 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardP
         check_card(report, card, url, V1_0, alone=claims.older is None)
     if claims.older is not None:
         check_card(report, card, url, claims.older)
-    # Beside securitySchemes it is for 0.1 clients, who know nothing else.
-    if card.get("authentication") is not None and not card.get("securitySchemes"):
+    # Beside securitySchemes it is for 0.1 clients, who know nothing else; without a scheme it says nothing.
+    is_empty = as_object(card.get("authentication")).get("schemes") == []
+    if card.get("authentication") is not None and not is_empty and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
     return _to_problems(report.violations, card)
 

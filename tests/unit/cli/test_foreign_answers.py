@@ -1,0 +1,99 @@
+"""What `send`, `get` and `watch` print of servers that put their answers where others do not."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# By path: in importlib mode neither tests/ nor its parent is on sys.path.
+STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
+AgentStub, reply, head, result, event = (STUB[name] for name in ("AgentStub", "reply", "head", "result", "event"))
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+ASKED = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+ANSWER = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "the answer"}, {"text": "in two parts"}]}
+
+
+def task(state: str = "COMPLETED", **more: Any) -> dict[str, Any]:
+    return {"id": "t1", "contextId": "c1", "status": {"state": f"TASK_STATE_{state}"}, **more}
+
+
+def status(state: str, **more: Any) -> dict[str, Any]:
+    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": {"state": f"TASK_STATE_{state}", **more}}}
+
+
+def streamed(got: Any, *values: Any) -> bytes:
+    return head(200, "text/event-stream", Connection="close") + b"".join(event(got, each) for each in values)
+
+
+def in_the_history(got: Any) -> bytes:
+    if "Streaming" in got.json["method"] or "Subscribe" in got.json["method"]:
+        events = [{"task": task("WORKING", history=[ASKED])}, status("WORKING", message=ANSWER), status("COMPLETED")]
+        return streamed(got, *events)
+    return result(got, task(history=[ASKED, ANSWER]))
+
+
+@pytest.mark.parametrize(
+    "command", [("send", "hello"), ("get", "t1"), ("watch", "t1"), ("call", "ask")], ids=lambda it: it[0]
+)
+async def test_an_answer_that_is_only_in_the_history_is_printed(run: Run, command: tuple[str, str]) -> None:
+    async with AgentStub(in_the_history) as stub:
+        done = await asyncio.to_thread(run, command[0], stub.url, *command[1:])
+    assert (done.returncode, done.stdout) == (0, "the answer\n\nin two parts\n")
+
+
+async def test_a_task_that_is_watched_to_its_end_is_printed_with_its_history(run: Run) -> None:
+    def answer(got: Any) -> bytes:
+        if got.json["method"] == "GetTask":
+            return result(got, task("WORKING", history=[ASKED]))
+        return in_the_history(got)
+
+    async with AgentStub(answer) as stub:
+        done = await asyncio.to_thread(run, "watch", stub.url, "t1")
+    assert (done.returncode, done.stdout) == (0, "the answer\n\nin two parts\n")
+
+
+async def test_an_event_that_cannot_be_read_is_a_warning_on_stderr(run: Run) -> None:
+    def answer(got: Any) -> bytes:
+        if got.json["method"] == "GetTask":
+            return result(got, task(history=[ASKED, ANSWER]))
+        return streamed(got, {"task": task("WORKING")}, {"surprise": "\x1b[31m"}, status("COMPLETED"))
+
+    async with AgentStub(answer) as stub:
+        done = await asyncio.to_thread(run, "send", stub.url, "hello")
+    assert (done.returncode, done.stdout) == (0, "the answer\n\nin two parts\n")
+    assert done.stderr.startswith(f"warning: an event of {stub.url}/ is left out: ")
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["send", "get"])
+async def test_a_question_that_is_only_in_an_artifact_is_printed(run: Run, command: str) -> None:
+    asked = {"artifactId": "i", "name": "Interrupt", "parts": [{"data": {"id": "1", "value": "Which size?"}}]}
+
+    def answer(got: Any) -> bytes:
+        waiting = task("INPUT_REQUIRED", artifacts=[asked])
+        return streamed(got, {"task": waiting}) if "Streaming" in got.json["method"] else result(got, waiting)
+
+    async with AgentStub(answer) as stub:
+        done = await asyncio.to_thread(run, command, stub.url, "t1")
+    assert done.returncode == (6 if command == "send" else 0)
+    assert '{"id":"1","value":"Which size?"}' in done.stderr
+
+
+async def test_the_line_that_answers_a_question_works_where_the_context_is_needed(run: Run) -> None:
+    def answer(got: Any) -> bytes:
+        if got.json["method"] == "GetTask":
+            return result(got, task("INPUT_REQUIRED"))
+        if got.json["params"]["message"].get("contextId") != "c1":
+            return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": {"code": -32602, "message": "no contextId"}})
+        return streamed(got, {"task": task(artifacts=[{"artifactId": "a", "parts": [{"text": "thanks"}]}])})
+
+    async with AgentStub(answer) as stub:
+        done = await asyncio.to_thread(run, "send", stub.url, "--task", "t1", "three")
+    assert (done.returncode, done.stdout) == (0, "thanks\n")
