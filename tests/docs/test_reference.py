@@ -53,11 +53,11 @@ NOT_PROMISED = {
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
     Context: {
         "answers",
+        "artifact_stream",
         "artifacts",
         "ask_handler",
         "asks",
         "clock",
-        "close_artifacts",
         "closing",
         "first_message",
         "first_metadata",

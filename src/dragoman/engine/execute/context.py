@@ -92,7 +92,7 @@ class Context:
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
-        self._artifact_stream: ArtifactStream | None = None
+        self.artifact_stream: ArtifactStream | None = None
 
     # -- properties ------------------------------------------------------------------------------------------------
 
@@ -285,15 +285,10 @@ class Context:
             # New and complete: nothing is streamed.
             self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         else:
-            if self._artifact_stream is None:
-                self._artifact_stream = ArtifactStream(self._live, self.closing)
-            self._artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
+            if self.artifact_stream is None:
+                self.artifact_stream = ArtifactStream(self._live, self.closing)
+            self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
-
-    def close_artifacts(self) -> None:
-        """Close the texts of `update_artifact` that are still open. The final status follows in the same write."""
-        if self._artifact_stream is not None:
-            self._artifact_stream.close()
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""

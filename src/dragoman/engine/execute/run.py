@@ -171,7 +171,8 @@ class Run:
             return
         if live.draft:
             live.open()
-        ctx.close_artifacts()
+        if ctx.artifact_stream is not None:
+            ctx.artifact_stream.close()
         # A run without output may still have to close a text that was started before a pause.
         (writer or self._result_writer(ctx)).close()
         self._end(State.COMPLETED)
