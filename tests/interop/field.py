@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peers"
 INSTALLED = HERE.parents[1] / ".peers"
-START_SECONDS = 30
+START_SECONDS = 60
 STOP_SECONDS = 5
 DRIVER_SECONDS = 120
 

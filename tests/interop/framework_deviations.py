@@ -13,7 +13,7 @@ import pytest
 from interop_frameworks import script
 from interop_table import ABSENT, PASS, PEER
 
-from dragoman import Client, File, State, Task
+from dragoman import Client, File, Message, State, Task
 from dragoman.errors import ContentTypeNotSupported, InternalError
 
 ServerCheck = Callable[[str], Awaitable[None]]
@@ -109,12 +109,82 @@ async def data_is_taken_and_not_sent(url: str) -> None:
         assert taken.text == script.taken_data(script.DATA)
 
 
+# CrewAI
+
+
+async def nobody_is_asked(url: str) -> None:
+    async with Client(url) as client:
+        answer = await client.send("ask")
+        assert (answer.state, answer.text) == (State.COMPLETED, script.unknown("ask"))
+
+
+async def failures_are_errors_only(url: str) -> None:
+    async with Client(url) as client:
+        with pytest.raises(InternalError, match=script.FAILURE):
+            await client.send("fail")
+        with pytest.raises(InternalError, match=script.FAILURE):
+            _ = [event async for event in client.stream("fail")]
+
+
+async def files_are_dropped(url: str) -> None:
+    async with Client(url) as client:
+        assert (await client.send("take", files=[its_file()])).text == script.NOTHING
+
+
+def pieces_are_joined_with_spaces(line: dict[str, Any]) -> None:
+    assert line["found"]["answer"] == " ".join(script.pieces())
+
+
+def only_texts_are_read(line: dict[str, Any]) -> None:
+    assert line["found"]["received"] == "No valid task outputs available to create crew output."
+    if "sent" in line["found"]:
+        assert line["found"]["sent"] == script.taken_file(script.FILE, script.FILE_TYPE, script.FILE_NAME)
+
+
+# LiteLLM
+
+
+async def answers_are_messages(url: str) -> None:
+    async with Client(url) as client:
+        answer = await client.send(f"echo {script.ECHO}")
+        assert isinstance(answer, Message)
+        assert answer.text == script.ECHO
+
+
+async def every_message_stands_alone(url: str) -> None:
+    async with Client(url) as client:
+        chat = client.chat()
+        answers = [await chat.send(f"echo {word}") for word in script.WORDS]
+        assert [(answer.text, answer.context_id) for answer in answers] == [(word, None) for word in script.WORDS]
+
+
+def answers_begin_anew(line: dict[str, Any]) -> None:
+    assert line["found"] == {"question": script.QUESTION, "answer": script.unknown(script.USER)}
+
+
+def failures_are_answers(line: dict[str, Any]) -> None:
+    assert line["found"] == script.FAILURE
+
+
+def nothing_is_read(line: dict[str, Any]) -> None:
+    assert line["found"] == ""
+
+
 MICROSOFT_ASK = "A2AExecutor leaves out requests for approval: the task is completed, without an answer."
 MICROSOFT_FILE = (
     "A2AExecutor gives its agent the text of a message alone: files are dropped without a word. "
     "Those that it sends have a media type and no name."
 )
 MICROSOFT_DATA = "A2AExecutor gives its agent the text of a message alone, and sends no data."
+
+BRIDGE = "litellm-a2a-bridge"
+BRIDGE_TEXT = (
+    "LiteLLM's completion bridge gives its model the text of a message alone: the rest is dropped without a word."
+)
+COMPLETION_TEXT = (
+    "LiteLLM's acompletion sends and reads text alone, of the first artifact: of a file or data nothing is left. "
+    "`data_as_text=True` makes text of data."
+)
 
 IN_SERVERS: dict[tuple[str, str], tuple[str, str, ServerCheck]] = {
     **{
@@ -153,6 +223,36 @@ IN_SERVERS: dict[tuple[str, str], tuple[str, str, ServerCheck]] = {
         "langgraph-api takes data, which is the state of its graph, and answers with text and files.",
         data_is_taken_and_not_sent,
     ),
+    ("crewai", "ask"): (ABSENT, "CrewAI's agents ask their callers nothing.", nobody_is_asked),
+    ("crewai", "failure"): (
+        PASS,
+        "CrewAI gives the reason as an error of the call; there is no task.",
+        failures_are_errors_only,
+    ),
+    ("crewai", "file"): (
+        PEER,
+        "CrewAI reads the files of a message and does not show them to its agent, which sends none.",
+        files_are_dropped,
+    ),
+    ("crewai", "data"): (ABSENT, "CrewAI takes data, and answers with text.", data_is_taken_and_not_sent),
+    (BRIDGE, "text"): (
+        PASS,
+        "LiteLLM's completion bridge answers with a message; only a stream has a task, which cannot be read again.",
+        answers_are_messages,
+    ),
+    (BRIDGE, "talk"): (
+        ABSENT,
+        "LiteLLM's completion bridge has no contexts: its model gets each message alone.",
+        every_message_stands_alone,
+    ),
+    (BRIDGE, "ask"): (ABSENT, "A model behind LiteLLM's completion bridge has no questions.", nobody_is_asked),
+    (BRIDGE, "failure"): (
+        PASS,
+        "LiteLLM's completion bridge gives the reason as an error of the call.",
+        failures_are_errors_only,
+    ),
+    (BRIDGE, "file"): (PEER, BRIDGE_TEXT, files_are_dropped),
+    (BRIDGE, "data"): (PEER, BRIDGE_TEXT, data_is_dropped),
 }
 """By framework and operation."""
 
@@ -173,4 +273,32 @@ IN_CLIENTS: dict[tuple[str, str], tuple[str, str, ClientCheck]] = {
         "Microsoft Agent Framework has no data of its own: what it gets becomes JSON text, and it sends none.",
         data_comes_as_text,
     ),
+    ("crewai", "stream"): (
+        PEER,
+        "CrewAI puts a space between the pieces of a stream.",
+        pieces_are_joined_with_spaces,
+    ),
+    ("crewai", "file"): (
+        PEER,
+        "CrewAI sends files. It reads text alone, and drops those it gets.",
+        only_texts_are_read,
+    ),
+    ("crewai", "data"): (
+        PEER,
+        "CrewAI sends no data and reads text alone, whatever it accepts. `data_as_text=True` makes text of data.",
+        only_texts_are_read,
+    ),
+    ("litellm-completion", "ask"): (
+        ABSENT,
+        "LiteLLM's acompletion sends the whole chat as a new message every time: a question is read, and its answer "
+        "begins a new task.",
+        answers_begin_anew,
+    ),
+    ("litellm-completion", "failure"): (
+        PEER,
+        "LiteLLM's acompletion takes a task that has failed for an answer, whose text is the reason.",
+        failures_are_answers,
+    ),
+    ("litellm-completion", "file"): (PEER, COMPLETION_TEXT, nothing_is_read),
+    ("litellm-completion", "data"): (PEER, COMPLETION_TEXT, nothing_is_read),
 }

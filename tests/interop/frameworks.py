@@ -9,7 +9,8 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from typing import Any
 from interop_field import DRIVER_SECONDS, Command, Peer, program, python
 
 from dragoman import Agent, Context, Failed, File
+from dragoman.auth.inbound.passwords import key_digest, new_key
 from dragoman.outputs import Ask
+from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.testing import served
 
 script = program("framework_script")
 
@@ -40,9 +44,13 @@ class Framework:
     """Where its server has this one, when it has several."""
     how: str = ""
     """How this one is made."""
+    begins: str = ""
+    """What the names of its client's cases begin with, when it has several clients."""
+    before_ours: bool = False
+    """Its server stands before Dragoman's agent, and is given its URL."""
 
     def __str__(self) -> str:
-        return f"{self.peer}{self.path.replace('/', '-')}"
+        return "-".join(filter(None, (str(self.peer), *self.path.split("/"), self.begins.rstrip("_"))))
 
     @property
     def row(self) -> str:
@@ -53,6 +61,10 @@ class Framework:
         """What its server has at this path, and how it is made there."""
         return replace(self, path=path, how=how)
 
+    def by(self, begins: str, how: str) -> Framework:
+        """What its client does in the cases whose names begin so, and how."""
+        return replace(self, begins=begins, how=how)
+
 
 MICROSOFT = Framework(
     python("agent-framework", "agent_framework_server.py", "agent_framework_client.py", "agent-framework-a2a"),
@@ -60,18 +72,30 @@ MICROSOFT = Framework(
 )
 AG2 = Framework(python("ag2", "ag2_server.py", "ag2_client.py", "ag2"), "AG2")
 LANGGRAPH = Framework(python("langgraph-api", "langgraph_api_server.py", "", "langgraph-api"), "langgraph-api")
+CREWAI = Framework(python("crewai", "crewai_server.py", "crewai_client.py", "crewai"), "CrewAI")
+LITELLM = Framework(python("litellm", "litellm_server.py", "litellm_client.py", "litellm"), "LiteLLM", before_ours=True)
 
-FRAMEWORKS = (MICROSOFT, AG2, LANGGRAPH)
+FRAMEWORKS = (MICROSOFT, AG2, LANGGRAPH, CREWAI, LITELLM)
 
 SERVERS = (
     MICROSOFT.at("/default", "A2AExecutor as it is"),
     MICROSOFT.at("/stream", "A2AExecutor(stream=True)"),
     AG2,
     LANGGRAPH,
+    CREWAI,
+    LITELLM.at("/a2a/bridge", "a model behind its completion bridge"),
+    LITELLM.at("/a2a/gateway-1.0", "its gateway in 1.0 before Dragoman's server"),
+    LITELLM.at("/a2a/gateway-0.3", "its gateway in 0.3 before Dragoman's server"),
 )
 """Whose server is called by Dragoman's client."""
 
-CLIENTS = (MICROSOFT, AG2)
+CLIENTS = (
+    MICROSOFT,
+    AG2,
+    replace(CREWAI, how="trust_remote_completion_status=True"),
+    replace(LITELLM, how="asend_message"),
+    LITELLM.by("completion_", "acompletion with the agent as its model"),
+)
 """Whose client calls Dragoman's server."""
 
 
@@ -100,7 +124,7 @@ async def play(ctx: Context) -> AsyncIterator[str | dict[str, Any] | File | Ask]
             told = [script.taken_file(file.raw, file.media_type, file.filename) for file in ctx.files]
             yield "\n".join([*told, *([] if ctx.data is None else [script.taken_data(ctx.data)])])
         case _:
-            raise Failed(f"no such word in the script: {ctx.text!r}")
+            raise Failed(script.unknown(first))
 
 
 def scripted() -> Agent:
@@ -108,12 +132,24 @@ def scripted() -> Agent:
     return Agent(script.NAME, description=script.DESCRIPTION, run=play)
 
 
+@contextmanager
+def guarded(folder: Path) -> Generator[str, None, None]:
+    """The scripted agent for those with a key, and after its URL the key; users and tasks are kept in this folder."""
+    key, path = new_key(), folder / "guarded.db"
+    users = SqliteUsers(path)
+    users.prepare()
+    users.add(script.USER)
+    users.add_key(script.USER, key_digest(key), key[-4:])
+    with served(scripted(), auth="bearer", store=f"sqlite:///{path}") as url:
+        yield f"{url} {key}"
+
+
 def quiet() -> dict[str, str]:
     """The environment of a foreign program."""
     return {**os.environ, **QUIET}
 
 
-def converse(framework: Framework, url: str, *cases: str) -> dict[str, dict[str, Any]]:
+def converse(framework: Framework, url: str, *cases: str, **environ: str) -> dict[str, dict[str, Any]]:
     """Let the framework's client talk with the agent at this URL; what it reported of each case.
 
     Raises:
@@ -121,7 +157,13 @@ def converse(framework: Framework, url: str, *cases: str) -> dict[str, dict[str,
     """
     command: Command = (*framework.peer.client, url, *cases)
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=False, env=quiet(), cwd=Path("/")
+        command,
+        capture_output=True,
+        text=True,
+        timeout=DRIVER_SECONDS,
+        check=False,
+        env={**quiet(), **environ},
+        cwd=Path("/"),
     )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
     if done.returncode != 0:

@@ -59,6 +59,7 @@ _TOOLS = (
         "SECONDS",
         kind=float,
     ),
+    _Flag("--mcp-revision", "revision", "Revision of MCP to speak.  [default: the newest of the server]", "REVISION"),
 )
 _PROGRAM = (
     # Only one is allowed; repeatable, so that several can be rejected with an explanation.
@@ -194,7 +195,7 @@ ABOUT: dict[str, ValueType] = {name: ValueType(*option) for name, option in AGEN
 _TOOL_KEYS: dict[str, ValueType] = {
     **dict.fromkeys(("include", "exclude"), ValueType("a list", (list,))),
     **dict.fromkeys(("permissions", "headers"), _TABLE),
-    **dict.fromkeys(("default_tool", "description", "version", "token_env"), TEXT),
+    **dict.fromkeys(("default_tool", "description", "revision", "version", "token_env"), TEXT),
     "tools": _TEXTS,
     "env": _VARIABLES,
     "timeout": ValueType("a number of seconds", (int, float)),

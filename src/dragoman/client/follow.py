@@ -208,7 +208,11 @@ class ResumableStream:
         task_id = self._assembler.task_id
         assert task_id is not None
         if _is_permanent(problem):
-            yield self._take_missed(self._missed_events(await self._get_task(task_id)))
+            try:
+                task = await self._get_task(task_id)
+            except DragomanError as error:
+                raise problem from error
+            yield self._take_missed(self._missed_events(task))
             raise problem
         if problem is None and self._may_end_at_auth():
             return

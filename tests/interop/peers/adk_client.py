@@ -64,7 +64,11 @@ async def converse(url: str, name: str, turns: list[dict[str, Any]]) -> dict[str
         async with aclosing(run):
             async for event in run:
                 events.append(event)
-                if turn.get("leave") and event.content is not None:
+                if (
+                    turn.get("leave")
+                    and event.content is not None
+                    and any(part.text for part in event.content.parts or ())
+                ):
                     break
         pending = waiting(events)
         told.append([plain(event) for event in events])

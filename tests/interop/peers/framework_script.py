@@ -19,6 +19,7 @@ DESCRIPTION = "Plays the script of Dragoman's interop suite"
 ECHO = "hello there"
 WORDS = ["first", "second"]  # echoed one after the other in one conversation
 PIECES = 6
+MANY = 2000
 QUESTION = "What is your name?"
 USER = "Ada"
 FAILURE = "the model is out of order"
@@ -35,8 +36,8 @@ def pieces(count: int = PIECES) -> list[str]:
 
 
 def words(text: str) -> tuple[str, str]:
-    """The first word, and the rest."""
-    first, _, rest = text.strip().partition(" ")
+    """The first word, and the rest. LiteLLM makes one text of a chat: there its last turn counts."""
+    first, _, rest = text.rpartition("user: ")[2].strip().partition(" ")
     return first, rest
 
 
@@ -61,3 +62,8 @@ def _as_sent(value: Any) -> Any:
     if isinstance(value, list):
         return [_as_sent(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def unknown(word: str) -> str:
+    """The answer to what is not in the script."""
+    return f"no such word in the script: {word}"

@@ -163,6 +163,12 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
         ('mcp = "x"\ntimeout = "5"', "timeout is a number of seconds"),
         ('mcp = "x"\ntimeout = true', "timeout is a number of seconds"),
         ('mcp = "x"\ndefault_tool = 5', "default_tool is a text"),
+        ('mcp = "x"\nrevision = 2025', "revision is a text"),
+        (
+            'mcp = "x"\nrevision = "2025"',
+            "there is no MCP revision '2025' to choose: there are 2025-11-25 and 2026-07-28. "
+            "A server that speaks only an older one needs no option",
+        ),
         ('mcp = "x"\ntoken_env = "NOT_SET"', "token_env names NOT_SET, which is not set: export NOT_SET=…"),
         (
             "mcp = 5",
@@ -188,6 +194,12 @@ def test_what_cannot_be_served_ends_the_command_with_a_sentence(tmp_path: Path) 
 def test_a_tool_that_is_not_there_is_told_with_what_there_is(tmp_path: Path) -> None:
     flags = ["--mcp", shlex.join(tools(tmp_path, "few")), "--default-tool", "pit"]
     assert refused(tmp_path, *flags) == (2, "dragoman: default_tool: there is no tool `pit`; there are: more, pid\n")
+
+
+def test_a_revision_that_the_server_does_not_speak_is_told(tmp_path: Path) -> None:
+    flags = ["--mcp", shlex.join(tools(tmp_path, "few")), "--mcp-revision", "2026-07-28"]
+    says = "the MCP server `handshake_server` speaks revision 2025-11-25, and not 2026-07-28"
+    assert refused(tmp_path, *flags) == (2, f"dragoman: {says}\n")
 
 
 def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:

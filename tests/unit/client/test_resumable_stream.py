@@ -451,6 +451,12 @@ async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> 
     assert events[-1].state is State.FAILED
 
 
+async def test_an_error_within_a_stream_is_told_when_the_task_cannot_be_read() -> None:
+    wire = Scripted([numbered(1, task()), InternalError("oh")], gets=[ServerError("this agent keeps no tasks")])
+    with pytest.raises(InternalError, match="oh"):
+        await last_of(wire.stream().send(REQUEST))
+
+
 # Servers that do not stream
 
 

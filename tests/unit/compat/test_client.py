@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from dragoman.compat import client
+from dragoman.compat import client, sync_client
 from dragoman.compat.client import cancel_task, discover, get_task, send_task
 
 CARD: dict[str, Any] = {"name": "elixir-mcp-agent", "skills": [{"id": "add_numbers"}]}
@@ -364,3 +365,28 @@ async def test_nothing_is_left_of_a_call_for_the_next(stub: Any) -> None:
     assert [request.headers["cookie"] for request in server.seen] == ["user=k", "user=k"]
     assert server.seen[0].peer != server.seen[1].peer, "each call opens a connection of its own"
     assert dict(vars(client)) == before
+
+
+# -- without an event loop ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S1-2", "S1-9", "S1-12", "S1-19", "S1-21")
+async def test_the_four_functions_work_without_await_also_beside_a_running_loop(stub: Any) -> None:
+    card = {"name": "elixir-mcp-agent"}
+    server = await stub(lambda seen: card if seen.method == "GET" else answering(seen))
+
+    def script() -> list[Any]:
+        return [
+            sync_client.discover(server.url),
+            sync_client.send_task(server.url, "Hello!", cookie="k"),
+            sync_client.get_task(server.url, "t", cookie="k"),
+            sync_client.cancel_task(server.url, "t", cookie="k", timeout=5),
+            sync_client.get_task(server.url, "t"),
+        ]
+
+    found = await asyncio.to_thread(script)
+    assert found[:4] == [("ok", card), ("ok", TASK), ("ok", TASK), ("ok", TASK)]
+    assert found[4][0] == "error"
+    methods = [seen.json["method"] for seen in server.seen if seen.method == "POST"]
+    assert methods == ["tasks/send", "tasks/get", "tasks/cancel"]
+    assert str(inspect.signature(sync_client.send_task)) == str(inspect.signature(send_task))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from dragoman.compat.remote import (
     clear_agent_card_cache,
     discover_agent,
     fetch_agent_card,
+    handle_discover_agent,
+    handle_invoke_remote_agent,
     invoke_remote_agent,
 )
 from dragoman.compat.remote.cards import MAX_CARD, RemoteCardCache
@@ -501,3 +504,35 @@ async def test_an_invocation_that_is_given_up_leaves_no_timer(stub: Any) -> None
     with pytest.raises(asyncio.CancelledError):
         await invoking
     assert clock.pending == 0
+
+
+# -- the tool handlers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S3-62")
+async def test_the_handler_of_the_discovery_tool_gives_the_card_or_the_reason(stub: Any) -> None:
+    server = await stub(lambda _: CARD)
+    assert msgspec.json.decode(await handle_discover_agent({"url": server.url})) == CARD
+    broken = await stub(lambda _: (b"", 503))
+    answer = await handle_discover_agent({"url": broken.url})
+    assert answer.startswith(f"Failed to discover agent at {broken.url}: ")
+    assert "503" in answer
+    with pytest.raises(ValidationError, match="url is required"):
+        await handle_discover_agent({})
+
+
+@pytest.mark.requirement("S3-62")
+async def test_the_handler_of_the_invocation_tool_gives_the_answer_or_the_reason(stub: Any) -> None:
+    def answer(request: Any) -> Any:
+        state = "failed" if "fail" in json.dumps(server.seen[0].json) else "completed"
+        said = [{"role": "agent", "parts": [{"type": "text", "text": "Summary..."}]}]
+        return {"id": "t1", "state": state, "messages": said}
+
+    server = await stub(answer)
+    given = {"agent_url": server.url, "message": "Summarize this", "skill": "summarize", "timeout_minutes": 0.5}
+    assert await handle_invoke_remote_agent(given) == "Summary..."
+    assert server.seen[0].json["params"] == {"message": "Summarize this", "skill": "summarize", "timeoutMs": 30_000}
+    server.seen.clear()
+    assert await handle_invoke_remote_agent({**given, "message": "fail"}) == "Remote agent failed: Summary..."
+    with pytest.raises(ValidationError, match="message is required"):
+        await handle_invoke_remote_agent({"agent_url": server.url})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
@@ -22,31 +23,52 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 # The call that the running code works for. Over HTTP a question arrives on its call's response stream, with it set.
 CURRENT_CALL: ContextVar[ToolCall | None] = ContextVar("dragoman_mcp_call", default=None)
-# Seconds to find the call of a question, and for which an abandoned call of the same caller puts it in doubt.
+# Seconds for which an abandoned call puts the questions of the same caller in doubt.
 ROUTING_TIMEOUT = 30.0
 # Abandoned calls remembered. Beyond that, no question can be routed until the session ends.
 MAX_ABANDONED = 1000
+
+
+class ElicitationState:
+    """What the routers of one server share: the names of the tools that have asked, and a signal for whoever waits.
+
+    The signal is given when a call ends or asks.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """Give the signal."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next signal."""
+        await self._changed.wait()
 
 
 class ElicitationRouter:
     """Routes the elicitation requests of one connection to the tool calls they belong to.
 
     Before the newest protocol revision, a request does not name its call. The call that asked is blocked until it is
-    answered, so it is identified once every other call has ended or asks, too. A question is never shown to a wrong
-    caller: when the call stays ambiguous, the request is answered with `cancel`. To make that rare, tools that have
-    asked before take turns: at most one of them is active, that is, running and not waiting for its answer.
+    answered, so it is identified once every other call has ended or asks, too: until then the request waits. A question
+    is never shown to a wrong caller. To make doubt rare, tools that have asked before take turns: at most one of them
+    is active, that is, running and not waiting for its answer. And they are not called here at all (`admits`) beside
+    two kinds of calls of other callers that cause doubt without being active: one that waits for its answer may ask
+    something else meanwhile; and not every server stops an abandoned call. An abandoned call of the same caller causes
+    doubt for ROUTING_TIMEOUT.
 
-    Two kinds of calls cause doubt without being active. A call that waits for its answer may ask something else
-    meanwhile. And not every server stops an abandoned call: until it has responded, the next request may belong to that
-    call. Beside such a call of another caller no request is routed, however long it takes; beside an abandoned call of
-    the same caller, none for ROUTING_TIMEOUT.
+    What cannot be decided at all is answered with `cancel`: a request that an abandoned call may have sent, and one of
+    several when all active calls ask at once. The call that this concerns is marked, and fails.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, asking: ElicitationState | None = None) -> None:
         self._server = server
+        self._asking = asking or ElicitationState()
         # True for a call that waits for its answer.
         self._calls: dict[ToolCall, bool] = {}
-        self._asking_tools: set[str] = set()
         # Request ids of calls: only the stdio transport reports them.
         self._calls_by_id: dict[str, ToolCall] = {}
         self._ids_by_call: dict[ToolCall, str] = {}
@@ -54,28 +76,45 @@ class ElicitationRouter:
         self._abandoned: dict[ToolCall, float] = {}
         self._has_overflowed = False
         self._undecided = 0
-        self._turn_lock = asyncio.Lock()
         self._turn_holder: ToolCall | None = None
-        self._calls_changed = asyncio.Event()
+        # For each request that got no answer, the calls that may have sent it.
+        self._unanswered: list[set[ToolCall]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no call is open."""
+        return not self._calls
 
     def close(self) -> None:
         """Forget all calls: the connection is closed."""
         for collection in (self._calls, self._calls_by_id, self._ids_by_call, self._responded, self._abandoned):
             collection.clear()
-        self._notify()
+        self._unanswered.clear()
+        self._turn_holder = None
+        self._asking.notify()
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    async def add_call(self, call: ToolCall) -> None:
-        """Register a call that is about to be sent; wait for its turn if its tool is known to ask."""
-        if call.tool in self._asking_tools:
-            await self._turn_lock.acquire()
+    def admits(self, call: ToolCall) -> bool:
+        """True when a question of this call could be told from those of other callers, or its tool has never asked."""
+        if call.tool not in self._asking.names:
+            return True
+        waiting = {each.caller for each, waits in self._calls.items() if waits}
+        return waiting <= {call.caller} and not self._may_be_abandoned({call.caller})
+
+    def add_call(self, call: ToolCall) -> bool:
+        """Register a call that is about to be sent; False when its tool asks and has to wait for its turn."""
+        if call.tool in self._asking.names:
+            if self._turn_holder is not None:
+                return False
             self._turn_holder = call
         self._calls[call] = False
+        return True
 
     def remove_call(self, call: ToolCall, *, abandoned: bool = False) -> None:
         """Unregister a call that has ended or was abandoned."""
         self._calls.pop(call, None)
+        self._settle_unanswered(call, ended=not abandoned)
         if not abandoned:
             self._discard(call)
         elif call not in self._responded:
@@ -85,7 +124,17 @@ class ElicitationRouter:
                 self._has_overflowed = True
         self._responded.discard(call)
         self._release_turn(call)
-        self._notify()
+        self._asking.notify()
+
+    def _settle_unanswered(self, call: ToolCall, *, ended: bool) -> None:
+        """Mark a call whose question got no answer: the first to end of those that may have asked it."""
+        for calls in self._unanswered:
+            if call in calls:
+                call.is_unanswered = ended
+                calls.remove(call)
+                if ended or not calls:
+                    self._unanswered.remove(calls)
+                return
 
     def record_sent(self, id: types.RequestId) -> None:
         """Record the request id of the current call. Only the stdio transport reports it."""
@@ -109,11 +158,6 @@ class ElicitationRouter:
     def _release_turn(self, call: ToolCall) -> None:
         if self._turn_holder is call:
             self._turn_holder = None
-            self._turn_lock.release()
-
-    def _notify(self) -> None:
-        self._calls_changed.set()
-        self._calls_changed = asyncio.Event()
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -127,57 +171,70 @@ class ElicitationRouter:
             if call is None:
                 logger.warning("%s asks, but it cannot be determined for whom: it gets no answer", self._server)
                 return types.ElicitResult(action="cancel")
-            self._asking_tools.add(call.tool)
+            self._asking.names.add(call.tool)
         elif call not in self._calls:  # abandoned: its question belongs to no other call
             return types.ElicitResult(action="cancel")
         self._calls[call] = True
         self._release_turn(call)
-        self._notify()
+        self._asking.notify()
         try:
             answer = await call.ask(params)
-            if call.tool in self._asking_tools and self._turn_holder is not call and not call.is_abandoned:
+            if call.tool in self._asking.names and not call.is_abandoned:
                 # It continues and may ask again: it needs a turn like any other asking tool.
-                await self._turn_lock.acquire()
-                if call in self._calls:
-                    self._turn_holder = call
-                else:
-                    self._turn_lock.release()
+                await self._take_turn(call)
             return answer
         finally:
             if call in self._calls:
                 self._calls[call] = False
+                self._asking.notify()
+
+    async def _take_turn(self, call: ToolCall) -> None:
+        while call in self._calls and self._turn_holder not in (None, call):
+            await self._asking.wait()
+        if call in self._calls:
+            self._turn_holder = call
 
     async def _find_call(self) -> ToolCall | None:
+        """Return the call that a request belongs to, as soon as it is certain; None when that will never be."""
+        waiting = {call for call, waits in self._calls.items() if waits}
         # With no active call, a waiting one asks several questions at once.
-        candidates = self._active_calls() or set(self._calls)
+        candidates = self._active_calls() or set(waiting)
+        is_active = not candidates <= waiting
         self._undecided += 1
-        self._notify()
+        self._asking.notify()
         try:
-            async with asyncio.timeout(ROUTING_TIMEOUT):
-                while candidates and not self._may_belong_to_inactive(candidates):
-                    if len(candidates) == 1:
-                        return next(iter(candidates))
-                    if self._undecided >= len(self._active_calls()):
-                        # All of them ask, so none would ever end. One gets no answer, which identifies the others.
-                        self._asking_tools |= {call.tool for call in candidates}
-                        return None
-                    await self._calls_changed.wait()
-                    candidates &= self._active_calls()
-        except TimeoutError:
+            while candidates:
+                callers = {call.caller for call in candidates}
+                if self._may_be_abandoned(callers):
+                    break
+                suspects = {call for call in waiting & set(self._calls) if call.caller not in callers}
+                if len(candidates) == 1:
+                    (call,) = candidates
+                    if not suspects:
+                        return call
+                    self._asking.names.add(call.tool)
+                elif is_active and self._undecided >= len(self._active_calls()):
+                    # All of them ask, so none would ever end. One gets no answer, which identifies the others.
+                    break
+                await self._asking.wait()
+                candidates &= self._active_calls() if is_active else set(self._calls)
+            else:
+                # No candidate is left, so a call that was waiting has asked something else.
+                candidates = waiting & set(self._calls)
+                if len(candidates) == 1 and not self._may_be_abandoned({call.caller for call in candidates}):
+                    return next(iter(candidates))
+            if candidates:
+                self._asking.names |= {call.tool for call in candidates}
+                self._unanswered.append(set(candidates))
             return None
         finally:
             self._undecided -= 1
-        return None
 
-    def _may_belong_to_inactive(self, candidates: set[ToolCall]) -> bool:
-        """True when the request may belong to a call that is not active."""
-        callers = {call.caller for call in candidates}
-        waiting = {call.caller for call, waits in self._calls.items() if waits}
+    def _may_be_abandoned(self, callers: set[Caller]) -> bool:
+        """True when a request beside calls of these callers may belong to an abandoned call."""
         cutoff = asyncio.get_running_loop().time() - ROUTING_TIMEOUT
-        return (
-            self._has_overflowed
-            or not waiting <= callers
-            or any(when > cutoff or call.caller not in callers for call, when in self._abandoned.items())
+        return self._has_overflowed or any(
+            when > cutoff or call.caller not in callers for call, when in self._abandoned.items()
         )
 
     def _active_calls(self) -> set[ToolCall]:
@@ -211,15 +268,19 @@ Outcome = types.CallToolResult | types.InputRequiredResult
 
 
 class ToolCall:
-    """A tool call and the events it produces: progress, questions, its result.
+    """A tool call and the events it produces: progress, questions, its result. It has no connection until `start`.
 
     Where a server asks within a call, the call has an asyncio task of its own: while its question waits, it outlives
     the run that started it. Servers that return their questions are called directly.
+
+    `is_unanswered` is set when the call has ended after a question of it was answered with `cancel`, because it could
+    not be determined which call had asked.
     """
+
+    connection: ServerConnection
 
     def __init__(
         self,
-        connection: ServerConnection,
         tool: str,
         arguments: dict[str, Any],
         *,
@@ -230,10 +291,11 @@ class ToolCall:
         asks: bool = True,
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> None:
-        self.connection = connection
         self.tool = tool
         self.caller = caller
         self.is_abandoned = False
+        self.is_unanswered = False
+        self._is_sent = False
         self._arguments = arguments
         self._meta = meta
         self._state = state
@@ -246,6 +308,10 @@ class ToolCall:
         self._ask_lock = asyncio.Lock()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[Outcome] | None = None
+
+    def start(self, connection: ServerConnection) -> None:
+        """Call the tool on this connection. Its router has registered the call, if the server asks within calls."""
+        self.connection = connection
         if not connection.is_modern:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._on_done)
@@ -263,8 +329,8 @@ class ToolCall:
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)
+        self._is_sent = True
         router = self.connection.elicitations
-        await router.add_call(self)
         abandoned = False
         try:
             return await self._call()
@@ -277,6 +343,8 @@ class ToolCall:
             self.answer(types.ElicitResult(action="cancel"))
 
     def _on_done(self, work: asyncio.Task[Outcome]) -> None:
+        if not self._is_sent:  # canceled before its first step
+            self.connection.elicitations.remove_call(self)
         if not work.cancelled():
             work.exception()  # retrieved, so that asyncio does not log it when nobody awaits the task
         self._wakeup.set()
@@ -394,3 +462,14 @@ def is_state_expired(error: MCPError) -> bool:
 def is_session_unknown(error: MCPError) -> bool:
     """True when an error means that the server does not know the session: it has not started this call."""
     return error.message in ("Session terminated", "Session not found")
+
+
+# How FastMCP and the official SDK report that a tool asks within a call on a revision that has no such questions.
+_CANNOT_ASK = re.compile(
+    r"elicitation via server-initiated requests is unavailable|Cannot send 'elicitation/create': .*no back-channel"
+)
+
+
+def needs_older_revision(error: str) -> bool:
+    """True when an error text means that a tool could not ask, because the protocol revision is too new for it."""
+    return _CANNOT_ASK.search(error) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
@@ -14,16 +14,16 @@ import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.agents.mcp_tools.call import ElicitationRouter
+from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
 
     from mcp.client._transport import TransportStreams
 
@@ -55,14 +55,25 @@ class ServerConnection:
     """A session with one MCP server.
 
     The SDK requires that one task opens and closes a session: the session task. Once `closed` is set, the connection is
-    never used again. `on_tools_changed` is called when the server's tools have changed.
+    never used again. `on_tools_changed` is called when the server's tools have changed. With `handshake` the newest
+    protocol revision is not tried. `asking` is shared by all connections to the server.
     """
 
-    def __init__(self, source: Source, on_tools_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        on_tools_changed: Callable[[], None],
+        *,
+        asking: ElicitationState | None = None,
+        handshake: bool = False,
+    ) -> None:
         self.source = source
         self.tools: tuple[types.Tool, ...] = ()
-        self.elicitations = ElicitationRouter(source.name)
+        self.elicitations = ElicitationRouter(source.name, asking)
         self.closed = asyncio.Event()
+        self._is_handshake = handshake or source.revision not in ("", LATEST_MODERN_VERSION)
+        self._users = 0
+        self._ends_when_idle = False
         self._on_tools_changed = on_tools_changed
         self._stop = asyncio.Event()
         self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
@@ -81,6 +92,28 @@ class ServerConnection:
     def is_modern(self) -> bool:
         """True when the server returns its questions as results of calls, so that each belongs to a known call."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nobody uses the connection and no call waits for an answer."""
+        return self._users == 0 and self.elicitations.is_idle
+
+    @contextmanager
+    def use(self) -> Generator[None]:
+        """Keep the connection from being closed as idle, for as long as the context lasts."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._ends_when_idle and self.is_idle:
+                self._stop.set()
+
+    def close_when_idle(self) -> None:
+        """End the session as soon as nobody uses it. Only for servers that return their questions."""
+        self._ends_when_idle = True
+        if self.is_idle:
+            self._stop.set()
 
     @property
     def stderr_tail(self) -> str:
@@ -163,8 +196,10 @@ class ServerConnection:
                     elicitation_callback=self.elicitations.on_elicitation,
                     message_handler=self._on_message,
                     client_info=CLIENT_INFO,
+                    mode="legacy" if self._is_handshake else "auto",
                 )
                 self._client = await stack.enter_async_context(client)
+                self._check_revision()
                 # `Tool` validates results, within a budget: the SDK would do it here on the event loop, however long
                 # the server's patterns and references take.
                 cast("Any", client.session).validate_tool_result = _skip_validation
@@ -185,6 +220,11 @@ class ServerConnection:
             if not ready.done():
                 ready.set_exception(self._startup_error(problem))
                 ready.exception()  # retrieved: nobody may be waiting any more
+
+    def _check_revision(self) -> None:
+        wanted, spoken = self.source.revision, self.client.protocol_version
+        if wanted == LATEST_MODERN_VERSION and not self.is_modern:
+            raise ConfigError(f"the MCP server `{self.source.name}` speaks revision {spoken}, and not {wanted}")
 
     def _is_transport_broken(self) -> bool:
         """True when a cancellation comes from within: the transport broke and canceled the session task."""
@@ -258,6 +298,8 @@ class ServerConnection:
 
     def _startup_error(self, error: BaseException | None) -> DragomanError:
         error = _first_error(error)
+        if isinstance(error, DragomanError):
+            return error
         if isinstance(error, FileNotFoundError):
             return ConfigError(f"there is no program `{self.source.argv[0]}`: install it, or write its whole path")
         if isinstance(error, PermissionError):

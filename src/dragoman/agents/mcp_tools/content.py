@@ -126,9 +126,10 @@ class _ResultConverter:
         """True when the texts are a wrapped list, `{"result": [1, 2]}`, again: one text as JSON, or one per item."""
         if not isinstance(structured, dict) or list(cast("dict[str, Any]", structured)) != ["result"]:
             return False
-        items: Any = cast("dict[str, Any]", structured)["result"]
+        items: object = cast("dict[str, object]", structured)["result"]
         if not isinstance(items, list):
             return False
+        items = cast("list[object]", items)
         texts = [block.text for block in self._result.content if isinstance(block, TextContent)]
         if len(texts) != len(self._result.content):
             return False

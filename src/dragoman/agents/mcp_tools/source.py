@@ -8,15 +8,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import msgspec
 from mcp.server import MCPServer, Server
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from msgspec import Struct
 
 from dragoman.agents.command import clean_name, environment_of, name_of_command
 from dragoman.model.error import ConfigError
 
+# The protocol revisions a user can choose: the newest that asks within calls, and the newest.
+REVISIONS = (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION)
+
 
 class Source(Struct, frozen=True):
-    """Where the tools of one server come from. Exactly one of `argv`, `url` and `server` is set."""
+    """Where the tools of one server come from. Exactly one of `argv`, `url` and `server` is set.
+
+    `revision` is the protocol revision to speak; empty for the newest that the server has.
+    """
 
     name: str
     argv: tuple[str, ...] = ()
@@ -24,16 +32,25 @@ class Source(Struct, frozen=True):
     server: Any = None
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
+    revision: str = ""
 
 
 def parse_sources(
-    servers: Sequence[object], env: Mapping[str, str] | Sequence[str] | None, headers: Mapping[str, str] | None
+    servers: Sequence[object],
+    env: Mapping[str, str] | Sequence[str] | None,
+    headers: Mapping[str, str] | None,
+    revision: str | None = None,
 ) -> tuple[Source, ...]:
     """Parse the servers a user names, and give each a unique name.
 
     Raises:
-        ConfigError: a value names no server, or an environment variable is not set.
+        ConfigError: a value names no server, an environment variable is not set, or there is no such revision.
     """
+    if revision is not None and revision not in REVISIONS:
+        raise ConfigError(
+            f"there is no MCP revision {revision!r} to choose: there are {' and '.join(REVISIONS)}. A server that "
+            "speaks only an older one needs no option"
+        )
     if not servers:
         raise ConfigError(
             'name an MCP server: a command, as in "npx -y @modelcontextprotocol/server-everything", or a URL'
@@ -44,9 +61,8 @@ def parse_sources(
         source = _parse_source(server, environment, dict(headers or {}))
         names = {each.name for each in sources}
         number = next(n for n in range(1, len(servers) + 2) if _numbered(source.name, n) not in names)
-        sources.append(
-            Source(_numbered(source.name, number), *(getattr(source, key) for key in Source.__struct_fields__[1:]))
-        )
+        name = _numbered(source.name, number)
+        sources.append(msgspec.structs.replace(source, name=name, revision=revision or ""))
     return tuple(sources)
 
 

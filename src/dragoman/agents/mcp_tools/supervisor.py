@@ -8,11 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dragoman.agents.mcp_tools.call import ElicitationState
 from dragoman.agents.mcp_tools.connection import ServerConnection
+from dragoman.agents.mcp_tools.spares import SparePool
 from dragoman.clock import SystemClock, wait
 from dragoman.model.error import CannotConnect, DragomanError
 
 if TYPE_CHECKING:
+    from dragoman.agents.mcp_tools.call import ToolCall
     from dragoman.agents.mcp_tools.source import Source
     from dragoman.clock import Clock
 
@@ -38,6 +41,15 @@ class Supervisor:
         self._supervise_task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[ServerConnection] | None = None
         self._connected = asyncio.Event()
+        # True once a tool could not ask on the newest protocol revision.
+        self._is_handshake = False
+        self._outdated = asyncio.Event()
+        self._replaced: ServerConnection | None = None
+        self._asking = ElicitationState()
+        self._spares = self._new_spares()
+
+    def _new_spares(self) -> SparePool:
+        return SparePool(self.source, self._asking, self._clock, self._start_seconds)
 
     @property
     def connection(self) -> ServerConnection | None:
@@ -55,7 +67,8 @@ class Supervisor:
             CannotConnect: the server does not answer, or the supervisor was closed meanwhile.
         """
         await self.close()
-        self._connected = asyncio.Event()
+        self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), ElicitationState()
+        self._spares, self._replaced = self._new_spares(), None
         opening = self._opening = asyncio.create_task(self._connect())
         closed = f"the MCP server `{self.source.name}` was closed while it was being started"
         try:
@@ -86,8 +99,24 @@ class Supervisor:
         if supervise_task is not None and supervise_task.get_loop() is loop:
             supervise_task.cancel()
             await asyncio.wait((supervise_task,))
-            if connection is not None:
-                await connection.close()
+            # It may have connected once more before it was canceled.
+            late, self._connection = self._connection, None
+            connections = [each for each in (connection, late, self._replaced) if each is not None]
+            await asyncio.gather(self._spares.close(), *(each.close() for each in connections))
+
+    async def connect_call(self, call: ToolCall) -> ServerConnection:
+        """Return the connection on which to start a call. A call that may ask waits for its turn.
+
+        Raises:
+            CannotConnect: the server is being restarted, and does not come back in time.
+        """
+        while True:
+            connection = await self.wait_connected()
+            if connection.is_modern:
+                return connection
+            placed = await self._spares.place(call, connection)
+            if placed is not None:
+                return placed
 
     async def wait_connected(self) -> ServerConnection:
         """Return an open connection; wait up to RECONNECT_TIMEOUT for a server that is being restarted.
@@ -95,23 +124,42 @@ class Supervisor:
         Raises:
             CannotConnect: it does not come back in time.
         """
-        connection = self._connection
-        if connection is not None and not connection.closed.is_set():
+        connection = self._usable_connection()
+        if connection is not None:
             return connection
         with suppress(TimeoutError):
             async with asyncio.timeout(RECONNECT_TIMEOUT):
-                while (connection := self._connection) is None or connection.closed.is_set():
+                while (connection := self._usable_connection()) is None:
                     self._connected.clear()
                     await self._connected.wait()
                 return connection
         raise CannotConnect(f"the MCP server `{self.source.name}` is not running", reason="CONNECTION_LOST")
+
+    def _usable_connection(self) -> ServerConnection | None:
+        connection = self._connection
+        is_usable = connection is not None and not connection.closed.is_set() and not self._outdated.is_set()
+        return connection if is_usable else None
+
+    def ask_within_calls(self, connection: ServerConnection) -> bool:
+        """Reconnect with the protocol revision in which a server asks within calls; calls in progress are not affected.
+
+        False when the configuration names the revision: then that stays.
+        """
+        if self.source.revision:
+            return False
+        if connection is self._connection and not self._is_handshake:
+            self._is_handshake = True
+            self._outdated.set()
+        return True
 
     def retire(self, connection: ServerConnection) -> None:
         """Close a connection that has become unusable; a new one is opened in the background."""
         connection.closed.set()
 
     async def _connect(self) -> ServerConnection:
-        connection = ServerConnection(self.source, self._on_tools_changed)
+        connection = ServerConnection(
+            self.source, self._on_tools_changed, asking=self._asking, handshake=self._is_handshake
+        )
         await connection.open(self._start_seconds)
         return connection
 
@@ -120,7 +168,10 @@ class Supervisor:
         while True:
             connection, since = self._connection, self._clock.now()
             if connection is not None:
-                await connection.closed.wait()
+                await self._wait_ended(connection)
+                if self._outdated.is_set() and not connection.closed.is_set():
+                    await self._replace(connection)
+                    continue
                 uptime = (self._clock.now() - since) / 1000
                 logger.warning(
                     "the MCP server %s has ended after %.1f s%s", self.source.name, uptime, _exit_reason(connection)
@@ -131,14 +182,40 @@ class Supervisor:
             await wait(self._clock, asyncio.get_running_loop().create_future(), backoff)
             backoff = min(backoff * 2, MAX_BACKOFF)
             try:
-                self._connection = await self._connect()
+                connected = await self._connect()
             except DragomanError as error:
                 self._connection = None
                 logger.warning("%s", error)
                 continue
             logger.info("the MCP server %s is available again", self.source.name)
-            self._connected.set()
-            self._on_tools_changed()
+            self._use(connected)
+
+    async def _wait_ended(self, connection: ServerConnection) -> None:
+        """Wait until a connection has closed, or is to be replaced."""
+        waits = [asyncio.create_task(event.wait()) for event in (connection.closed, self._outdated)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _replace(self, outdated: ServerConnection) -> None:
+        """Connect with the older protocol revision; the connection stays as it is if that fails."""
+        try:
+            connected = await self._connect()
+        except DragomanError as error:
+            logger.warning("%s: it has no older protocol revision: %s", self.source.name, error)
+            connected = outdated
+        else:
+            self._replaced = outdated
+            outdated.close_when_idle()
+        self._use(connected)
+
+    def _use(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._outdated.clear()
+        self._connected.set()
+        self._on_tools_changed()
 
 
 def _exit_reason(connection: ServerConnection) -> str:

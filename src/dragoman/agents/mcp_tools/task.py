@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
 from mcp import MCPError
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from dragoman.agents.mcp_tools.call import (
     MAX_NESTING,
@@ -20,6 +21,7 @@ from dragoman.agents.mcp_tools.call import (
     is_state_expired,
     is_stream_cut,
     is_too_deep,
+    needs_older_revision,
 )
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import (
@@ -38,6 +40,7 @@ from dragoman.model.part import Part
 from dragoman.model.task import Artifact
 
 if TYPE_CHECKING:
+    from dragoman.agents.mcp_tools.connection import ServerConnection
     from dragoman.agents.mcp_tools.tool import Tool
     from dragoman.engine.execute.context import Context
 
@@ -149,13 +152,9 @@ class TaskRun:
 
     async def _call_once(self, request: ToolRequest, state: str | None, responses: Any) -> Ask | None:
         tool = request.tool
-        try:
-            connection = await tool.supervisor.wait_connected()
-        except CannotConnect as error:
-            raise Failed(str(error)) from error
+        connection: ServerConnection | None = None
         for _ in range(MAX_ROUNDS):
             call = ToolCall(
-                connection,
                 tool.name,
                 request.arguments,
                 caller=self._caller(),
@@ -165,6 +164,12 @@ class TaskRun:
                 asks=self._ctx.asks,
                 on_progress=self._report_progress,
             )
+            if connection is None:
+                connection = await self._connect(tool, call)
+            if state is not None and not connection.is_modern:
+                connection.elicitations.remove_call(call)
+                raise Failed(QUESTION_LOST)  # only the newest revision has such a state
+            call.start(connection)
             result = await self._follow(request, call)
             if not isinstance(result, types.InputRequiredResult):
                 return result
@@ -178,6 +183,18 @@ class TaskRun:
         if responses:
             raise Failed(f"`{tool.id}` asks again and again, and cannot do without an answer")
         raise Failed(f"`{tool.id}` asked for another round {MAX_ROUNDS} times without a question")
+
+    async def _connect(self, tool: Tool, call: ToolCall) -> ServerConnection:
+        server = tool.supervisor.source.name
+        try:
+            return await self._wait_with_timeout(tool.supervisor.connect_call(call), self._timeout_seconds)
+        except CannotConnect as error:
+            raise Failed(str(error)) from error
+        except DeadlineExceeded:
+            raise Failed(
+                f"`{tool.id}` was not called: for {self._timeout_seconds:g} s the MCP server `{server}` waited for the "
+                "answers of other callers; try it again later"
+            ) from None
 
     def _caller(self) -> Caller:
         ctx = self._ctx
@@ -196,17 +213,18 @@ class TaskRun:
         """Follow a call to its result, or to a question."""
         tool, ctx = request.tool, self._ctx
         try:
-            while True:
-                event = await self._next_event(tool, call)
-                if isinstance(event, Progress):
-                    await self._report_progress(event)
-                elif isinstance(event, ElicitationPause):
-                    return await self._pause_open_call(request, call, event)
-                elif isinstance(event, types.InputRequiredResult):
-                    return event
-                else:
-                    await self._finish(tool, call, event)
-                    return None
+            with call.connection.use():
+                while True:
+                    event = await self._next_event(tool, call)
+                    if isinstance(event, Progress):
+                        await self._report_progress(event)
+                    elif isinstance(event, ElicitationPause):
+                        return await self._pause_open_call(request, call, event)
+                    elif isinstance(event, types.InputRequiredResult):
+                        return event
+                    else:
+                        await self._finish(tool, call, event)
+                        return None
         except MCPError as error:
             return self._on_error(request, call, error)
         except ValueError as error:  # includes pydantic's ValidationError
@@ -267,6 +285,7 @@ class TaskRun:
             if is_connection_closed(error):
                 tool.supervisor.retire(call.connection)
             raise Failed(stopped) from error
+        self._check_questions(tool, call, error.message)
         if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
             params = _url_elicitation(error)
             if params is not None:
@@ -310,8 +329,33 @@ class TaskRun:
         parts = await parts_of_result(result, read)
         if result.is_error:
             await self._deliver(parts, "error", metadata_of(result))
+            self._check_questions(tool, call, error_text(result))
             raise Failed(error_text(result))
         await self._deliver(parts, "result", metadata_of(result))
+        if call.is_unanswered:
+            self._check_questions(tool, call)
+
+    def _check_questions(self, tool: Tool, call: ToolCall, error: str = "") -> None:
+        """Raise Failed when the tool has asked in vain, with `error` or despite its result."""
+        if call.is_unanswered:
+            raise Failed(
+                f"`{tool.id}` asked something that got no answer, because it could not be determined which call had "
+                "asked: it may have done a part of its work. Call it again: from now on its questions are told apart"
+            )
+        if not call.connection.is_modern or not needs_older_revision(error):
+            return
+        supervisor, older = tool.supervisor, LATEST_HANDSHAKE_VERSION
+        failure = (
+            f"`{tool.id}` asks in a way that MCP revision {LATEST_MODERN_VERSION} does not have: "
+            "it may have done a part of its work."
+        )
+        option = f"`--mcp-revision {older}`, or Agent.from_mcp(…, revision=…)"
+        if not supervisor.ask_within_calls(call.connection):
+            raise Failed(f"{failure} To let it ask, use {option}")
+        raise Failed(
+            f"{failure} Call it again: `{supervisor.source.name}` is called with revision {older} from now on. To use "
+            f"that from the start, set {option}"
+        )
 
     async def _deliver(self, parts: tuple[Part, ...], kind: str, metadata: dict[str, Any] | None = None) -> None:
         if parts:

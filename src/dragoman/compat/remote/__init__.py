@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dragoman.compat.remote.budget import SessionBudget
 from dragoman.compat.remote.cards import clear_agent_card_cache, discover_agent, fetch_agent_card
+from dragoman.compat.remote.handlers import handle_discover_agent, handle_invoke_remote_agent
 from dragoman.compat.remote.invoke import RemoteInvocationResult, invoke_remote_agent
 from dragoman.compat.sessions.errors import BudgetExceededError, ExternalServiceError, NotFoundError, ValidationError
 
@@ -33,5 +34,7 @@ __all__ = [
     "clear_agent_card_cache",
     "discover_agent",
     "fetch_agent_card",
+    "handle_discover_agent",
+    "handle_invoke_remote_agent",
     "invoke_remote_agent",
 ]

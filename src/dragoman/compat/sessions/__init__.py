@@ -28,10 +28,24 @@ from dragoman.compat.sessions.errors import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
+    from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent, get_agent_bundles
     from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
+    from dragoman.compat.sessions.types import (
+        A2AMessage,
+        A2AProtocolExtension,
+        A2ATask,
+        A2ATaskDeps,
+        A2ATaskSendRequest,
+        A2ATaskState,
+    )
 
 __all__ = [
+    "A2AMessage",
+    "A2AProtocolExtension",
+    "A2ATask",
+    "A2ATaskDeps",
+    "A2ATaskSendRequest",
+    "A2ATaskState",
     "AuthenticationError",
     "AuthorizationError",
     "ConflictError",
@@ -44,6 +58,7 @@ __all__ = [
     "build_agent_card_for_agent",
     "clear_task_store",
     "error_response",
+    "get_agent_bundles",
     "handle_task_get",
     "handle_task_send",
 ]
@@ -53,6 +68,6 @@ def __getattr__(name: str) -> Any:
     # Imported when first used: every server loads this package, and few run programs.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "cards" if name.startswith("build_") else "tasks"
+    module = "types" if name.startswith("A2A") else "tasks" if name.endswith(("_send", "_get", "_store")) else "cards"
     value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
     return value

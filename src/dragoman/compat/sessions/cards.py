@@ -235,15 +235,21 @@ def build_agent_card_for_agent(
     agent_id = str(member(agent, "id") or name)
     url = f"{_base_url(base_url)}/api/agents/{quote(agent_id, safe='')}"
     description = str(member(agent, "description") or FALLBACK)
-    persona, bundles = _read_member(agent, db, agent_id, "persona"), _read_member(agent, db, agent_id, "skill_bundles")
+    persona = _read_member(agent, db, agent_id, "persona")
     archetype = persona if isinstance(persona, str) else member(persona, "archetype")
-    description = enrich_description(description, {"archetype": archetype}, _names(bundles))
+    description = enrich_description(description, {"archetype": archetype}, get_agent_bundles(agent, db))
     facts = CardFacts(name, description, url, version("dragoman"))
     skills = [
         tool_skill(*tool)
         for tool in _permitted_tools(agent, default_tools() if tools is None else _describe_tools(tools))
     ]
     return agent_card(facts, skills, agent_protocols(url))
+
+
+def get_agent_bundles(agent: object, db: object = None) -> list[str]:
+    """Return the names of an agent's skill bundles: its own, else what `db.get_skill_bundles(agent_id)` returns."""
+    agent_id = str(member(agent, "id") or member(agent, "name") or "agent")
+    return _names(_read_member(agent, db, agent_id, "skill_bundles"))
 
 
 @lru_cache(maxsize=1)

@@ -103,6 +103,7 @@ class Agent(BareAgent):
         default_tool: str | None = None,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
+        revision: str | None = None,
         name: str | None = None,
         description: str = "",
         version: str = "",
@@ -115,15 +116,17 @@ class Agent(BareAgent):
         names of variables to pass on; `headers` are sent to the URLs. `include` and `exclude` are names or patterns of
         tools; `permissions` maps names or patterns to the permission a caller needs (None: none). Plain text goes to
         `default_tool`. A tool that is silent for `timeout` seconds is stopped; the default is 600, and 0 is never.
+        `revision` is the protocol revision to speak, for servers whose tools ask as older ones do; the default is the
+        newest that a server has.
 
         Raises:
-            ConfigError: a server is none of these, or dragoman[mcp] is not installed.
+            ConfigError: a server is none of these, there is no such revision, or dragoman[mcp] is not installed.
         """
         require("mcp", "mcp")
         from dragoman.agents.mcp_tools.bridge import McpTools
         from dragoman.agents.mcp_tools.source import parse_sources
 
-        sources = parse_sources(servers, env, headers)
+        sources = parse_sources(servers, env, headers, revision)
         tools = McpTools(
             sources,
             include=include,

@@ -25,7 +25,7 @@ _lock = threading.Lock()
 _ids = count(1000)
 _answers: dict[int, queue.Queue[Any]] = {}
 _canceled: dict[Any, threading.Event] = {}
-_go_on = threading.Event()
+_go_on, _go_on_longer = threading.Event(), threading.Event()
 
 
 def say(message: dict[str, Any]) -> None:
@@ -131,6 +131,15 @@ class Calling:
         _go_on.set()
         return text("let go")
 
+    def held_longer(self) -> Any:
+        note("begun")
+        _go_on_longer.wait()
+        return text("held")
+
+    def let_go_longer(self) -> Any:
+        _go_on_longer.set()
+        return text("let go")
+
     def ask_name(self) -> Any:
         label = self.arguments.get("label", "")
         said = self.ask(f"Who is {label or 'it'}?", requestedSchema=FORM)
@@ -221,7 +230,16 @@ class Calling:
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
-        *("ask_and_ask_late", "long_line", "costly_promise", "unreadable", "nameless", "ask_unreadable"),
+        *(
+            "held_longer",
+            "let_go_longer",
+            "ask_and_ask_late",
+            "long_line",
+            "costly_promise",
+            "unreadable",
+            "nameless",
+            "ask_unreadable",
+        ),
         *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,

@@ -7,6 +7,7 @@ FOLDER. Over HTTP it can be one that knows the handshake era only.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Elicit, RequestStateSecurity, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel
 
@@ -110,6 +112,30 @@ def build(folder: Path, key: bytes = KEY) -> MCPServer:  # noqa: C901 - many sma
     ) -> str:
         """Ask for a name and a size, one after the other."""
         return f"{who.name}: {size.size}"
+
+    @server.tool(structured_output=False)
+    async def inquire(ctx: Context[Any, Any], label: str = "", wrapped: bool = False) -> str:
+        """Ask within the call, which only the handshake era has; `wrapped` reports that as FastMCP does."""
+        note("asked")
+        try:
+            answer = await ctx.elicit(f"Who is {label or 'it'}?", Name)
+        except MCPError:
+            if not wrapped:
+                raise
+            raise ToolError("elicitation via server-initiated requests is unavailable on these connections.") from None
+        return f"{label}: {answer.action} {getattr(answer, 'data', None)}"
+
+    @server.tool(structured_output=False)
+    def pid() -> str:
+        """Tell the number of the process."""
+        return str(os.getpid())
+
+    @server.tool(structured_output=False)
+    async def held() -> str:
+        """Begin, and end when somebody writes into the pipe."""
+        note("begun")
+        await anyio.to_thread.run_sync((folder / "pipe").read_bytes)
+        return f"held by {os.getpid()}"
 
     @server.tool(structured_output=False)
     async def sign_in(ctx: Context[Any, Any]) -> Any:

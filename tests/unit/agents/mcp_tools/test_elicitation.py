@@ -17,7 +17,6 @@ from mcp.server.mcpserver import Elicit, Resolve
 from pydantic import BaseModel
 
 from dragoman import Agent, Part, State, User
-from dragoman.agents.mcp_tools import call as questions
 from dragoman.agents.mcp_tools.elicitation import OPEN_CALL_SECONDS
 from dragoman.agents.mcp_tools.task import MAX_ROUNDS, QUESTION_LOST
 from dragoman.engine.call import CallContext
@@ -323,8 +322,12 @@ async def test_a_question_that_could_be_of_two_calls_is_shown_to_neither_until_o
     )
     # Nobody knows yet that the tool asks, and both do: one gets no answer, and so the other question is known.
     by_state = {task.state: (label, task) for label, task in zip("ab", both, strict=True)}
-    label, task = by_state[State.COMPLETED]
+    label, task = by_state[State.FAILED]
     assert task.text == f"{label}: cancel None"
+    assert task.error == (
+        "`ask_name` asked something that got no answer, because it could not be determined which call had asked: "
+        "it may have done a part of its work. Call it again: from now on its questions are told apart"
+    )
     label, task = by_state[State.INPUT_REQUIRED]
     assert task.question.startswith(f"Who is {label}?")
     assert (await engine.send("Ada", task=task, call=ADA)).text == f"{label}: accept Ada"
@@ -397,19 +400,18 @@ async def test_a_question_beside_another_call_waits_until_that_has_ended(
     assert (await asked).question.startswith("Who is x?")
 
 
-async def test_a_question_that_stays_in_doubt_is_canceled(
-    start: Start,
-    handshake: Command,
-    tmp_path: Path,
-    tool_part: Any,
-    until: Until,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+async def test_a_question_that_stays_in_doubt_waits_until_the_silent_tool_is_stopped(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, clock: Clock
 ) -> None:
-    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.05)
-    engine = await start(Agent.from_mcp(handshake()))
-    other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
+    engine = await start(Agent.from_mcp(handshake(), timeout=60))
+    other = engine.sending(None, parts=(tool_part("held"),))
     await until((tmp_path / "begun").exists)
-    assert (await engine.send(None, parts=(tool_part("ask_name", label="x"),))).text == "x: cancel None"
-    assert "handshake_server asks, but it cannot be determined for whom: it gets no answer" in caplog.text
-    await engine.cancel(other)
+    await clock.advance(30)
+    asked = engine.sending(None, parts=(tool_part("ask_name", label="x"),))
+    await engine.send(None, parts=(tool_part("same"),))
+    await clock.advance(31)
+    assert (await other).error == "`held` was silent for 60 s and has been stopped"
+    # It was told to stop, and may have asked before: to show its question to others would be wrong.
+    ended = await asked
+    assert (ended.state, ended.text) == (State.FAILED, "x: cancel None")
+    assert "asked something that got no answer" in ended.error
