@@ -185,7 +185,7 @@ class ResumableStream:
         backoff = Backoff(self._retries, self._clock)
         problem: DragomanError | None = None
         card = self._connection.cached_card or await self._connection.card()
-        streams = card.capabilities.streaming is not False
+        streams = bool(card.capabilities.streaming)
         while streams and self._assembler.state is None:
             problem = None
             try:

@@ -468,8 +468,9 @@ async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at(problem: E
     assert len(wire.clock.slept) == 2
 
 
-async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to() -> None:
-    card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+@pytest.mark.parametrize("streaming", [False, None])
+async def test_an_agent_whose_card_does_not_say_that_it_streams_is_not_asked_to(streaming: bool | None) -> None:
+    card = replace(CARD, capabilities=AgentCapabilities(streaming=streaming))
     wire = Scripted(send=task("a", State.COMPLETED), card=card)
     assert [event.text for event in await sent_events(wire.stream())] == ["a"]
     assert wire.names == ["SEND"]
