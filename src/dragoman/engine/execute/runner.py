@@ -45,7 +45,9 @@ class Runner:
         # None: as the caller who creates the task reads it.
         closing = agent.closing if settings.closing == "auto" else settings.closing
         self._closing: Closing | None = None if closing == "auto" else closing
-        self._progress_metadata = None if agent.output_metadata is None else agent.output_metadata.progress or None
+        metadata = agent.output_metadata
+        self._progress_metadata = None if metadata is None else metadata.progress or None
+        self.failure_metadata = None if metadata is None else metadata.failure or None
 
     def __len__(self) -> int:
         """The number of runs that are executing now."""
