@@ -509,6 +509,21 @@ async def test_an_answer_that_only_the_task_holds_is_read_once_at_the_end() -> N
     assert wire.names == ["STREAM", "GET"]
 
 
+@pytest.mark.parametrize("answer", ["", "thanks"])
+async def test_a_question_that_was_answered_elsewhere_is_not_taken_for_the_answer(answer: str) -> None:
+    """Nobody but the task itself tells what the caller said to it meanwhile."""
+    user = Message("u", Role.USER, (Part(text="done"),))
+    said = (Message("m", Role.AGENT, (Part(text=answer),)),) if answer else ()
+    whole = replace(task(state=State.COMPLETED), history=(user, *said))
+    asked = status(State.AUTH_REQUIRED, "log in")
+    wire = Scripted([bare(task(), asked, *([says(answer)] if answer else []), DONE)], gets=[whole])
+    stream = wire.stream(until_final=True)
+    events = await subscribed_events(stream)
+    assert joined(events) == answer
+    assert isinstance(stream.result, Task)
+    assert stream.result.text == answer
+
+
 @pytest.mark.parametrize("found", [task(state=State.COMPLETED), task(), TaskNotFound(), CUT])
 async def test_a_task_that_says_no_more_stays_as_it_was_streamed(found: Any) -> None:
     wire = Scripted([bare(task(), DONE)], gets=[found])

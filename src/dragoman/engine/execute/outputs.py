@@ -114,10 +114,14 @@ def _encode_unknown(value: Any) -> Any:
 
 
 class OutputMetadata(Struct, frozen=True):
-    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to its progress messages."""
+    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to the text of its progress.
+
+    `failure` is that of the message with the reason of a failed task.
+    """
 
     task: dict[str, Any] = {}
     progress: dict[str, Any] = {}
+    failure: dict[str, Any] = {}
 
 
 class ResultWriter:

@@ -206,7 +206,9 @@ class Run:
         if live.ended:
             return
         # Exception texts may contain lone surrogates, such as undecodable bytes of a file name.
-        message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
+        parts = () if text is None else (Part(text=text.encode(errors="replace").decode()),)
+        metadata = self._runner.failure_metadata if state is State.FAILED else None
+        message = agent_message(live, parts, metadata) if parts else None
         if live.draft:
             live.open()
         live.status(state, message, context_state=self._changed_context_state())

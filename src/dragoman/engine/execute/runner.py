@@ -42,7 +42,9 @@ class Runner:
         self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._progress_metadata = None if agent.output_metadata is None else agent.output_metadata.progress or None
+        metadata = agent.output_metadata
+        self._progress_metadata = None if metadata is None else metadata.progress or None
+        self.failure_metadata = None if metadata is None else metadata.failure or None
 
     def __len__(self) -> int:
         """The number of runs that are executing now."""
