@@ -1,7 +1,8 @@
 """FastMCP's client, driven line by line: `fastmcp_client.py auto|legacy URL` or `... COMMAND ARGUMENT...`.
 
-It reads one JSON object a line, `{"tool": …, "arguments": {…}, "answers": […]}`, and writes one for each: the result,
-what was asked and how far the tool got meanwhile. `{"tool": null}` lists the tools, `{"resource": uri}` reads one.
+It reads one JSON object a line, `{"tool": …, "arguments": {…}, "answers": […]}`, and writes one for each: the result
+and what was asked. Progress is written as it comes, `{"progress": […]}`. `{"tool": null}` lists the tools,
+`{"resource": uri}` reads one.
 """
 
 import asyncio
@@ -17,12 +18,11 @@ Json = dict[str, Any]
 
 
 class Driver:
-    """Calls tools, answers questions as it is told, and keeps what it saw."""
+    """Calls tools, answers questions as it is told, and keeps what was asked."""
 
     def __init__(self) -> None:
         self._answers: list[Any] = []
         self._asked: list[str] = []
-        self._moved: list[list[Any]] = []
 
     async def on_question(self, message: str, kind: Any, params: Any, context: Any) -> Any:
         """Answer with the next answer; null declines."""
@@ -33,8 +33,8 @@ class Driver:
         return ElicitResult(action="accept", content=answer)
 
     async def on_progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Keep it."""
-        self._moved.append([done, total, message])
+        """Write it."""
+        print(json.dumps({"progress": [done, total, message]}), flush=True)
 
     async def run(self, client: Client, request: Json) -> Json:
         """Do what one line says."""
@@ -43,7 +43,7 @@ class Driver:
             return {"contents": [each.model_dump(mode="json", by_alias=True) for each in contents]}
         if request["tool"] is None:
             return {"tools": [tool.name for tool in await client.list_tools()]}
-        self._answers, self._asked, self._moved = request.get("answers") or [], [], []
+        self._answers, self._asked = request.get("answers") or [], []
         result = await client.call_tool_mcp(
             request["tool"], request.get("arguments") or {}, progress_handler=self.on_progress
         )
@@ -52,7 +52,6 @@ class Driver:
             "structured": result.structured_content,
             "content": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in result.content],
             "asked": self._asked,
-            "progress": self._moved,
         }
 
 
