@@ -12,7 +12,7 @@ import pytest
 from interop_table import ABSENT, PEER
 
 from dragoman import Client, Part, State, Task
-from dragoman.errors import DragomanError, InvalidParams, MethodNotFound, UnsupportedOperation
+from dragoman.errors import DragomanError, MethodNotFound, UnsupportedOperation
 
 Case = Callable[[Client], Awaitable[None]]
 
@@ -57,13 +57,6 @@ async def hooks_can_only_be_made_and_read(client: Client) -> None:
     await hooks_cannot_be_deleted(client)
     with pytest.raises(DragomanError):
         await client.list_push_configs(await client.send("echo hello"))
-
-
-async def hooks_cannot_be_made(client: Client) -> None:
-    task = await client.send("echo hello")
-    with pytest.raises(InvalidParams, match="missing pushNotificationConfig"):
-        await client.create_push_config(task, HOOK, id="hook")
-    assert await client.list_push_configs(task) == ()
 
 
 async def reasons_are_not_kept(client: Client) -> None:
@@ -145,11 +138,6 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
         PEER,
         "@a2a-js/sdk leaves out the name of a file over REST 0.3.",
         files_lose_their_name,
-    ),
-    ("js", "rest-0.3", "push"): (
-        PEER,
-        "@a2a-js/sdk does not read the request of 0.3 that creates a push configuration over REST.",
-        hooks_cannot_be_made,
     ),
     ("fasta2a", "jsonrpc-1.0", "failed"): (
         ABSENT,

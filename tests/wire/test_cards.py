@@ -90,6 +90,15 @@ def test_the_card_is_at_both_well_known_paths_for_everybody(wire: Any, path: str
     assert card["url"] == f"{wire.url}/a2a"
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_the_card_is_also_below_every_address_that_it_names(wire: Any, path: str) -> None:
+    # LiteLLM's gateway keeps the address of a card, and looks for the card there with every message.
+    card = wire.request("GET", path).json
+    for address in urls(card):
+        below = wire.request("GET", address.removeprefix(wire.url) + path)
+        assert (below.status, below.json) == (200, card)
+
+
 @pytest.mark.requirement("S2-71")
 def test_the_card_of_both_versions_holds_all_of_both(wire: Any) -> None:
     card = wire.request("GET", CARD).json
@@ -113,7 +122,7 @@ def test_a_pinned_card_has_exactly_the_keys_of_its_version(
 ) -> None:
     with served(new_agent(extensions=["https://example.com/x"]), card_version=version) as url:
         cards = [wire.at(url).request("GET", path).json for path in PATHS]
-    assert cards[0] == cards[1]
+    assert all(card == cards[0] for card in cards)
     card = cards[0]
     assert required <= set(card) <= keys
     interface, capabilities, skill = parts
@@ -378,8 +387,8 @@ def several(wire: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
     [("", "one"), ("/agents/one", "one"), ("/agents/two", "two"), ("/agents/the%20third%20%C3%BC", "the third ü")],
 )
 def test_each_agent_has_its_own_card_and_answers_where_it_says(several: Any, http: Any, prefix: str, name: str) -> None:
-    cards = [several.request("GET", prefix + path).json for path in PATHS]
-    assert cards[0] == cards[1]
+    cards = [several.request("GET", prefix + path).json for path in (*PATHS, *(f"/a2a{path}" for path in PATHS))]
+    assert all(card == cards[0] for card in cards)
     assert cards[0]["name"] == name
     assert urls(cards[0]) == {several.url + prefix, f"{several.url}{prefix}/a2a"}
     works(http, cards[0])

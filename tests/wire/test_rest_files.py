@@ -120,6 +120,17 @@ def test_who_has_the_library_of_an_sdk_but_encodes_once_is_answered_so(files: An
     assert artifact(task)["fileWithBytes"] == once(BLOB)
 
 
+def test_the_library_of_an_sdk_alone_does_not_make_its_caller_one(files: Any) -> None:
+    task = send(files, OTHER, (once(PNG), "image/png"))
+    assert artifact(get(files, SDK, task))["fileWithBytes"] == once(BLOB)
+    # The form of JSON-RPC, which a person writes and the SDKs do not.
+    part = {"kind": "file", "file": {"bytes": once(b"abcd"), "mimeType": "text/plain"}}
+    message = {"kind": "message", "messageId": "m1", "role": "user", "parts": [part]}
+    written = files.rest("POST", "/v1/message:send", {"message": message}, **{"User-Agent": SDK}).result["task"]
+    assert received == [b"abcd"]
+    assert artifact(written)["fileWithBytes"] == once(BLOB)
+
+
 def test_the_name_of_a_file_is_left_out_where_strict_readers_do_not_know_it(files: Any) -> None:
     named = {caller: artifact(send(files, caller)).get("name") for caller in (SDK, GO, JS, OTHER, JAVA)}
     assert named == {SDK: "blob.bin", GO: "blob.bin", JS: "blob.bin", OTHER: "blob.bin", JAVA: None}

@@ -13,7 +13,14 @@ from dragoman.dialects.reading.invalid import quoted
 from dragoman.dialects.table import JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
-from dragoman.dialects.v03_proto.dialect import TWICE_ORIGIN, V03_PROTO, V03_PROTO_TWICE, V03Proto
+from dragoman.dialects.v03_proto.dialect import (
+    TWICE_ORIGIN,
+    V03_PROTO,
+    V03_PROTO_BARE,
+    V03_PROTO_TWICE,
+    V03Proto,
+    takes_bare_webhooks,
+)
 from dragoman.dialects.v03_proto.file_bytes import (
     ONCE,
     FileFormat,
@@ -42,6 +49,10 @@ _DIALECTS: dict[tuple[str, str], CallingDialect] = {
     (V1_1.version, JSONRPC): V1_1,
     (V1_1.version, REST): V1_1,
 }
+
+
+# In the JSON of a request that creates a webhook.
+_WEBHOOK = b'"pushNotificationConfig"'
 
 
 class MethodMatch(NamedTuple):
@@ -179,13 +190,19 @@ def after_reading(dialect: CallingDialect, body: bytes) -> CallingDialect:
 
 
 def needs_probe(dialect: CallingDialect, body: bytes, *, received: bool) -> bool:
-    """True when it is not known how a server encodes the files in this body, which it has sent or is to get."""
-    return dialect is V03_PROTO and has_files(body) and not (received and shows_twice(body) is not None)
+    """True when it is not known how a server has encoded the files in this body, or reads what it is to get."""
+    if dialect is not V03_PROTO:
+        return False
+    return has_files(body) and shows_twice(body) is None if received else has_files(body) or _WEBHOOK in body
 
 
 def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: bytes) -> CallingDialect:
     """Return the dialect in which to go on with a server that answers a request for an unknown task with this."""
-    return V03_PROTO_TWICE if dialect is V03_PROTO and server_format(headers, body).twice else dialect
+    if dialect is not V03_PROTO:
+        return dialect
+    if server_format(headers, body).twice:
+        return V03_PROTO_TWICE
+    return V03_PROTO_BARE if takes_bare_webhooks(body) else dialect
 
 
 def _v1_dialect(version: str | None) -> CallingDialect:

@@ -1,4 +1,4 @@
-"""Files over REST 0.3: the client finds out how the server's SDK encodes them."""
+"""Files and webhooks over REST 0.3: the client finds out how the server's SDK has them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ Stub, Close, reply, card = (STUB[name] for name in ("Stub", "Close", "reply", "c
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
 BLOB = b"\x00\x01dragoman"
+HOOK = "https://example.com/hook"
 FILE = Part(raw=BLOB, media_type="application/octet-stream")
 A2A_SDK_03 = reply({"message": "Task not found"}, 404)
 A2A_JS = reply({"code": -32001, "message": "Task not found"}, 404)
@@ -45,11 +46,16 @@ class Server:
         self.error = error
         self.file = {"fileWithBytes": text, "mimeType": kind}
         self.sent: list[str] = []
+        self.webhooks: list[Any] = []
         self.probes = 0
 
     def __call__(self, got: Any) -> bytes:
         if "well-known" in got.path:
             return reply(card((f"http://{got.headers['host']}", "rest"), version="0.3"))
+        if got.path.endswith("/pushNotificationConfigs"):
+            self.webhooks.append(json.loads(got.body))
+            name = "tasks/t/pushNotificationConfigs/hook"
+            return reply({"name": name, "pushNotificationConfig": {"id": "hook", "url": HOOK}})
         if not got.path.endswith("message:send"):
             assert got.path.startswith("/v1/tasks/")
             self.probes += 1
@@ -113,3 +119,20 @@ async def test_a_question_that_is_not_answered_does_no_harm(error: Any) -> None:
     server = Server(error, twice(BLOB))
     assert await send(server, [FILE]) == [once(BLOB).encode()]
     assert server.sent == [once(BLOB)]
+
+
+NAME = "tasks/t/pushNotificationConfigs/hook"
+WEBHOOK = {"name": NAME, "pushNotificationConfig": {"url": HOOK, "id": "hook"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "body"),
+    [(A2A_SDK_03, {"parent": "tasks/t", "configId": "hook", "config": WEBHOOK}), (A2A_JS, WEBHOOK)],
+)
+async def test_a_webhook_is_created_in_the_form_that_the_server_reads(error: Any, body: Any) -> None:
+    server = Server(error)
+    async with Stub(server) as stub, Client(stub.url, protocol="0.3", transport="rest") as client:
+        for _ in range(2):
+            assert (await client.create_push_config("t", HOOK, id="hook")).id == "hook"
+    assert server.webhooks == [body, body]
+    assert server.probes == 1

@@ -86,10 +86,11 @@ def test_files_in_data_and_metadata_are_not_those_of_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("user_agent", "body", "expected"),
     [
-        ("python-httpx/0.28.1", None, TWICE),
-        ("Go-http-client/1.1", None, TWICE),
-        ("Go-http-client/1.1", request((twice(ANY), "application/octet-stream")), TWICE),
-        ("python-httpx/0.28.1", request((once(PNG), "image/png")), ONCE),
+        ("python-httpx/0.28.1", None, UNKNOWN),
+        ("Go-http-client/1.1", b'{"message": {"parts": []}}', UNKNOWN),
+        ("python-httpx/0.28.1", request(), FileFormat(twice=True, guessed=True)),
+        ("Go-http-client/1.1", request((twice(ANY), "application/octet-stream")), FileFormat(twice=True, guessed=True)),
+        ("python-httpx/0.28.1", request((once(PNG), "image/png")), UNKNOWN),
         ("node", None, ONCE),
         ("node", request((twice(PNG), "image/png")), ONCE),
         ("curl/8", None, UNKNOWN),

@@ -27,7 +27,7 @@ from dragoman.dialects.v03.dialect import (
 )
 from dragoman.dialects.v03.types import NoParams03
 from dragoman.dialects.v03_proto.codec import ProtoCodec
-from dragoman.dialects.v03_proto.file_bytes import TWICE, UNKNOWN, FileFormat
+from dragoman.dialects.v03_proto.file_bytes import ONCE, TWICE, UNKNOWN, FileFormat
 from dragoman.dialects.v03_proto.types import (
     ProtoConfiguration,
     ProtoMessage,
@@ -41,7 +41,7 @@ from dragoman.dialects.v03_proto.types import (
     ProtoTaskPush,
 )
 from dragoman.model.event import StreamResponse, response_of
-from dragoman.model.json import decode_any, encode
+from dragoman.model.json import UNREADABLE, as_object, decode_any, encode
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -91,7 +91,8 @@ class V03Proto(V03):
     """A2A 0.3 over REST. `write_params` includes the parameters of the path; `RestBinding` moves them there.
 
     `files` is the format of the peer's files. Where it is only known from a request, it is stored as the origin of the
-    task, so that later requests of that caller get it too.
+    task, so that later requests of that caller get it too. `bare_webhooks`: the server reads a webhook without its
+    wrapping `config`, see `takes_bare_webhooks`.
     """
 
     row = table.row_of(table.V0_3, table.REST)
@@ -126,16 +127,22 @@ class V03Proto(V03):
     empty = b"{}"
     no_result = "it holds neither a task nor a message"
 
-    def __init__(self, *, blocking_by_default: bool = True, files: FileFormat = UNKNOWN) -> None:
+    def __init__(
+        self, *, blocking_by_default: bool = True, files: FileFormat = UNKNOWN, bare_webhooks: bool = False
+    ) -> None:
         super().__init__(blocking_by_default=blocking_by_default)
         self.files = files
+        self._bare_webhooks = bare_webhooks
         self._codec = ProtoCodec(files)
         self.origin = TWICE_ORIGIN if files.twice and files.guessed else self.row.version
 
     def write_params(self, operation: Operation, request: Request) -> bytes:
-        if not isinstance(request, SendMessageRequest):
-            return super().write_params(operation, request)
-        return encode(_send_params(request, self._codec))
+        if isinstance(request, SendMessageRequest):
+            return encode(_send_params(request, self._codec))
+        if self._bare_webhooks and isinstance(request, TaskPushNotificationConfig):
+            name, webhook = _push_to(request).name, push_to_03(request)
+            return encode(ProtoPushCreate(request.task_id, name=name, push_notification_config=webhook))
+        return super().write_params(operation, request)
 
     def write_event(self, record: Record, *, last: bool) -> bytes:
         return encode(self._codec.response_to(record.event, last=last))
@@ -239,5 +246,14 @@ def _ids(name: str | None) -> tuple[str, str]:
     return task_id, words[3] if task_id and len(words) > 3 else ""
 
 
+def takes_bare_webhooks(error: bytes) -> bool:
+    """True for the error of @a2a-js/sdk, which does not read the request of the proto that creates a webhook."""
+    try:
+        return as_object(decode_any(error)).keys() == {"code", "message"}
+    except UNREADABLE:
+        return False
+
+
 V03_PROTO = V03Proto()
 V03_PROTO_TWICE = V03Proto(files=TWICE)
+V03_PROTO_BARE = V03Proto(files=ONCE, bare_webhooks=True)

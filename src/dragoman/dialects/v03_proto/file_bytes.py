@@ -29,10 +29,11 @@ class FileFormat(NamedTuple):
 
 ONCE, TWICE, UNKNOWN = FileFormat(), FileFormat(twice=True), FileFormat(guessed=True)
 _JAVA = FileFormat(named=False, guessed=True)
+_LIKELY_TWICE = FileFormat(twice=True, guessed=True)
 # By the product of the User-Agent: the HTTP libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
 _CALLERS = {
-    "python-httpx": TWICE,
-    "Go-http-client": TWICE,
+    "python-httpx": _LIKELY_TWICE,
+    "Go-http-client": _LIKELY_TWICE,
     "node": ONCE,
     "Java-http-client": _JAVA,
     "Vert.x-WebClient": _JAVA,
@@ -64,8 +65,14 @@ _PROBLEM_JSON = "application/problem+json"
 
 
 def caller_format(user_agent: str, body: bytes | None) -> FileFormat:
-    """Return the format of a caller, by the product of its User-Agent and the files in its request."""
+    """Return the format of a caller, by the product of its User-Agent and by its request.
+
+    A library for HTTP alone shows nothing, as anybody may use it; together with a message as ProtoJSON has it, in which
+    the parts are called `content`, it is that of an SDK. Requests without a message follow the origin of their task.
+    """
     usual = _CALLERS.get(user_agent.partition("/")[0], UNKNOWN)
+    if usual == _LIKELY_TWICE and (body is None or b'"content"' not in body):
+        usual = UNKNOWN
     twice = None if body is None or usual == ONCE else shows_twice(body)
     return usual if twice is None else usual._replace(twice=twice)
 

@@ -165,7 +165,8 @@ class ProtoPushCreate(Struct, frozen=True, omit_defaults=True, rename="camel"):
     parent: str | None = None
     config_id: str | None = None
     config: ProtoTaskPush | None = None
-    # Some clients omit the wrapping `config`.
+    # The members of `config`: some clients and servers omit the wrapper.
+    name: str | None = None
     push_notification_config: Push03 | None = None
 
 
