@@ -19,11 +19,10 @@ FRAMEWORKS_DIRECTIONS = (FRAMEWORKS_OURS, FRAMEWORKS_THEIRS)
 PASS, FAIL = "pass", "fail"
 ABSENT = "absent"  # not in this version, or the peer has no such thing
 PEER = "peer"  # the peer is at fault, and a test shows it
-REFUSED = "refused"  # Dragoman's server does not offer it, and says so as it should
 
 # What is worst is told: an operation that several cases try is as good as the worst of them.
-WORST_FIRST = (FAIL, PEER, REFUSED, ABSENT, PASS)
-SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer", REFUSED: "refused"}
+WORST_FIRST = (FAIL, PEER, ABSENT, PASS)
+SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer"}
 
 OPERATIONS = (
     "card",

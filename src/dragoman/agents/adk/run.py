@@ -147,8 +147,9 @@ class AdkRuns:
 
     @property
     def output_metadata(self) -> OutputMetadata:
-        """Metadata that ADK's clients expect on tasks and on progress messages."""
-        return OutputMetadata(task={_EXTENSION: {"adk_agent_executor_v2": True}}, progress={THOUGHT: True})
+        """Metadata that ADK's clients expect on tasks, on progress and on the reason of a failure."""
+        task = {_EXTENSION: {"adk_agent_executor_v2": True}}
+        return OutputMetadata(task, progress={THOUGHT: True}, failure={"adk_error_code": "FAILED"})
 
     @property
     def name(self) -> str:

@@ -97,15 +97,20 @@ def build_card(
         ),
         default_input_modes=_MODES,
         default_output_modes=_MODES,
-        skills=tuple(_with_tags(offer.card(), agent.name) for offer in offers),
+        skills=tuple(_complete(offer.card(), agent.name) for offer in offers),
         security_schemes=schemes or None,
         security_requirements=tuple(requirements),
     )
 
 
-def _with_tags(skill: AgentSkill, tag: str) -> AgentSkill:
-    """Return a skill with at least one tag, as A2A requires."""
-    return skill if skill.tags else replace(skill, tags=(tag,))
+def _complete(skill: AgentSkill, tag: str) -> AgentSkill:
+    """Return a skill with at least one tag, as A2A requires, and with modes, which some readers want of every skill."""
+    return replace(
+        skill,
+        tags=skill.tags or (tag,),
+        input_modes=skill.input_modes or _MODES,
+        output_modes=skill.output_modes or _MODES,
+    )
 
 
 def _link(base: str) -> dict[str, Any]:
