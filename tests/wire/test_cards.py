@@ -350,7 +350,7 @@ def test_an_agent_works_under_a_prefix_of_another_app(
         there = there if there.is_rest else there.at("/a2a")
         assert there.texts(there.send("hi")) == ["hi"]
         with there.stream(tool="count", arguments={"n": 2}) as reading:
-            assert len(list(reading)) == 6
+            assert len(list(reading)) == 5
         assert http.get(f"{base}/unknown").status_code == 404
         assert http.get(f"{base}/healthz").json() == {"status": "ok"}
 

@@ -111,8 +111,7 @@ def test_a_stream_in_0_3(speaker: Any, like: Any) -> None:
     assert events[1:] == [
         status("working", final=False),
         artifact("1 "),
-        artifact("2 ", append=True),
-        artifact("1 2 ", lastChunk=True),
+        artifact("2 ", append=True, lastChunk=True),
         status("completed", final=True),
     ]
 

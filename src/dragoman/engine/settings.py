@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.engine.call import ClosingChoice
 from dragoman.engine.ports.rows import TaskRows
 
 
@@ -16,7 +17,7 @@ class EngineSettings(Struct, frozen=True):
     draft, whose run may still answer with a bare message, becomes a task after `reply_within`. `attempts` is how
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
-    of tasks. `task_rows` is the registry of plug-in tables.
+    of tasks. `closing` overrides that of the agent, unless it is "auto". `task_rows` is the registry of plug-in tables.
     """
 
     dedupe: float = 600
@@ -33,4 +34,5 @@ class EngineSettings(Struct, frozen=True):
     caller_tasks: int = 2000
     caller_streams: int = 2000
     page_bytes: int = 4_000_000
+    closing: ClosingChoice = "auto"
     task_rows: TaskRows | None = None

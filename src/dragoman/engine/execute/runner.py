@@ -17,7 +17,7 @@ from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Quota
-    from dragoman.engine.call import CallContext
+    from dragoman.engine.call import CallContext, Closing
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
@@ -42,6 +42,9 @@ class Runner:
         self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
+        # None: as the caller who creates the task reads it.
+        closing = agent.closing if settings.closing == "auto" else settings.closing
+        self._closing: Closing | None = None if closing == "auto" else closing
         metadata = agent.output_metadata
         self._progress_metadata = None if metadata is None else metadata.progress or None
         self.failure_metadata = None if metadata is None else metadata.failure or None
@@ -77,6 +80,7 @@ class Runner:
             in_doubt=history.in_doubt,
             followups=history.followups,
             restarted=restarted,
+            closing=self._closing or history.call(live.row).closing,
         )
 
     def build_first_context(
@@ -93,6 +97,7 @@ class Runner:
             metadata=metadata,
             first_metadata=metadata,
             progress_metadata=self._progress_metadata,
+            closing=self._closing or call.closing,
         )
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
