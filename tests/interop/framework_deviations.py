@@ -121,7 +121,7 @@ async def files_are_dropped(url: str) -> None:
 
 
 def pieces_are_joined_with_spaces(line: dict[str, Any]) -> None:
-    assert line["found"]["answer"] == " ".join(script.pieces())
+    assert line["found"]["answer"].rstrip() == " ".join(script.pieces()).rstrip()
 
 
 def only_texts_are_read(line: dict[str, Any]) -> None:

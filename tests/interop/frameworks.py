@@ -112,6 +112,9 @@ async def play(ctx: Context) -> AsyncIterator[str | dict[str, Any] | File | Ask]
             for piece in script.pieces(int(rest)):
                 yield piece
                 await asyncio.sleep(0)  # so that pieces are pieces
+        case "progress":
+            await ctx.progress(script.PROGRESS)
+            yield rest
         case "ask":
             yield Ask(script.QUESTION)
         case "fail":
