@@ -121,7 +121,8 @@ async def files_are_dropped(url: str) -> None:
 
 
 def pieces_are_joined_with_spaces(line: dict[str, Any]) -> None:
-    assert line["found"]["answer"] == " ".join(script.pieces())
+    # The chunk that ends the text may be empty.
+    assert line["found"]["answer"].rstrip() == " ".join(script.pieces()).rstrip()
 
 
 def only_texts_are_read(line: dict[str, Any]) -> None:
