@@ -79,6 +79,19 @@ async def test_a_tool_that_elicits_says_what_it_needs_and_asks_when_it_is_called
                 assert plain.data == {"result": ["text 0", "text 1"]}
 
 
+@pytest.mark.parametrize("server", [ASKING, ASKING_OVER_HTTP], ids=str)
+async def test_callers_who_are_asked_at_the_same_time_all_get_to_answer(server: McpServer, tmp_path: Path) -> None:
+    async with sides.bridged(server, tmp_path / "here") as side:
+        names = ("Ada", "Bob", "Cy")
+        asked = [await side.client.send(tool="ask_person", arguments={"label": name}) for name in names]
+        for name, task in reversed(list(zip(names, asked, strict=True))):
+            assert isinstance(task, Task)
+            assert (task.question or "").startswith(f"Who is {name}?")
+            done = await side.client.send(data={"name": name, "age": 1}, task=task)
+            assert isinstance(done, Task)
+            assert (done.state, done.text) == (State.COMPLETED, f"accept Person(name='{name}', age=1)")
+
+
 # -- in front: its client before `dragoman mcp` ------------------------------------------------------------------------
 
 
