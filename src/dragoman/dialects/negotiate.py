@@ -7,7 +7,7 @@ Also recognizes the one client that reads a stream in a way of its own.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
@@ -80,6 +80,10 @@ _MAX_COMPARED = 2 * max(map(len, METHODS))
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
+# On a task, it tells ADK's clients that the answer is in its artifacts, chunk by chunk. Then progress, too, has to say
+# that it is not the answer. Up to 2.5 they lose why a task has failed that has it and is not streamed.
+ADK_MARK: dict[str, Any] = {ADK_EXTENSION: {"adk_agent_executor_v2": True}}
+ADK_PROGRESS: dict[str, Any] = {"adk_thought": True}
 _USER_INPUT, _PREFIX = "is_user_input", "adk_"
 
 
