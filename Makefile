@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
-MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
+MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server fastmcp)
 # Other frameworks that speak A2A.
 FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust) $(TOOLS) $(MCP) $(FRAMES)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust java) $(TOOLS) $(MCP) $(FRAMES)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,6 +98,14 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    mkdir -p $(@D) && cd tests/interop/peers/go && \
 	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
 .peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
+
+# The stable client of 0.3, and one of 1.0. Java compiles the program when it starts it.
+.peers/java/ready: tests/interop/peers/java/pom.xml
+	@if ! command -v mvn >/dev/null; then echo "no mvn: a2a-java is left out"; else \
+	    for version in 0.3:0.3.3.Final 1.0:1.0.0.Alpha3; do \
+	        mvn --quiet --batch-mode -f $< -Da2a.version=$${version#*:} -DoutputDirectory=$(CURDIR)/$(@D)/$${version%:*} \
+	            org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies || exit 1; \
+	    done && touch $@; fi
 
 .peers/rust/ready: tests/interop/peers/rust/Cargo.toml tests/interop/peers/rust/Cargo.lock $(wildcard tests/interop/peers/rust/*/*.rs)
 	@if ! command -v cargo >/dev/null; then echo "no cargo: a2a-rs is left out"; else \

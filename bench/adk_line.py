@@ -51,13 +51,14 @@ class Line(Connection):
         for _, data in EventCutter().feed(await self.ask(_message("SendStreamingMessage", text))):
             event = _result(data)
             if update := event.get("artifactUpdate"):
-                if update.get("lastChunk"):
+                if update.get("lastChunk") and not update.get("append"):
                     whole = _text(update["artifact"])
                 else:
                     said.append(_text(update["artifact"]))
             elif update := event.get("statusUpdate"):
                 state = update["status"]["state"]
                 said.append(_text(update["status"].get("message", {})))
+        whole = whole or "".join(said)
         pieces = [each for each in said if each and each != whole]
         if state != COMPLETED or "".join(pieces) != whole:
             raise Wrong(f"{len(pieces)} chunks that do not make the whole, and the task is {state}")

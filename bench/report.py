@@ -121,7 +121,8 @@ def _method(results: Results) -> str:
         "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count; "
         "that of @a2a-js/sdk takes 4 s, until Node has compiled what it runs.",
         "- The agent: an echo with four events (task, working, artifact, completed), and a counter that yields between "
-        "its chunks. Dragoman repeats a streamed text whole at its end; that event takes its time and is not counted.",
+        "its chunks. An event that only closes a streamed text, empty or with the whole text once more, takes its time "
+        "and is not counted.",
         "- The floor decodes and checks the request with msgspec and writes the same bytes: no tasks, no store.",
         "- CPU is user and system time of the server with its threads, from /proc; of the client where clients are "
         "compared. Ratios are taken round by round.",

@@ -53,10 +53,12 @@ NOT_PROMISED = {
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
     Context: {
         "answers",
+        "artifact_stream",
         "artifacts",
         "ask_handler",
         "asks",
         "clock",
+        "closing",
         "first_message",
         "first_metadata",
         "open_task",

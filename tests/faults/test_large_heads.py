@@ -54,7 +54,12 @@ def poured(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
 
 
 def answered(connection: socket.socket) -> bytes:
-    """One answer with a length."""
+    """The head of one answer with a length."""
+    return whole_answer(connection)[0]
+
+
+def whole_answer(connection: socket.socket) -> tuple[bytes, bytes]:
+    """The head and the body of one answer with a length."""
     said = b""
     while b"\r\n\r\n" not in said:
         said += connection.recv(65536)
@@ -62,7 +67,7 @@ def answered(connection: socket.socket) -> bytes:
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     while len(body) < length:
         body += connection.recv(65536)
-    return head
+    return head, body
 
 
 def body_of(server: Any, text: str = "hello") -> bytes:
@@ -78,6 +83,29 @@ def request_of(server: Any, more: bytes = b"") -> bytes:
 @pytest.fixture
 def server(shared: Any) -> Any:
     return shared
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+
+
+@pytest.mark.parametrize("split", [None, 0, 40, -1], ids=["at once", "after the head", "in the head", "in the body"])
+def test_an_offer_to_upgrade_is_ignored_and_its_request_answered(server: Any, split: int | None) -> None:
+    """Every request of Java's own client has one, over plain HTTP."""
+    request = request_of(server, OFFER)
+    at = request.index(b"\r\n\r\n") + 4 if split == 0 else len(request) - 1 if split == -1 else split
+    with connected(server) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(2):  # the connection is kept
+            for piece in (request,) if at is None else (request[:at], request[at:]):
+                connection.sendall(piece)
+            assert b'"task"' in whole_answer(connection)[1]
+
+
+def test_requests_that_offer_an_upgrade_may_follow_each_other(server: Any) -> None:
+    with connected(server) as connection:
+        last = request_of(server, OFFER.replace(b"Upgrade, ", b"close, Upgrade, "))
+        connection.sendall(request_of(server, OFFER) * 3 + request_of(server) + last)
+        assert until_closed(connection).count(b'"task"') == 5
 
 
 FLOODS = {

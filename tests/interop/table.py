@@ -19,11 +19,10 @@ FRAMEWORKS_DIRECTIONS = (FRAMEWORKS_OURS, FRAMEWORKS_THEIRS)
 PASS, FAIL = "pass", "fail"
 ABSENT = "absent"  # not in this version, or the peer has no such thing
 PEER = "peer"  # the peer is at fault, and a test shows it
-REFUSED = "refused"  # Dragoman's server does not offer it, and says so as it should
 
 # What is worst is told: an operation that several cases try is as good as the worst of them.
-WORST_FIRST = (FAIL, PEER, REFUSED, ABSENT, PASS)
-SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer", REFUSED: "refused"}
+WORST_FIRST = (FAIL, PEER, ABSENT, PASS)
+SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer"}
 
 OPERATIONS = (
     "card",
@@ -236,7 +235,6 @@ def page(
         "| ✓ | works |",
         "| none | there is no such thing: the version or the peer does not have it |",
         "| peer | the peer breaks the protocol; a test shows what it does |",
-        "| refused | Dragoman's server does not offer it, and the client gets the error that says so |",
         "| **✗** | does not work |",
         "",
         "## Notes",

@@ -253,7 +253,7 @@ def _task_ids(events: list[Event]) -> set[str]:
 
 
 @pytest.mark.parametrize("front", [False, True], ids=["direct", "in-front"])
-@pytest.mark.parametrize("adk", ADKS[2:], ids=str)
+@pytest.mark.parametrize("adk", ADKS, ids=str)
 async def test_our_client_reads_every_version_directly_and_through_a_server_of_ours(
     server_of: Callable[[Peer], str], adk: Peer, front: bool
 ) -> None:

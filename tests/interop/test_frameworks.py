@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from interop_field import DRIVER_SECONDS, Peer
 from interop_framework_deviations import IN_CLIENTS, IN_SERVERS
-from interop_frameworks import CLIENTS, SERVERS, Framework, converse, quiet, script, scripted
+from interop_frameworks import CLIENTS, LANGGRAPH, SERVERS, Framework, converse, script, scripted
 from interop_table import (
     FAIL,
     FRAMEWORK_CLIENT_CASES,
@@ -29,6 +30,7 @@ from interop_table import (
 )
 
 from dragoman import Agent, Client, File, State, Task
+from dragoman.errors import ContentTypeNotSupported
 from dragoman.testing import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(DRIVER_SECONDS + 10)]
@@ -122,7 +124,7 @@ async def command(url: str) -> None:
             text=True,
             timeout=SECONDS,
             check=False,
-            env={**quiet(), "PYTHONPATH": str(SRC)},
+            env={**os.environ, "PYTHONPATH": str(SRC)},
         )
         assert (done.returncode, done.stdout.strip()) == (0, answer.strip()), done.stderr
 
@@ -185,6 +187,18 @@ async def test_a_front_passes_the_questions_of_a_framework_on(
 ) -> None:
     with served(Agent.from_a2a(their_server(framework))) as url:
         await ask(url)
+
+
+async def test_langgraph_api_is_understood_in_the_version_that_its_card_names(
+    their_server: Callable[[Framework], str],
+) -> None:
+    """It declares 1.0 and sends the events and files of 0.3, without the envelopes of 1.0; files it refuses."""
+    async with Client(their_server(LANGGRAPH), protocol="1.0") as client:
+        events = client.stream(f"stream {script.PIECES}")
+        assert "".join([event.text async for event in events]) == events.task.text == WHOLE
+        assert [found.raw for found in (await client.send("file")).files] == [script.FILE]
+        with pytest.raises(ContentTypeNotSupported, match="Unsupported part type"):
+            await client.send("take", files=[File(script.FILE, name=script.FILE_NAME, media_type=script.FILE_TYPE)])
 
 
 @pytest.mark.smoke

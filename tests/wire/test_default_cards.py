@@ -151,6 +151,8 @@ def test_an_agent_that_is_one_run_publishes_one_skill(wire: Any) -> None:
         "name": "Small Talk",
         "description": "Talks about the weather.",
         "tags": ["Small Talk"],
+        "inputModes": ["text/plain", "application/json"],
+        "outputModes": ["text/plain", "application/json"],
     }
     assert answer.result["task"]["artifacts"][0]["parts"] == [{"text": "rain"}]
 

@@ -208,8 +208,7 @@ def test_a_stream_in_1_0(speaker: Any, like: Any) -> None:
     assert events[1:] == [
         status("TASK_STATE_WORKING"),
         artifact("1 "),
-        artifact("2 ", append=True),
-        artifact("1 2 ", lastChunk=True),
+        artifact("2 ", append=True, lastChunk=True),
         status("TASK_STATE_COMPLETED"),
     ]
 

@@ -109,8 +109,7 @@ def test_a_stream_in_0_1(speaker: Any, like: Any) -> None:
         status("submitted", final=False),
         status("working", final=False),
         artifact("1 "),
-        artifact("2 ", append=True),
-        artifact("1 2 ", lastChunk=True),
+        artifact("2 ", append=True, lastChunk=True),
         status("completed", final=True),
     ]
 

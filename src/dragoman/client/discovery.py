@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dragoman.client.connection import with_retry_after
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
-from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest_version
+from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, redact_url
@@ -357,6 +357,9 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         candidates = [_build_interface(each, protocol) for each in matching or supported]
     else:
         candidates = [_build_interface(each, nearest_version(each.protocol_version)) for each in supported]
+        better = first_choice_of(extension.uri for extension in card.capabilities.extensions)
+        if better is not None:
+            candidates = [*(_build_interface(each, better) for each in supported), *candidates]
         # A card of 0.1 or 0.2 does not say which: the other is tried when the first fails.
         candidates += [
             _build_interface(each, other) for each in supported if (other := _alternative_version(each)) is not None

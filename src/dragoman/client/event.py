@@ -75,6 +75,8 @@ class TaskAssembler:
         self._task: Task | None = None
         self._is_final = False
         self._is_numbered = False
+        # The last question. It may be in the history without the answer to it, which no event carries.
+        self._question: Message | None = None
         # The artifacts whose beginning was not received here; None when every beginning was.
         self._partial_artifacts: set[str] | None = set() if mid_stream else None
         # The position of each artifact in the task, the one that got text last, and the highest position with text.
@@ -106,6 +108,15 @@ class TaskAssembler:
         if self._folding is not None:
             return self._folding.status.state
         return None if self._message is None else State.COMPLETED
+
+    @property
+    def lacks_answer(self) -> bool:
+        """True when the task has completed and its events hold no answer, or may hold a question instead of one."""
+        folding = self._folding
+        if folding is None or folding.status.state is not State.COMPLETED or folding.artifact_count():
+            return False
+        messages = answer_messages(folding.status, folding.history)
+        return not messages or self._question in messages
 
     def add(self, item: StreamEvent) -> Event:
         """Add the next event. Events after a final state change nothing."""
@@ -166,6 +177,8 @@ class TaskAssembler:
         folding = self._folding or self._begin(update)
         text, replaces = "", False
         if not self._is_final:
+            if folding.status.state.waiting:
+                self._question = folding.status.message
             folding.apply(update)
             if number:
                 folding.generation, self._is_numbered = number, True
@@ -175,7 +188,7 @@ class TaskAssembler:
             if self._interleaved and (state.final or state is State.INPUT_REQUIRED):
                 text, replaces = self._restart_text(folding), True
             elif not folding.artifact_count():
-                text = _answer_text(folding)
+                text = self._answer_text(folding)
         return Event("status", update, self, number, folding.status.state, text, replaces)
 
     def _add_message(self, message: Message, number: int) -> Event:
@@ -193,7 +206,7 @@ class TaskAssembler:
         previous = self._folding
         if previous is not None and self._is_final:
             return Event("task", task, self, number, previous.status.state)
-        before = None if previous is None else _answer_text(previous)
+        before = None if previous is None else self._answer_text(previous)
         count = number or task.generation or 0
         folding = self._folding = Folding(task, count)
         self._task, self._is_final, self._is_numbered = None, task.state.final, count > 0
@@ -227,16 +240,18 @@ class TaskAssembler:
         self._positions = {key: place for place, key in enumerate(ids)}
         self._last_position = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
         self._current_artifact, self._interleaved = None, False
-        return _answer_text(folding)
+        return self._answer_text(folding)
 
-
-def _answer_text(folding: Folding) -> str:
-    """Return the answer so far: the texts of the artifacts, else the messages of a completed task."""
-    if folding.artifact_count():
-        return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
-    if folding.status.state is not State.COMPLETED:
-        return ""
-    return join_paragraphs([message.text for message in answer_messages(folding.status, folding.history)])
+    def _answer_text(self, folding: Folding) -> str:
+        """Return the answer so far: the texts of the artifacts, else the messages of a completed task."""
+        if folding.artifact_count():
+            return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
+        if folding.status.state is not State.COMPLETED:
+            return ""
+        messages = answer_messages(folding.status, folding.history)
+        if self._question in messages:
+            messages = messages[messages.index(self._question) + 1 :]
+        return join_paragraphs([message.text for message in messages])
 
 
 class NumberedEvent(NamedTuple):

@@ -170,7 +170,7 @@ class ResumableStream:
         result = self._assembler.result
         if self._wait_only or not isinstance(result, Task) or not result.state.final:
             return None
-        is_empty = result.state is State.COMPLETED and not result.parts and not is_whole
+        is_empty = self._assembler.lacks_answer and not is_whole
         if not (late or self._has_gaps or is_empty):
             return None
         try:
@@ -185,7 +185,7 @@ class ResumableStream:
         backoff = Backoff(self._retries, self._clock)
         problem: DragomanError | None = None
         card = self._connection.cached_card or await self._connection.card()
-        streams = card.capabilities.streaming is not False
+        streams = bool(card.capabilities.streaming)
         while streams and self._assembler.state is None:
             problem = None
             try:

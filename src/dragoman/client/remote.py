@@ -194,7 +194,7 @@ class RemoteConnection:
         Returns the id of the task; None where an ordinary request can be sent.
         """
         first = (self._interfaces or await self._choose_interfaces())[0]
-        streams = self.cached_card is None or self.cached_card.capabilities.streaming is not False
+        streams = self.cached_card is None or bool(self.cached_card.capabilities.streaming)
         if first.binding.dialect.row.returns_at_once or not streams:
             return None
         async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:

@@ -1,16 +1,17 @@
 """Version negotiation: the version header, the method name and the path choose the dialect, nothing else.
 
 How files are encoded in 0.3 over REST depends on the SDK of the peer, so there is a variant for each kind.
+Also recognizes the one client that reads a stream in a way of its own.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
-from dragoman.dialects.table import JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
+from dragoman.dialects.table import EXTENSIONS_HEADERS, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.dialects.v03_proto.dialect import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dragoman.dialects.dialect import CallingDialect
+    from dragoman.model.message import Message
 
 _DIALECTS: dict[tuple[str, str], CallingDialect] = {
     (V0_1, JSONRPC): V01_RPC,
@@ -77,10 +79,33 @@ _MAX_COMPARED = 2 * max(map(len, METHODS))
 # Suggestions that a comparison of letters would not find.
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
+ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
+# On a task, it tells ADK's clients that the answer is in its artifacts, chunk by chunk. Then progress, too, has to say
+# that it is not the answer. Up to 2.5 they lose why a task has failed that has it and is not streamed.
+ADK_MARK: dict[str, Any] = {ADK_EXTENSION: {"adk_agent_executor_v2": True}}
+ADK_PROGRESS: dict[str, Any] = {"adk_thought": True}
+_USER_INPUT, _PREFIX = "is_user_input", "adk_"
+
 
 def dialect_of(version: str, binding: str) -> CallingDialect | None:
     """Return the dialect of a version and binding; None when there is none."""
     return _DIALECTS.get((version, binding))
+
+
+def is_from_adk(message: Message, headers: Mapping[str, str]) -> bool:
+    """True for a message of ADK's client, which takes the update that closes a streamed text for the whole of it.
+
+    It marks the parts of its messages. Only some of its versions request an extension, and none does by default.
+    `headers` are those of the request, in lower case.
+    """
+    for part in message.parts:
+        if part.metadata and any(key == _USER_INPUT or key.startswith(_PREFIX) for key in part.metadata):
+            return True
+    for name in EXTENSIONS_HEADERS:
+        requested = headers.get(name)
+        if requested and ADK_EXTENSION in (uri.strip() for uri in requested.split(",")):
+            return True
+    return False
 
 
 def webhook_dialect(version: str) -> CallingDialect:

@@ -6,7 +6,7 @@ name from here. `negotiate.dialect_of` returns the dialect of a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -215,6 +215,8 @@ ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC}
 # The interfaces on our cards, best first.
 CARD_ROWS = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
 _NEAREST = {"0": V0_3, "1": V1_1}
+# langgraph-api declares 1.0 and sends the events of 0.3, and of files it takes only those of 0.3, which it speaks well.
+_FIRST_CHOICES = {"https://langchain.com/a2a/extensions/history-scope/v1": V0_3}
 _OLDEST_METHODS, _METHODS_0_3 = frozenset(_RPC_0_1.methods.values()), frozenset(_RPC_0_3.methods.values())
 _REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST])}
 
@@ -277,3 +279,11 @@ def nearest_version(text: str) -> str:
     """Return the version to use with an agent that declares this one: the same, or the nearest of its major number."""
     version = major_minor(text.lstrip("v"))
     return version if version in VERSIONS else _NEAREST.get(version.partition(".")[0], V1_0)
+
+
+def first_choice_of(extensions: Iterable[str]) -> str | None:
+    """Return the version to try before the declared one with an agent that declares these extensions, or None.
+
+    They tell implementations apart, and some speak another version better than the one that they declare.
+    """
+    return next((_FIRST_CHOICES[uri] for uri in extensions if uri in _FIRST_CHOICES), None)

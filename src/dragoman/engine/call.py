@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from msgspec import Struct
 
 from dragoman.model.user import User
+
+Closing = Literal["whole", "last"]
+"""How a streamed text ends: with an update that repeats it whole, or with its last chunk."""
+ClosingChoice = Literal["auto", "whole", "last"]
+"""The same, or for each task as the caller who creates it reads it."""
 
 
 class CallContext(Struct, frozen=True):
@@ -12,8 +19,10 @@ class CallContext(Struct, frozen=True):
 
     `origin` is a tag stored with a task that this call creates: the protocol version, perhaps with a suffix after a
     slash. Transports use it to answer later requests in the dialect in which the task began. `asks` is False when the
-    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller
-    with `text_only` gets data as JSON text; that is stored with a task that this call creates.
+    caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller with `text_only`
+    gets data as JSON text, and `closing` is how it reads the end of a streamed text; both are stored with a task that
+    this call creates. `task_metadata` and `progress_metadata` are metadata of that task and of its progress, by which
+    the caller knows how to read them.
     """
 
     user: User | None = None
@@ -23,6 +32,9 @@ class CallContext(Struct, frozen=True):
     asks: bool = True
     lists: bool = True
     text_only: bool = False
+    closing: Closing = "last"
+    task_metadata: dict[str, Any] | None = None
+    progress_metadata: dict[str, Any] | None = None
 
     @property
     def owner(self) -> str:

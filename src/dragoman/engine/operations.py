@@ -36,6 +36,7 @@ from dragoman.model.error import (
 from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
+from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -213,6 +214,8 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
+            if call.closing == "whole" and not accepted.repeat:
+                task = _with_empty_artifacts(task)
             batches = self._follow_from_snapshot(
                 accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
             )
@@ -425,3 +428,12 @@ class Service:
         return self._follower.follow(
             row, generation, ends_on_input_required=ends_on_input_required, first_record=first_record, slot=slot
         )
+
+
+def _with_empty_artifacts(task: Task) -> Task:
+    """Return a task that an answer continues, for a caller that takes its artifacts for a part of the new answer.
+
+    They are still there to be appended to, and a text that goes on is repeated whole when it ends.
+    """
+    empty = (Part(text=""),)
+    return structs.replace(task, artifacts=tuple(structs.replace(each, parts=empty) for each in task.artifacts))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from dragoman.engine.call import ClosingChoice
 from dragoman.engine.ports.rows import TaskRows
 from dragoman.engine.ports.store import Store, WriteThrough
 from dragoman.engine.ports.webhooks import ConfigReader, Outbox
@@ -20,8 +21,8 @@ class EngineSettings(Struct, frozen=True):
     draft, whose run may still answer with a bare message, becomes a task after `reply_within`. `attempts` is how
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
-    of tasks. `task_rows` is the registry of plug-in tables. `wrap_store` puts a store of a plug-in before the
-    engine's, and `configs` is where callers read their webhooks from.
+    of tasks. `closing` overrides that of the agent, unless it is "auto". `task_rows` is the registry of plug-in tables.
+    `wrap_store` puts a store of a plug-in before the engine's, and `configs` is where callers read their webhooks from.
     """
 
     dedupe: float = 600
@@ -38,6 +39,7 @@ class EngineSettings(Struct, frozen=True):
     caller_tasks: int = 2000
     caller_streams: int = 2000
     page_bytes: int = 4_000_000
+    closing: ClosingChoice = "auto"
     task_rows: TaskRows | None = None
     wrap_store: Callable[[Store, Outbox | None], WriteThrough] | None = None
     configs: ConfigReader | None = None

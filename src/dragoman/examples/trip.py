@@ -12,8 +12,8 @@ async def plan(ctx: Context, city: str):
     """Plan a trip to a city."""
     days = await ctx.ask("How many days?", type=int)  # parks the task: no memory, survives a restart
     for day in range(1, days + 1):
-        yield f"Day {day}: walk around {city}. "  # streamed, stored, resumable
         await asyncio.sleep(0.3)  # a model would take its time, too
+        yield f"Day {day}: walk around {city}. "  # streamed, stored, resumable
 
 
 @agent.skill
@@ -26,5 +26,5 @@ def add_numbers(a: int, b: int) -> int:
 async def story(topic: str):
     """Tell a story, streamed word by word."""
     for word in f"Once upon a time there was {topic}, and it lived happily ever after.".split():
-        yield word + " "
         await asyncio.sleep(0.1)
+        yield word + " "

@@ -43,6 +43,11 @@ class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return "url" if self.url is not None else "data"
 
 
+def is_plain_text(part: Part) -> bool:
+    """True for text with nothing else: adjacent chunks of it are one text."""
+    return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
+
+
 class File:
     """A file as a value: `File(path)`, `File(data)` or `File(url="https://…")`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from msgspec import Struct, field, structs
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
 from dragoman.model.json import decode_event, encode
 from dragoman.model.message import Message
-from dragoman.model.part import Part
+from dragoman.model.part import Part, is_plain_text
 from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _LARGE = 65_536
 MAX_PROGRESS = 50
@@ -75,29 +74,21 @@ class Record(Struct, weakref=False):
         return None
 
 
-class _TextRun:
-    """A run of consecutive plain text parts, stored as one buffer and their lengths to save memory."""
+class _StreamedText:
+    """A plain text part that was streamed in chunks, which cost the same however long it is."""
 
-    __slots__ = ("_lengths", "_whole")
+    __slots__ = ("_buffer",)
 
-    def __init__(self) -> None:
-        self._whole = StringIO()
-        self._lengths = array("Q")
+    def __init__(self, part: Part) -> None:
+        self._buffer = StringIO()
+        self.add(part)
 
     @property
     def text(self) -> str:
-        return self._whole.getvalue()
+        return self._buffer.getvalue()
 
     def add(self, part: Part) -> None:
-        text = part.text or ""
-        self._whole.write(text)
-        self._lengths.append(len(text))
-
-    def parts(self) -> Iterator[Part]:
-        text, start = self.text, 0
-        for length in self._lengths:
-            yield Part(text=text[start : start + length])
-            start += length
+        self._buffer.write(part.text or "")
 
 
 class Folding:
@@ -127,7 +118,7 @@ class Folding:
         for artifact in task.artifacts:
             self._artifacts[artifact.artifact_id] = artifact
         # The parts of artifacts that were appended to.
-        self._appended: dict[str, list[Part | _TextRun]] = {}
+        self._appended: dict[str, list[Part | _StreamedText]] = {}
         # The progress messages in the history, counted with the first new one; no earlier index holds one.
         self._progress_count: int | None = None
         self._oldest_progress = 0
@@ -193,6 +184,13 @@ class Folding:
         """The ids of the artifacts so far, in the order they appeared."""
         return tuple(self._artifacts)
 
+    def artifact(self, artifact_id: str) -> Artifact | None:
+        """An artifact as it is so far, or None when there is no such artifact. Adjacent chunks of text are one part."""
+        artifact, appended = self._artifacts.get(artifact_id), self._appended.get(artifact_id)
+        if artifact is None or appended is None:
+            return artifact
+        return structs.replace(artifact, parts=_parts(appended))
+
     def artifact_text(self, artifact_id: str) -> str | None:
         """The text of an artifact so far, or None when there is no such artifact."""
         artifact = self._artifacts.get(artifact_id)
@@ -206,8 +204,7 @@ class Folding:
         artifacts = self._artifacts
         if self._appended:
             appended = {
-                key: structs.replace(artifacts[key], parts=tuple(_all_parts(parts)))
-                for key, parts in self._appended.items()
+                key: structs.replace(artifacts[key], parts=_parts(parts)) for key, parts in self._appended.items()
             }
             artifacts = {**artifacts, **appended}
         return Task(
@@ -221,29 +218,21 @@ class Folding:
         )
 
 
-def _append(parts: list[Part | _TextRun], part: Part) -> None:
+def _append(parts: list[Part | _StreamedText], part: Part) -> None:
     last = parts[-1] if parts else None
-    if last is None or not _is_plain(part) or (isinstance(last, Part) and not _is_plain(last)):
+    if last is None or not is_plain_text(part):
         parts.append(part)
-        return
-    if isinstance(last, Part):
-        parts[-1] = texts = _TextRun()
-        texts.add(last)
-    else:
-        texts = last
-    texts.add(part)
+    elif isinstance(last, _StreamedText):
+        last.add(part)
+    elif is_plain_text(last):
+        parts[-1] = text = _StreamedText(last)
+        text.add(part)
+    elif part.text:  # an empty chunk only closes the artifact
+        parts.append(part)
 
 
-def _is_plain(part: Part) -> bool:
-    return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
-
-
-def _all_parts(parts: list[Part | _TextRun]) -> Iterator[Part]:
-    for part in parts:
-        if isinstance(part, Part):
-            yield part
-        else:
-            yield from part.parts()
+def _parts(parts: list[Part | _StreamedText]) -> tuple[Part, ...]:
+    return tuple([part if isinstance(part, Part) else Part(text=part.text) for part in parts])
 
 
 def fold(task: Task, events: Iterable[StatusUpdate | ArtifactUpdate]) -> Task:

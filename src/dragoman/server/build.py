@@ -91,6 +91,7 @@ def build(
         caller_tasks=settings.limits.caller_tasks,
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
+        closing=settings.closing,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)

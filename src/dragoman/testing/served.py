@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _TICK_SECONDS = 0.1
 _CLOSING_TURNS = 10
+_HEAD_BYTES = 65_536
 _DEFAULTS = {"store": "memory:", "drain": 1}
 
 
@@ -60,6 +62,8 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
         Exception: what the app raised when it failed to start or stop.
     """
     import uvicorn
+
+    from dragoman.server.listen.http_protocol import HttpProtocol
 
     watcher = _LifespanWatcher(app_of(target, settings))
     ready = threading.Event()
@@ -101,6 +105,7 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
             host="127.0.0.1",
             port=0,
             lifespan="auto",
+            http=partial(HttpProtocol, limit=_HEAD_BYTES),  # pyright: ignore[reportArgumentType] - as `serve` does it
             ws="none",
             proxy_headers=False,  # the app decides whose X-Forwarded-* it trusts
             log_config=None,

@@ -170,6 +170,22 @@ async def notes_come_back_in_the_order_they_were_written(store: Store) -> None:
 
 
 @contract.check
+async def notes_alone_need_their_task(store: Store) -> None:
+    """A note for a task that was never written, or is deleted, is refused like a record; one for a draft is not."""
+    note = Note(1, "message", b"m")
+    missing = row_of(store, "missing")
+    assert await outcome(store, missing, notes=(note,)) is not None, "a note of no task was accepted"
+    assert await store.notes(missing.number) == [], "the refused note is there"
+    row = await create(store, row_of(store, "a"))
+    await write(store, row, delete=True)
+    assert await outcome(store, row, notes=(note,)) is not None, "a note of a deleted task was accepted"
+    draft = await write(store, row_of(store, "draft"), draft=True, snapshot=b"{}")
+    await write(store, draft, notes=(note,))
+    await create(store, draft, opens_draft=True)
+    assert await store.notes(draft.number) == [note], "the note of a draft is not there"
+
+
+@contract.check
 async def a_snapshot_is_kept_with_the_generation_it_shows(store: Store) -> None:
     """Records and notes after it leave it alone; a newer one replaces it."""
     row = await create(store, row_of(store, "a"))

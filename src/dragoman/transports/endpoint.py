@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dragoman.dialects.negotiate import Dialects
+from msgspec.structs import replace
+
+from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS, Dialects, is_from_adk
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import V01_RPC
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # The default limits on the JSON of a request.
 JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
+_SENDING = (Operation.SEND, Operation.STREAM)
 
 
 class PluginOperations(Protocol):
@@ -129,6 +132,10 @@ class Endpoint:
         """Perform an operation. Raises A2AError."""
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
+        if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):
+            call = replace(call, closing="whole")
+            if operation is Operation.STREAM:
+                call = replace(call, task_metadata=ADK_MARK, progress_metadata=ADK_PROGRESS)
         if operation is Operation.SEND:
             return Outcome(*await service.send(call, params, caller, lease))
         if operation is Operation.GET:

@@ -145,6 +145,11 @@ async def polled_question(url: str) -> dict[str, Any]:
 
 
 @case
+async def progress(url: str) -> list[str]:
+    return [(await crew(url, f"progress {script.ECHO}", polled=polled))[0] for polled in (False, True)]
+
+
+@case
 async def untrusted(url: str) -> dict[str, Any]:
     _, [seen] = await crew(url, f"echo {script.ECHO}", trusting=False)
     return {"seen": AGENT in seen, "answer": delegations[0].result}

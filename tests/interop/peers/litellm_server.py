@@ -91,7 +91,7 @@ def app_before(behind: str) -> Any:
     config = {
         "agent_list": [
             agent("gateway-1.0", behind, "1.0"),
-            agent("gateway-0.3", behind, "0.3"),
+            agent("gateway-0.3", f"{behind}/a2a", "0.3"),  # as the card has it
             agent("bridge", "", "1.0", litellm_params={"custom_llm_provider": "scripted", "model": "scripted"}),
         ],
         "litellm_settings": {

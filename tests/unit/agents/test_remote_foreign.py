@@ -81,7 +81,11 @@ async def test_a_whole_task_at_the_end_brings_nothing_twice(parts: list[str]) ->
         async with in_front(url) as client:
             stream = client.stream("go")
             events = [event async for event in stream]
-            assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
+            assert [(update.artifact.text, update.last_chunk) for update in updates(events)] == [
+                ("one ", False),
+                ("two", False),
+                ("", True),
+            ]
             assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one two")
 
 
@@ -116,7 +120,11 @@ async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None
     with served(foreign(*said)) as url:
         async with in_front(url) as client:
             events = [event async for event in client.stream("go")]
-            assert [update.append for update in updates(events)] == [False, True]
+            assert [(update.artifact.text, update.append) for update in updates(events)] == [
+                ("one ", False),
+                ("two", True),
+                ("", True),
+            ]
 
 
 async def test_a_remark_within_a_task_is_no_answer() -> None:

@@ -95,10 +95,10 @@ async def test_a_question_of_any_kind_of_skill_is_answered_after_a_restart(serve
     ended = await engine.send("sure", task=task)
     assert (ended.state, ended.text) == (State.COMPLETED, TEXT)
     assert len(ended.artifacts) == 1
-    # Every chunk is in the journal once; what closes the text repeats it whole.
+    # Every chunk is in the journal once, and the last one closes the text.
     chunks = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
-    assert "".join(event.artifact.text for event in chunks if not event.last_chunk) in ("", TEXT)
-    assert [event.artifact.text for event in chunks if event.last_chunk] == [TEXT]
+    assert "".join(event.artifact.text for event in chunks) == TEXT
+    assert [event.last_chunk for event in chunks] == [*[False] * (len(chunks) - 1), True]
     engine = await servers.restart()
     assert await engine.get(task) == ended
     assert [message.text for message in ended.history] == [

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from dragoman.cli.main import group
 from dragoman.cli.serve_options import agent_of_command_table, agent_of_tool_table
 from dragoman.errors import ConfigError
+from dragoman.model.event import ArtifactUpdate
 from dragoman.sync import Client
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -352,6 +353,7 @@ def test_a_table_says_of_its_agent_what_the_card_and_the_routes_show(tmp_path: P
 TOLD = """
 from dragoman import Agent
 from dragoman.errors import ConfigError
+from dragoman.model.event import ArtifactUpdate
 
 class Told(Agent):
     def app_for(self, settings):
@@ -404,3 +406,24 @@ def test_two_programs_of_the_settings_file_are_served_together(tmp_path: Path) -
             assert client.send("hello").text.strip() == "HELLO"
         with Client(f"{url}/agents/where") as client:
             assert client.send("at ").text.strip() == "at work"
+
+
+@pytest.mark.parametrize("closing", ["whole", "last"])
+def test_how_a_streamed_text_ends_is_a_flag_for_programs_too(tmp_path: Path, closing: str) -> None:
+    script = tmp_path / "say.sh"
+    script.write_text("""printf '{"text": "one "}\\n{"text": "two"}\\n'""")
+    with serving(tmp_path, "--command", f"sh {script}", "--output", "jsonl", "--closing", closing) as url:
+        with Client(url) as client:
+            stream = client.stream("go")
+            updates = [event.raw for event in stream if isinstance(event.raw, ArtifactUpdate)]
+            texts = [update.artifact.text for update in updates]
+            assert stream.task.text == "one two"
+        assert updates[-1].last_chunk
+        if closing == "whole":
+            assert (texts[-1], updates[-1].append) == ("one two", False)
+        else:
+            assert "".join(texts) == "one two"
+
+
+def test_a_form_that_is_none_is_refused() -> None:
+    assert said_by("--command", "true", "--closing", "half") == '--closing: must be "auto", "whole", "last", not "half"'

@@ -93,6 +93,13 @@ def test_a_card_that_does_not_tell_0_1_from_0_2_is_tried_as_both() -> None:
     assert len(chosen(old)) == 2
 
 
+def test_langgraph_api_which_takes_files_of_0_3_alone_is_called_in_0_3() -> None:
+    given = card(("http://a", "jsonrpc"))
+    given["capabilities"]["extensions"] = [{"uri": "https://langchain.com/a2a/extensions/history-scope/v1"}]
+    assert chosen(given) == ["JSONRPC 0.3 at http://a", "JSONRPC 1.0 at http://a"]
+    assert chosen(given, protocol="1.0") == ["JSONRPC 1.0 at http://a"]
+
+
 @pytest.mark.parametrize("options", [{"protocol": "0.9"}, {"transport": "soap"}, {"transport": "grpc"}])
 def test_what_cannot_be_asked_for_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ConfigError):

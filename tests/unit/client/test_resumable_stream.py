@@ -468,8 +468,9 @@ async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at(problem: E
     assert len(wire.clock.slept) == 2
 
 
-async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to() -> None:
-    card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+@pytest.mark.parametrize("streaming", [False, None])
+async def test_an_agent_whose_card_does_not_say_that_it_streams_is_not_asked_to(streaming: bool | None) -> None:
+    card = replace(CARD, capabilities=AgentCapabilities(streaming=streaming))
     wire = Scripted(send=task("a", State.COMPLETED), card=card)
     assert [event.text for event in await sent_events(wire.stream())] == ["a"]
     assert wire.names == ["SEND"]
@@ -506,6 +507,21 @@ async def test_an_answer_that_only_the_task_holds_is_read_once_at_the_end() -> N
     assert joined(await sent_events(stream)) == "hi"
     assert stream.result == whole
     assert wire.names == ["STREAM", "GET"]
+
+
+@pytest.mark.parametrize("answer", ["", "thanks"])
+async def test_a_question_that_was_answered_elsewhere_is_not_taken_for_the_answer(answer: str) -> None:
+    """Nobody but the task itself tells what the caller said to it meanwhile."""
+    user = Message("u", Role.USER, (Part(text="done"),))
+    said = (Message("m", Role.AGENT, (Part(text=answer),)),) if answer else ()
+    whole = replace(task(state=State.COMPLETED), history=(user, *said))
+    asked = status(State.AUTH_REQUIRED, "log in")
+    wire = Scripted([bare(task(), asked, *([says(answer)] if answer else []), DONE)], gets=[whole])
+    stream = wire.stream(until_final=True)
+    events = await subscribed_events(stream)
+    assert joined(events) == answer
+    assert isinstance(stream.result, Task)
+    assert stream.result.text == answer
 
 
 @pytest.mark.parametrize("found", [task(state=State.COMPLETED), task(), TaskNotFound(), CUT])

@@ -222,7 +222,7 @@ async def test_a_server_without_the_path_of_streams_gets_the_message_by_the_othe
     def respond(got: Any) -> bytes:
         return answer if got.path.endswith(":stream") else reply({"message": says("hi")})
 
-    async with AgentStub(respond, "rest", capabilities={}) as stub, Client(stub.url) as client:
+    async with AgentStub(respond, "rest", capabilities={"streaming": True}) as stub, Client(stub.url) as client:
         assert [each.text async for each in client.stream("hello")] == ["hi"]
         assert stub.paths("POST") == ["/message:stream", "/message:send"]
 

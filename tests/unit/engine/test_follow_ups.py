@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Part, User
+from dragoman import Agent, Part, User
 from dragoman.engine.call import CallContext
 from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
 from dragoman.model.state import Role, State
@@ -229,14 +229,13 @@ async def test_a_text_begun_before_the_pause_is_closed_even_when_nothing_follows
             yield "all of it"
             yield Ask("?")
 
-    engine = await start(run)
-    task = await engine.send()
-    await engine.send("3", task=task)
-    updates = [event for event in await engine.journal(task) if hasattr(event, "artifact")]
-    assert [(event.artifact.text, event.append, event.last_chunk) for event in updates] == [
-        ("all of it", False, False),
-        ("all of it", False, True),
-    ]
+    whole = [("", False, False), ("all of it", True, False), ("all of it", False, True)]
+    for closing, expected in (("whole", whole), ("last", [("all of it", False, False), ("", True, True)])):
+        engine = await start(Agent("test", run=run, closing=closing))
+        task = await engine.send()
+        await engine.send("3", task=task)
+        updates = [event for event in await engine.journal(task) if hasattr(event, "artifact")]
+        assert [(event.artifact.text, event.append, event.last_chunk) for event in updates] == expected
 
 
 async def test_an_answer_that_comes_as_the_run_parks_is_the_answer(start: Any, turns: Any) -> None:

@@ -112,7 +112,7 @@ async def test_what_stood_before_the_last_answer_stands_when_a_skill_runs_again(
     data = [artifact.parts[0].data for artifact in found.artifacts if artifact.parts[0].kind == "data"]
     assert data == [{"before": True}, {"after": "yes"}]
     closing = [event for event in await after.journal(task) if getattr(event, "last_chunk", False)]
-    assert closing[-1].artifact.text == "before yes done"
+    assert closing[-1].artifact.text == "done"
 
 
 async def test_a_text_from_before_the_pause_is_closed_when_the_rerun_adds_none(start: Any, turns: Any) -> None:

@@ -109,6 +109,25 @@ def test_the_files_of_what_a_task_says_are_content_too_and_its_words_are_not() -
     assert isinstance(block, types.ImageContent)
 
 
+def test_an_answer_that_is_only_in_the_history_has_its_files_as_content() -> None:
+    said = Message("m1", Role.AGENT, (Part(text="Here."), Part(raw=PIXEL, media_type="image/png")))
+    (block,) = content_blocks(Task("task-1", "c", TaskStatus(State.COMPLETED), history=(said,)), PLACE)
+    assert isinstance(block, types.ImageContent)
+    whole = Task("task-1", "c", TaskStatus(State.COMPLETED), (Artifact("art", (Part(text="a"),)),), (said,))
+    assert content_blocks(whole, PLACE) == [types.TextContent(type="text", text="a")]
+
+
+def test_the_texts_of_an_artifact_are_one_text_and_those_of_a_message_paragraphs() -> None:
+    parts = (Part(text="one "), Part(text="two"), Part(data=1), Part(text="three"))
+    assert [block.text for block in content_blocks(task(*parts), PLACE)] == ["one two", "three"]
+    message = Message("m1", Role.AGENT, (Part(text="one"), Part(text="two")))
+    assert [block.text for block in content_blocks(message, PLACE)] == ["one\n\ntwo"]
+    long = Part(text="x" * (MAX_INLINE // 2 + 1))
+    assert len(content_blocks(Message("m1", Role.AGENT, (long, long)), PLACE)) == 2
+    marked = Part(text="two", metadata={"annotations": {"priority": 1}})
+    assert len(content_blocks(task(Part(text="one"), marked), PLACE)) == 2
+
+
 def test_a_large_file_of_a_bare_message_is_not_linked_because_nobody_keeps_it() -> None:
     message = Message("m/1", Role.AGENT, (Part(text="here"), Part(raw=b"\x00" * (MAX_INLINE + 1))))
     text, block = content_blocks(message, "a2a://agent_1/message")

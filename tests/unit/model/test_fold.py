@@ -49,9 +49,21 @@ def test_a_new_artifact_is_added_in_the_order_of_arrival() -> None:
     assert [artifact.artifact_id for artifact in task.artifacts] == ["b", "a"]
 
 
-def test_appending_adds_parts_and_keeps_the_name() -> None:
+def test_appending_joins_texts_and_keeps_the_name() -> None:
     task = fold(FIRST, [chunk("one ", name="n", metadata={"k": 1}), chunk("two", append=True, last=True, name="other")])
-    assert task.artifacts == (Artifact("a", (Part(text="one "), Part(text="two")), "n", metadata={"k": 1}),)
+    assert task.artifacts == (Artifact("a", (Part(text="one two"),), "n", metadata={"k": 1}),)
+
+
+def test_appending_joins_nothing_but_adjacent_plain_texts() -> None:
+    parts = [Part(raw=b"x"), Part(text="1"), Part(text="2"), Part(text="3", media_type="text/html"), Part(text="4")]
+    events = [ArtifactUpdate("t", "c", Artifact("a", (part,)), append=True) for part in parts]
+    assert fold(FIRST, events).parts == (parts[0], Part(text="12"), parts[3], Part(text="4"))
+
+
+def test_an_empty_chunk_that_closes_an_artifact_adds_no_part() -> None:
+    for first in (Part(raw=b"x"), Part(text="x")):
+        opened = ArtifactUpdate("t", "c", Artifact("a", (first,)))
+        assert fold(FIRST, [opened, chunk("", append=True, last=True)]).parts == (first,)
 
 
 def test_without_append_an_artifact_is_replaced_in_its_place() -> None:

@@ -54,13 +54,16 @@ async def test_a_streamed_text_is_told_once_and_whole(make: Any, agents: Any, cl
     assert not update.get("append")
 
 
-@pytest.mark.parametrize(("closing", "pieces"), [("whole", 4), ("last", 3)])
-async def test_chunks_are_told_where_they_are_asked_for(make: Any, agents: Any, closing: Any, pieces: int) -> None:
+@pytest.mark.parametrize(
+    ("closing", "pieces"),
+    [("whole", ["", "one ", "two ", "three", "one two three"]), ("last", ["one ", "two ", "three"])],
+)
+async def test_chunks_are_told_where_they_are_asked_for(
+    make: Any, agents: Any, closing: Any, pieces: list[str]
+) -> None:
     came = await told(make, "talk", "1.0", agent=agents(closing=closing), chunks=True)
     assert [each.number for each in came] == list(range(2, len(came) + 2))
-    said = [texts(each.json) for each in came[1:-1]]
-    assert len(said) == pieces
-    assert said[0] == ["one "]
+    assert [text for each in came[1:-1] for text in texts(each.json)] == pieces
 
 
 async def test_the_question_and_the_answer_are_in_the_task_that_0_3_is_told(make: Any) -> None:

@@ -59,6 +59,8 @@ class Execution:
         self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
         self._ends_with_message = False
+        # What the executor wrote while it worked, since the caller's last message; progress is not in it.
+        self._remarks: list[Part] = []
         self._wakeup = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -84,10 +86,13 @@ class Execution:
                 if not self._messages:
                     if self._question is not None:
                         yield build_question(self._ctx, self._question)
+                    elif (answer := self._answer_in_remarks()) is not None:
+                        yield answer
                     return
                 # A message sent while the executor worked is the answer to its question, if it asked one.
                 message, self._task = self._messages.pop(0), self._snapshot(self._question)
                 self._question = None
+                self._remarks.clear()
         except asyncio.CancelledError:
             if self._ctx.cancelled and not self._over:
                 situation = self._request(None, self._snapshot(None))
@@ -228,8 +233,11 @@ class Execution:
         else:
             self._question = None
             text = _text(status)
+            done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
+            message = status.message
+            if message is not None and not message.is_progress and done is None and total is None:
+                self._remarks.extend(message.parts)
             if text and (state is State.WORKING or not self._one_shot):
-                done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
                 await self._ctx.progress(text, done, total)
 
     def _finish(self, status: TaskStatus) -> None:
@@ -246,13 +254,21 @@ class Execution:
             # Only the caller cancels a task; an executor that cancels its own has failed.
             raise Failed(text or "canceled by the agent")
         if message is None or not message.parts:
-            return None
+            return self._answer_in_remarks()
         if not self._ctx.artifacts:
             return Reply(message.parts) if self._ends_with_message else Conclude(message.parts)
         # The engine completes a task that has artifacts without a message.
         if text:
             await self._ctx.progress(text)
         return None
+
+    def _answer_in_remarks(self) -> Conclude | None:
+        """Return what the executor wrote while it worked, if it has given no other answer.
+
+        Some executors answer so. Callers have got it as progress, which is never an answer.
+        """
+        is_answer = self._remarks and not self._ctx.artifacts and not self._one_shot
+        return Conclude(tuple(self._remarks)) if is_answer else None
 
 
 def build_question(ctx: Context, status: TaskStatus) -> Ask:

@@ -108,12 +108,9 @@ class PushConfigStore:
         """Store a webhook, in place of one with the same id; one without an id gets one.
 
         The result is `not_found` when there is no such task, or the reason why the webhook is not accepted.
-
-        Raises:
-            InvalidParams: the config has no URL.
         """
-        model = TaskPushConfig(task_id, config).to_model()
         try:
+            model = TaskPushConfig(task_id, config).to_model()
             stored = await self._pushes.create(self._scope, model, ORIGIN)
         except TaskNotFound:
             return NOT_FOUND

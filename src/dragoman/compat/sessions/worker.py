@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.process.run import SessionRuns
 from dragoman.engine.ports.agent import Plan
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
+    from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
     from dragoman.model.card import AgentExtension
@@ -20,7 +21,7 @@ class Worker:
     """A `Runnable` that runs the tasks of one agent as sessions of the process manager."""
 
     extensions: Sequence[AgentExtension] = ()
-    closing: Literal["whole", "last"] = "whole"
+    closing: ClosingChoice = "auto"
     parallel = False
     streams = True
     output_metadata: OutputMetadata | None = None

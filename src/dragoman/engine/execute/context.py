@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import msgspec
 
 from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.engine.execute.artifact_stream import ArtifactStream
 from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from dragoman.clock import Clock
-    from dragoman.engine.call import CallContext
+    from dragoman.engine.call import CallContext, Closing
     from dragoman.engine.journal.live import LiveTask
     from dragoman.model.user import User
 
@@ -69,6 +70,7 @@ class Context:
         followups: tuple[Message, ...] = (),
         progress_metadata: dict[str, Any] | None = None,
         restarted: bool = False,
+        closing: Closing = "last",
     ) -> None:
         self._live = live
         self._call = call
@@ -84,11 +86,13 @@ class Context:
         self.first_metadata: dict[str, Any] = {**(self.first_message.metadata or {}), **(first_metadata or {})}
         self.answers = answers
         self.restarted = restarted
+        self.closing: Closing = closing
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
+        self.artifact_stream: ArtifactStream | None = None
 
     # -- properties ------------------------------------------------------------------------------------------------
 
@@ -271,10 +275,19 @@ class Context:
         last_chunk: bool = True,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Send an artifact, or a chunk of one, unchanged; for agents that manage their own artifacts."""
+        """Send an artifact, or a chunk of one; for agents that manage their own artifacts.
+
+        It is sent as given, except that a streamed text ends as the caller reads it.
+        """
         if self._drops_output:
             return
-        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
+        if last_chunk and not append and self._live.folding.artifact(artifact.artifact_id) is None:
+            # New and complete: nothing is streamed.
+            self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
+        else:
+            if self.artifact_stream is None:
+                self.artifact_stream = ArtifactStream(self._live, self.closing)
+            self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
 
     def open_task(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,7 @@ from dragoman.model.part import File, Part
 from dragoman.model.task import Artifact
 
 if TYPE_CHECKING:
+    from dragoman.engine.call import Closing
     from dragoman.engine.journal.live import LiveTask
 
 
@@ -114,21 +115,26 @@ def _encode_unknown(value: Any) -> Any:
 
 
 class OutputMetadata(Struct, frozen=True):
-    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to its progress messages."""
+    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to the text of its progress.
+
+    `failure` is that of the message with the reason of a failed task.
+    """
 
     task: dict[str, Any] = {}
     progress: dict[str, Any] = {}
+    failure: dict[str, Any] = {}
 
 
 class ResultWriter:
     """Writes a run's outputs as artifacts: text is streamed into one, every other value gets its own.
 
-    A chunk is held back for one turn of the event loop: when the run ends before that, it was the whole answer and is
-    sent once. Otherwise the text is closed by an update that repeats it whole (`closing="whole"`, the only form that
-    every ADK client reads correctly) or by the last chunk alone (`closing="last"`).
+    A chunk is held back for one turn of the event loop: when the run ends before that, it is the last one, or the whole
+    answer. What is longer is closed by an update that repeats the whole text (`closing="whole"`, the only form that
+    every ADK client reads correctly), or by its last chunk (`closing="last"`, for clients that add up what they get).
+    When the last chunk was sent before the run ended, an empty one follows it.
     """
 
-    def __init__(self, live: LiveTask, name: str, closing: Literal["whole", "last"], *, restarted: bool) -> None:
+    def __init__(self, live: LiveTask, name: str, closing: Closing, *, restarted: bool) -> None:
         self._live = live
         self._closing = closing
         self.name = name
@@ -208,6 +214,10 @@ class ResultWriter:
         if text is None or self._live.over:
             return
         self._live.defer_output(None)
+        if not self._started and self._closing == "whole" and self._live.folding.artifact(self._text_id()) is None:
+            # ADK up to 2.5 takes every update that does not append for an answer, unless it is empty.
+            self._send_text("", append=False, last=False, more=True)
+            self._started = True
         self._send_text(self._prefix + text, append=self._started, last=False)
         self._prefix = ""
         self._started = True

@@ -171,13 +171,15 @@ class Run:
             return
         if live.draft:
             live.open()
+        if ctx.artifact_stream is not None:
+            ctx.artifact_stream.close()
         # A run without output may still have to close a text that was started before a pause.
         (writer or self._result_writer(ctx)).close()
         self._end(State.COMPLETED)
 
     def _result_writer(self, ctx: Context) -> ResultWriter:
-        agent = self._runner.agent
-        return ResultWriter(self.live, f"{ctx.skill or agent.name}-result", agent.closing, restarted=ctx.restarted)
+        name = ctx.skill or self._runner.agent.name
+        return ResultWriter(self.live, f"{name}-result", ctx.closing, restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
@@ -206,7 +208,9 @@ class Run:
         if live.ended:
             return
         # Exception texts may contain lone surrogates, such as undecodable bytes of a file name.
-        message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
+        parts = () if text is None else (Part(text=text.encode(errors="replace").decode()),)
+        metadata = self._runner.failure_metadata if state is State.FAILED else None
+        message = agent_message(live, parts, metadata) if parts else None
         if live.draft:
             live.open()
         live.status(state, message, context_state=self._changed_context_state())

@@ -17,7 +17,7 @@ from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Quota
-    from dragoman.engine.call import CallContext
+    from dragoman.engine.call import CallContext, Closing
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
@@ -42,7 +42,12 @@ class Runner:
         self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._progress_metadata = None if agent.output_metadata is None else agent.output_metadata.progress or None
+        # None: as the caller who creates the task reads it.
+        closing = agent.closing if settings.closing == "auto" else settings.closing
+        self._closing: Closing | None = None if closing == "auto" else closing
+        metadata = agent.output_metadata
+        self._progress_metadata = None if metadata is None else metadata.progress or None
+        self.failure_metadata = None if metadata is None else metadata.failure or None
 
     def __len__(self) -> int:
         """The number of runs that are executing now."""
@@ -60,7 +65,8 @@ class Runner:
         restarted: bool = False,
     ) -> Context:
         """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
-        if self.settings.data_as_text or history.call(live.row).text_only:
+        first_call = history.call(live.row)
+        if self.settings.data_as_text or first_call.text_only:
             live.write_data_as_text()
         return Context(
             live,
@@ -69,12 +75,13 @@ class Runner:
             clock=self.tasks.clock,
             metadata=metadata,
             first_metadata=history.request.metadata if history.request else None,
-            progress_metadata=self._progress_metadata,
+            progress_metadata=self._progress_metadata or first_call.progress_metadata,
             answers=history.answered_questions(answer),
             once=history.once,
             in_doubt=history.in_doubt,
             followups=history.followups,
             restarted=restarted,
+            closing=self._closing or first_call.closing,
         )
 
     def build_first_context(
@@ -90,7 +97,8 @@ class Runner:
             clock=self.tasks.clock,
             metadata=metadata,
             first_metadata=metadata,
-            progress_metadata=self._progress_metadata,
+            progress_metadata=self._progress_metadata or call.progress_metadata,
+            closing=self._closing or call.closing,
         )
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.model.card import AgentExtension
 
 if TYPE_CHECKING:
+    from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
 
@@ -41,8 +42,8 @@ class Runnable(Protocol):
         ...
 
     @property
-    def closing(self) -> Literal["whole", "last"]:
-        """How a streamed text ends: with the whole text once more, or with the last chunk alone."""
+    def closing(self) -> ClosingChoice:
+        """How a streamed text ends: with the whole text once more, with the last chunk, or as its caller reads it."""
         ...
 
     @property

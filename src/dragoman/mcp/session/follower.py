@@ -275,8 +275,9 @@ class TaskFollower:
                     self._handle_event(event)
                     self._on_event(self.record, event)
                     self._notify()
+                    # The stream of a task that has ended ends by itself, and may correct the end before.
                     asks = event.state.waiting and event.kind in ("task", "status")
-                    if event.state.final or (asks and not _same_question(event.task, previous)):
+                    if asks and not _same_question(event.task, previous):
                         break
         finally:
             self._pending.flush()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.engine.ports.agent import Plan
 
 if TYPE_CHECKING:
+    from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.server.agent.base import BareAgent
 
@@ -20,7 +21,7 @@ class EngineAgent:
         backend = agent.backend
         self.name = agent.name
         self.extensions = agent.extensions
-        self.closing: Literal["whole", "last"] = agent.closing
+        self.closing: ClosingChoice = agent.closing
         self.parallel = agent.parallel
         self.output_metadata = backend.output_metadata
         self.open, self.close = backend.open, agent.close

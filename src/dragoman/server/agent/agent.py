@@ -34,7 +34,7 @@ class Agent(BareAgent):
     is required. With `parallel`, several tasks of one conversation may run at once. With `restart`, `run` is called
     again after a crash instead of failing the task. With `replies`, `run` may yield a `Reply`, a bare message instead
     of a task. `closing` is how a streamed text ends: `"whole"` with an event that repeats it all, `"last"` with its
-    last chunk.
+    last chunk, `"auto"` with the one that the client of the task's creator reads correctly.
 
     Raises:
         ConfigError: the name cannot be part of a URL or a file path, or an extension cannot be read.

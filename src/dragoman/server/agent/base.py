@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import msgspec
 
@@ -18,6 +18,7 @@ from dragoman.server.plugins import PluginAttributes
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
+    from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
 
@@ -66,7 +67,7 @@ class BareAgent(PluginAttributes):
         run: Callable[[Context], AsyncIterator[Any]] | None = None,
         extensions: Sequence[AgentExtension | str | Mapping[str, Any]] = (),
         card: Mapping[str, Any] | None = None,
-        closing: Literal["whole", "last"] = "whole",
+        closing: ClosingChoice = "auto",
         parallel: bool = False,
         restart: bool = False,
         replies: bool = False,
@@ -76,7 +77,7 @@ class BareAgent(PluginAttributes):
         self.description = description
         self.version = version
         self.card: dict[str, Any] = dict(card or {})
-        self.closing: Literal["whole", "last"] = closing
+        self.closing: ClosingChoice = closing
         self.parallel = parallel
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
         if backend is None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 SCHEMAS = "/.well-known/skill-schemas.json"
+# Where the card says that the agent is, apart from the root.
+_CARD_PATHS = tuple(dict.fromkeys(row.card_path for row in CARD_ROWS if row.card_path))
 MAX_AGE = 300
 CACHE_SIZE = 64
 _MODES = ("text/plain", "application/json")
@@ -95,15 +97,20 @@ def build_card(
         ),
         default_input_modes=_MODES,
         default_output_modes=_MODES,
-        skills=tuple(_with_tags(offer.card(), agent.name) for offer in offers),
+        skills=tuple(_complete(offer.card(), agent.name) for offer in offers),
         security_schemes=schemes or None,
         security_requirements=tuple(requirements),
     )
 
 
-def _with_tags(skill: AgentSkill, tag: str) -> AgentSkill:
-    """Return a skill with at least one tag, as A2A requires."""
-    return skill if skill.tags else replace(skill, tags=(tag,))
+def _complete(skill: AgentSkill, tag: str) -> AgentSkill:
+    """Return a skill with at least one tag, as A2A requires, and with modes, which some readers want of every skill."""
+    return replace(
+        skill,
+        tags=skill.tags or (tag,),
+        input_modes=skill.input_modes or _MODES,
+        output_modes=skill.output_modes or _MODES,
+    )
 
 
 def _link(base: str) -> dict[str, Any]:
@@ -143,8 +150,11 @@ class Cards:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The public paths of the agent's card and schemas."""
-        return (CARD, OLD_CARD, SCHEMAS)
+        """The public paths of the agent's card and schemas.
+
+        The card is also below the URL that it names: some callers keep that URL, and look for the card there.
+        """
+        return (CARD, OLD_CARD, SCHEMAS, *(below + path for below in _CARD_PATHS for path in (CARD, OLD_CARD)))
 
     def check(self) -> None:
         """Check at startup that the card can be signed, if it should be.
@@ -226,6 +236,8 @@ class Cards:
         `OLD_CARD` is the plain card of 0.1, for agents made of tools with cards for all versions; for all others the
         old path has the same card as `CARD`.
         """
+        for below in _CARD_PATHS:
+            path = path.removeprefix(below)
         is_plain = self._agent.tools is not None and self._version == "both"
         return CARD if path == OLD_CARD and not is_plain else path
 

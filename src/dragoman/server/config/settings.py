@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 from msgspec import Struct
 
 from dragoman.dialects.table import CardVersion
+from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
 from dragoman.server.config import values
 from dragoman.server.config.store_url import parse_store
@@ -81,6 +82,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     data_as_text: bool = False
     dedupe: float = 600
     reply_within: float = 1
+    closing: ClosingChoice = "auto"
     dev: bool = False
     drain: float = 30
     log: Literal["text", "json"] = "text"

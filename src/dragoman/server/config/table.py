@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 from dragoman.dialects.table import CARD_FORMATS
+from dragoman.engine.call import ClosingChoice
 from dragoman.server.config import values
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -108,6 +109,12 @@ _ALL = (
     _switch("data_as_text", "Data of agents is sent as JSON text, for clients that show nothing else."),
     _seconds("dedupe", "How long a repeated message returns its first task; 0 is never."),
     _seconds("reply_within", "How long a skill may take to answer without a task."),
+    SettingInfo(
+        "closing",
+        "How a streamed text ends: whole (repeated in full), last (with its last chunk) or auto, as callers read it.",
+        "FORM",
+        values.choice_parser(*get_args(ClosingChoice)),
+    ),
     _switch("dev", "Exception texts to callers, no de-duplication."),
     _seconds("drain", "How long open requests may take when stopping."),
     SettingInfo("log", "Form of the log on stderr: text or json.", "FORM", values.choice_parser("text", "json")),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import SystemClock
-from dragoman.model.error import DragomanError, ServerError
+from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.limiter import Limiter
@@ -204,10 +204,13 @@ class App:
         Raises:
             TaskNotFound: there is no such task.
             UnsupportedOperation: the task is not waiting.
-            KeyError: there is no agent of that name.
+            ConfigError: there is no agent of that name.
         """
+        hosted = self._hosted[0] if agent is None else self._by_name.get(agent)
+        if hosted is None:
+            names = ", ".join(f"`{name}`" for name in self._by_name)
+            raise ConfigError(f"there is no agent `{agent}` here: there are {names}")
         await self.start()
-        hosted = self._hosted[0] if agent is None else self._by_name[agent]
         return await hosted.service.resume(task_id, data)
 
     # -- requests --------------------------------------------------------------------------------------------------

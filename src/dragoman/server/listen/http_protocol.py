@@ -21,6 +21,7 @@ PIPELINED = 128
 # the response may be lost.
 LINGER_SECONDS = 1.0
 LINGER_BYTES = 1_000_000
+_UPGRADE_HEADERS = (b"upgrade", b"http2-settings")
 
 
 class _LimitExceeded(Exception):
@@ -30,7 +31,8 @@ class _LimitExceeded(Exception):
 class HttpProtocol(HttpToolsProtocol):
     """One connection. A request whose head has more than `limit` bytes gets 431 and the connection is closed.
 
-    When more than `PIPELINED` requests wait, the connection is closed after their responses.
+    When more than `PIPELINED` requests wait, the connection is closed after their responses. Offers to upgrade are
+    ignored.
     The head is the request line, the header lines and the trailers, each line with 32 bytes more; the framing of a body
     chunk counts by itself. No buffer grows beyond twice the limit, so that parsing stays linear.
     """
@@ -41,6 +43,7 @@ class HttpProtocol(HttpToolsProtocol):
         # Bytes that the parser has not yet turned into a complete head or body, such as half a header line.
         self._pending = 0
         self._has_head = False
+        self._offers_upgrade = False
         self._trailers = 0
         self._is_refused = False
         self._is_ending = False
@@ -63,7 +66,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._pending += len(data)
         try:
-            self.parser.feed_data(data)  # pyright: ignore[reportOptionalMemberAccess] - None once the connection is lost
+            self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, _LimitExceeded):
                 self._refuse()
@@ -72,11 +75,35 @@ class HttpProtocol(HttpToolsProtocol):
             self.logger.warning(text)
             self.send_400_response(text)
             return
-        except httptools.HttpParserUpgrade:  # upgrades are not supported: the request is handled as it is
-            self._unsupported_upgrade_warning()
+        except httptools.HttpParserUpgrade as offer:
+            if self._offers_upgrade:
+                self._ignore_upgrade(data[offer.args[0] :])
+                return
         # Nothing is pending after a complete request: this is the only cost of ordinary ones.
         if self._pending and self._pending + (0 if self._has_head else self._lines()) > self._limit:
             self._refuse()
+
+    def _ignore_upgrade(self, rest: bytes | memoryview) -> None:
+        """Parse the head of a request again without its offer to upgrade, then `rest`, what came after the head.
+
+        The parser takes everything after such a head for another protocol. Java's own client offers HTTP/2 with every
+        request over plain HTTP.
+        """
+        parser: Any = self.parser
+        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                tokens = [token for token in value.split(b",") if token.strip().lower() not in _UPGRADE_HEADERS]
+                lines += [b"%b: %b" % (name, b",".join(tokens))] if tokens else []
+            elif name not in _UPGRADE_HEADERS:
+                lines.append(b"%b: %b" % (name, value))
+        self._offers_upgrade = False
+        self.parser = parser = httptools.HttpRequestParser(self)
+        # As the base class does: the answer to a request is sent although more have arrived.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._feed(b"\r\n".join([*lines, b"\r\n"]))
+        if rest:
+            self._feed(rest)
 
     def _lines(self) -> int:
         return LINE * len(self.headers) if self.headers else 0
@@ -102,6 +129,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self._pending + self._lines() > self._limit and self._head_size() > self._limit:
             raise _LimitExceeded
         self._pending = self._trailers = 0
+        if self.parser.should_upgrade() and self._get_upgrade() is not None:
+            self._offers_upgrade = True
+            return
         self._has_head = True
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
@@ -119,7 +149,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Reset for the next request."""
         self._pending = 0
         self._has_head = False
-        super().on_message_complete()
+        if not self._offers_upgrade:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Continue with the next request; after a refused one the connection ends."""

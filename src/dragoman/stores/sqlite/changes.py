@@ -34,6 +34,8 @@ class Changes:
         self._changed: dict[int, tuple[TaskRow, int]] = {}
         self._events: list[tuple[int, int, bytes]] = []
         self._notes: list[tuple[int, int, str, bytes]] = []
+        # Tasks with notes that came without a record.
+        self._noted: set[int] = set()
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._contexts: dict[tuple[int, str], bytes] = {}
         self._repeats: list[tuple[bytes, str, int, bytes | None]] = []
@@ -64,6 +66,8 @@ class Changes:
             self._add_records(write, scope)
         for note in write.notes:
             self._notes.append((row.number, note.generation, note.kind, note.body))
+        if write.notes and not (write.records or write.draft):
+            self._noted.add(row.number)
         if write.snapshot is not None and not write.draft:
             self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
         if write.context_state is not None:
@@ -131,7 +135,7 @@ class Changes:
             self._update_tasks(connection)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?)", self._events)
         if self._notes:
-            connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+            self._write_notes(connection)
         if self._snapshots:
             connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
         if self._contexts:
@@ -149,6 +153,13 @@ class Changes:
             write_rows(connection, self._extra_rows.values())
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
+
+    def _write_notes(self, connection: sqlite3.Connection) -> None:
+        for number in self._noted.difference(self._created, self._changed, self._drafts):
+            query = "SELECT 1 FROM tasks WHERE number = ?1 UNION ALL SELECT 1 FROM drafts WHERE number = ?1"
+            if connection.execute(query, (number,)).fetchone() is None:
+                raise Conflict("a note belongs to a task that is not there")
+        connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
         # A draft that is opened or answered in the same batch is never inserted.

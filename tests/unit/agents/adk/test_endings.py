@@ -12,7 +12,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from dragoman import Client
+from dragoman import Agent, Client
 from dragoman.model.state import State
 
 pytestmark = pytest.mark.filterwarnings("ignore:LoopAgent is deprecated:DeprecationWarning")
@@ -44,6 +44,12 @@ async def test_what_the_model_refuses_fails_the_task_with_its_words() -> None:
     refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
     _, task = await streamed(served(llm([refused])))
     assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
+
+
+@pytest.mark.parametrize("refused", [LlmResponse(error_code="SAFETY", error_message="no"), ValueError("hidden")])
+async def test_the_reason_of_a_failure_is_marked_as_adk_marks_it(refused: Any) -> None:
+    _, task = await streamed(Agent.from_adk(llm([refused])))
+    assert (task.state, task.status.message.metadata) == (State.FAILED, {"adk_error_code": "FAILED"})
 
 
 async def test_an_error_message_without_a_code_fails_the_task() -> None:

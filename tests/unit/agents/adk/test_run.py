@@ -57,14 +57,12 @@ async def test_text_is_streamed_piece_by_piece_while_the_model_still_writes() ->
     assert [text for text in seen if text] == ["one ", "two"]
 
 
-async def test_the_streamed_text_is_closed_by_the_whole_text_and_nothing_is_empty() -> None:
+async def test_the_streamed_text_is_told_once_and_has_an_end() -> None:
     events, task = await streamed(served(llm(says("a", "b", "c"))))
     updates = [each.raw for each in events if each.kind == "artifact"]
     assert task.text == "abc"
-    assert all(update.artifact.text for update in updates)
-    assert updates[-1].last_chunk
-    assert not updates[-1].append
-    assert updates[-1].artifact.text == "abc"
+    assert "".join(update.artifact.text for update in updates) == "abc"
+    assert [update.last_chunk for update in updates].index(True) == len(updates) - 1
     assert len({update.artifact.artifact_id for update in updates}) == 1
 
 
@@ -72,7 +70,7 @@ async def test_the_streamed_text_is_closed_by_the_whole_text_and_nothing_is_empt
 async def test_events_become_updates_of_the_status_and_of_one_artifact() -> None:
     events, _ = await streamed(served(llm(says("a", "b"))))
     told = [each.state if each.kind != "artifact" else each.raw.append for each in events]
-    assert told == [State.SUBMITTED, State.WORKING, False, True, False, State.COMPLETED]
+    assert told == [State.SUBMITTED, State.WORKING, False, True, True, State.COMPLETED]
 
 
 async def test_a_model_that_does_not_stream_is_heard_too() -> None:

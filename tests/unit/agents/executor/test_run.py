@@ -274,6 +274,34 @@ async def test_what_it_says_while_it_works_is_progress() -> None:
     assert [(each.status.state, each.metadata) for each in said] == [(State.WORKING, {"done": 1, "total": 2})]
 
 
+@pytest.mark.parametrize("end", ["completed", None])
+async def test_what_it_says_while_it_works_is_the_answer_where_there_is_no_other(end: str | None) -> None:
+    """As the executor of Microsoft Agent Framework does by default."""
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("submitted")
+        await said.status("working", "half", metadata={"done": 1, "total": 2})
+        await said.status("working", "one")
+        await said.status("working", "two")
+        if end is not None:
+            await said.status(end)
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        stream = client.stream("hi")
+        assert "".join([event.text async for event in stream]) == stream.task.text == "one\n\ntwo"
+        assert (await client.get_task(stream.task)).text == "one\n\ntwo"
+
+
+async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("working", "looking")
+        await said.artifact("a", {"text": "found"})
+        await said.status("completed")
+
+    task = await answer_of(execute)
+    assert (task.text, task.status.message) == ("found", None)
+
+
 async def test_last_words_after_an_artifact_are_heard_too() -> None:
     async def execute(context: PlainContext, said: Said) -> None:
         await said.artifact("a", {"text": "the report"})

@@ -157,7 +157,7 @@ async def test_a_listener_that_leaves_does_not_stop_the_task(calling: Any, doing
         go.set()
     answer = await caller.ask("tasks/get", id=task_id)
     assert answer["result"]["status"]["state"] == "completed"
-    assert [part["text"] for part in answer["result"]["artifacts"][0]["parts"]] == ["before", " after"]
+    assert [part["text"] for part in answer["result"]["artifacts"][0]["parts"]] == ["before after"]
     # Only the run itself listened when the executor went on.
     assert counted == [1]
 

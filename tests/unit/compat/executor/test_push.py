@@ -106,6 +106,14 @@ async def test_webhooks_are_set_read_replaced_listed_and_deleted(in_file: bool, 
         assert b"T0K3N" not in (tmp_path / "t.db").read_bytes()
 
 
+async def test_a_webhook_that_cannot_be_read_is_a_pair_like_any_other_refusal() -> None:
+    configs = await kept()
+    status, reason = await configs.set("t", PushConfig(""))
+    assert status == "error"
+    assert "url" in str(reason)
+    assert await configs.list("t") == ("ok", ())
+
+
 @pytest.mark.requirement("S2-56")
 async def test_a_webhook_belongs_to_a_task_and_to_no_other() -> None:
     configs = await kept()

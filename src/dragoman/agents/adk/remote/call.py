@@ -229,7 +229,7 @@ class RemoteCall:
     async def _end_of(self, task: Task) -> Task:
         connection = await self._connection()
         card = connection.cached_card
-        streams = card is None or card.capabilities.streaming is not False
+        streams = card is None or bool(card.capabilities.streaming)
         if streams and connection.can_resubscribe:
             return await self._client.wait(task)
         clock, limit = connection.clock, self._clients.idle_timeout

@@ -1,0 +1,176 @@
+"""How a streamed text ends: decided once, for each task, by how the caller who creates it reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context, Part
+from dragoman.engine.call import CallContext, Closing
+from dragoman.engine.operations import EngineSettings
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.state import State
+from dragoman.model.task import Artifact
+from dragoman.outputs import Ask
+
+ADDS_UP, TAKES_THE_LAST = CallContext(), CallContext(closing="whole")
+Update = tuple[str, bool, bool]
+LAST: list[Update] = [("one ", False, False), ("two", True, True)]
+WHOLE: list[Update] = [("", False, False), ("one ", True, False), ("two", True, False), ("one two", False, True)]
+
+
+async def two_pieces(ctx: Any) -> Any:
+    yield "one "
+    yield "two"
+
+
+async def updates(engine: Any, task: Any) -> list[Update]:
+    """Text, append and lastChunk of every artifact event."""
+    found = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
+
+
+# Who decides
+
+
+async def test_the_caller_who_creates_a_task_decides(start: Any) -> None:
+    engine = await start(two_pieces)
+    assert await updates(engine, await engine.send(call=ADDS_UP)) == LAST
+    assert await updates(engine, await engine.send(call=TAKES_THE_LAST)) == WHOLE
+
+
+async def test_the_stored_artifact_is_one_text_either_way(start: Any) -> None:
+    engine = await start(two_pieces)
+    for call in (ADDS_UP, TAKES_THE_LAST):
+        task = await engine.send(call=call)
+        assert task.parts == (await engine.get(task)).parts == (Part(text="one two"),)
+
+
+@pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
+@pytest.mark.parametrize("answers", [ADDS_UP, TAKES_THE_LAST])
+async def test_who_answers_inherits_the_decision(start: Any, creates: CallContext, answers: CallContext) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield "one "
+            yield Ask("?")
+            return
+        yield "two"
+
+    engine = await start(run)
+    task = await engine.send(call=creates)
+    await engine.send("on", task=task, call=answers)
+    assert await updates(engine, task) == (WHOLE if creates is TAKES_THE_LAST else LAST)
+
+
+@pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
+async def test_a_restart_and_a_callback_inherit_the_decision(start: Any, disk: Any, turns: Any, creates: Any) -> None:
+    agent, hangs = Agent("test"), [True]
+
+    @agent.skill(restart=True)
+    async def work(ctx: Context) -> Any:
+        yield "one "
+        if hangs:
+            await asyncio.Event().wait()
+        await ctx.ask("?")
+        yield "two"
+
+    before = await start(agent, store=disk)
+    task = await before.send(call=creates, wait=False)
+    await turns()
+    left = disk.crash()
+    hangs.clear()
+    after = await start(agent, store=left)
+    await after.until_state(task, State.INPUT_REQUIRED)
+    await after.service.resume(task.id, {})
+    ended = await after.until_state(task, State.COMPLETED)
+    assert ended.parts == (Part(text="one two"),)
+    end = [("two", True, False), ("one two", False, True)] if creates is TAKES_THE_LAST else [("two", True, True)]
+    assert (await updates(after, task))[-len(end) :] == end
+
+
+@pytest.mark.parametrize("call", [ADDS_UP, TAKES_THE_LAST])
+async def test_an_agent_can_force_it_and_the_settings_can_force_every_agent(start: Any, call: CallContext) -> None:
+    forms: dict[Any, list[Update]] = {"last": LAST, "whole": WHOLE}
+    for agents in ("last", "whole"):
+        agent = Agent("test", run=two_pieces, closing=agents)
+        engine = await start(agent)
+        assert await updates(engine, await engine.send(call=call)) == forms[agents]
+        for setting in ("last", "whole"):
+            engine = await start(agent, settings=EngineSettings(drain=0, closing=setting))
+            assert await updates(engine, await engine.send(call=call)) == forms[setting]
+
+
+async def test_a_text_in_one_piece_is_sent_once_either_way(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "all of it"
+
+    engine = await start(run)
+    for call in (ADDS_UP, TAKES_THE_LAST):
+        assert await updates(engine, await engine.send(call=call)) == [("all of it", False, True)]
+
+
+# Artifacts that come from elsewhere, as those of a remote agent
+
+FORMS: dict[str, list[Update]] = {
+    "by its last chunk": LAST,
+    "by an empty chunk": [("one ", False, False), ("two", True, False), ("", True, True)],
+    "by the whole": [("one ", False, False), ("two", True, False), ("one two", False, True)],
+    "by a whole that is longer": [("one ", False, False), ("one two", False, True)],
+    "by nothing": [("one ", False, False), ("two", True, False)],
+    "by the whole in parts": [("one ", False, False), ("two", True, False), ("one |two", False, True)],
+    "with ever more of it": [("one ", False, False), ("one t", False, False), ("one two", False, False)],
+    "by the whole twice": [("one ", False, False), ("one two", False, True), ("one two", False, True)],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("closing", ["last", "whole"])
+async def test_a_text_from_elsewhere_ends_as_our_caller_reads_it(start: Any, form: str, closing: Closing) -> None:
+    async def run(ctx: Any) -> Any:
+        for text, append, last in FORMS[form]:
+            artifact = Artifact("a", tuple(Part(text=piece) for piece in text.split("|")))
+            await ctx.update_artifact(artifact, append=append, last_chunk=last)
+        if False:
+            yield
+
+    engine = await start(run)
+    task = await engine.send(call=CallContext(closing=closing))
+    assert (task.text, len(task.artifacts)) == ("one two", 1)
+    sent = await updates(engine, task)
+    assert [last for _, _, last in sent] == [*[False] * (len(sent) - 1), True]
+    if closing == "last":  # who adds up has it once
+        assert "".join(text for text, _, _ in sent) == "one two"
+    else:  # so have those who take the last chunk for all of it, and those who take what does not append for the answer
+        assert sent[-1] == ("one two", False, True)
+        assert [text for text, append, _ in sent if text and not append] == ["one two"]
+
+
+@pytest.mark.parametrize("closing", ["last", "whole"])
+async def test_what_is_no_streamed_text_is_sent_as_given(start: Any, closing: Closing) -> None:
+    data, text = Part(data={"a": 1}), Part(text="t")
+    given = [
+        ArtifactUpdate("", "", Artifact("one", (text,), "n"), last_chunk=True),
+        ArtifactUpdate("", "", Artifact("two", (data,)), last_chunk=False),
+        ArtifactUpdate("", "", Artifact("two", (data, text)), append=True, last_chunk=True),
+        ArtifactUpdate("", "", Artifact("one", (Part(text="t2"),), "another name"), last_chunk=True),
+        ArtifactUpdate("", "", Artifact("one", (Part(text="other"),), "another name"), last_chunk=True),
+        ArtifactUpdate("", "", Artifact("html", (Part(text="<p>", media_type="text/html"),)), last_chunk=False),
+        ArtifactUpdate("", "", Artifact("html", (Part(text="</p>", media_type="text/html"),)), True, True, {"k": 1}),
+    ]
+
+    async def run(ctx: Any) -> Any:
+        for each in given:
+            await ctx.update_artifact(
+                each.artifact, append=each.append, last_chunk=each.last_chunk, metadata=each.metadata
+            )
+        if False:
+            yield
+
+    engine = await start(run)
+    task = await engine.send(call=CallContext(closing=closing))
+    sent = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+    assert [(event.artifact, event.append, event.last_chunk, event.metadata) for event in sent] == [
+        (event.artifact, event.append, event.last_chunk, event.metadata) for event in given
+    ]
