@@ -149,8 +149,9 @@ async def test_one_that_says_nothing_of_its_end_has_completed(client: Client) ->
     stream = client.stream("nothing")
     events = [event.raw async for event in stream]
     said = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
-    assert said == ["thinking"]
-    assert stream.task.state is State.COMPLETED
+    # As progress, and as the answer: there is no other.
+    assert said == ["thinking", "thinking"]
+    assert (stream.task.state, stream.task.text) == (State.COMPLETED, "thinking")
 
 
 async def test_it_finds_its_own_types_and_all_it_looks_at(url: str) -> None:
