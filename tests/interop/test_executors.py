@@ -186,7 +186,7 @@ def saved(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("file", ["before.py", "after.py", "trips.py"])
 async def test_what_the_guide_shows_before_and_after_answers_alike(file: str, tmp_path: Path) -> None:
-    assert saved(tmp_path) == ["before.py", "after.py", "trips.py"]
+    assert saved(tmp_path) == ["before.py", "after.py", "trips.py", "own_store.py"]
     command = (sys.executable, PROGRAMS / "guide_server.py", str(packages("a2a-sdk")), str(tmp_path / file))
     with serving(Peer(file, "a2a-sdk", command, (), ("", ""))) as url:
         async with Client(url) as client:
