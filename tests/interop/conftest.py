@@ -117,7 +117,7 @@ def mcp_field() -> ModuleType:
 
 
 def compared(server: Any, tools: int = 0, calls: int = 0) -> Any:
-    return table.Compared(server.name, server.version, server.transport, tools, calls)
+    return table.Compared(server.name, server.version, server.way, tools, calls)
 
 
 def title_of(wire: Any) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -196,14 +198,32 @@ def drive(peer: Peer, url: str, wire: Wire, only: str | None = None) -> Driven:
 
 
 @contextmanager
+def own_folder() -> Generator[dict[str, Any], None, None]:
+    """Where a foreign program may leave what it likes, as options of its process."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield {"cwd": folder, "env": {**os.environ, "TMPDIR": folder}}
+
+
+@contextmanager
 def serving(peer: Peer) -> Generator[str, None, None]:
     """The peer's server in a process of its own, and its base URL.
 
     Raises:
         RuntimeError: it does not start.
     """
+    with own_folder() as options, _running(peer, options) as url:
+        yield url
+
+
+@contextmanager
+def _running(peer: Peer, options: dict[str, Any]) -> Generator[str, None, None]:
     process = subprocess.Popen(
-        [*peer.server, "0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*peer.server, "0"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
     )
     assert process.stdout is not None
     assert process.stderr is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interop_field import DRIVER_SECONDS, Command, Peer, program, python
+from interop_field import DRIVER_SECONDS, Command, Peer, own_folder, program, python
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.auth.inbound.passwords import key_digest, new_key
@@ -112,6 +111,9 @@ async def play(ctx: Context) -> AsyncIterator[str | dict[str, Any] | File | Ask]
             for piece in script.pieces(int(rest)):
                 yield piece
                 await asyncio.sleep(0)  # so that pieces are pieces
+        case "progress":
+            await ctx.progress(script.PROGRESS)
+            yield rest
         case "ask":
             yield Ask(script.QUESTION)
         case "fail":
@@ -144,11 +146,6 @@ def guarded(folder: Path) -> Generator[str, None, None]:
         yield f"{url} {key}"
 
 
-def quiet() -> dict[str, str]:
-    """The environment of a foreign program."""
-    return {**os.environ, **QUIET}
-
-
 def converse(framework: Framework, url: str, *cases: str, **environ: str) -> dict[str, dict[str, Any]]:
     """Let the framework's client talk with the agent at this URL; what it reported of each case.
 
@@ -156,15 +153,9 @@ def converse(framework: Framework, url: str, *cases: str, **environ: str) -> dic
         RuntimeError: it ended before all was played.
     """
     command: Command = (*framework.peer.client, url, *cases)
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=DRIVER_SECONDS,
-        check=False,
-        env={**quiet(), **environ},
-        cwd=Path("/"),
-    )
+    with own_folder() as options:
+        options["env"] |= {**QUIET, **environ}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=False, **options)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
     if done.returncode != 0:
         raise RuntimeError(f"the client of {framework.title} ended with {done.returncode}:\n{done.stderr}")

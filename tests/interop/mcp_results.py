@@ -51,12 +51,15 @@ class Outcome:
 async def of_result(result: mcp.CallToolResult, read: Read) -> Outcome:
     """What a result has to become."""
     structured = result.structured_content
+    plain = plain_value(result)
+    if plain is not None:
+        return Outcome("completed", [plain])
     parts: list[Content] = [] if structured is None else [("data", structured, "application/json")]
     texts: list[str] = []
     for block in result.content:
         if isinstance(block, mcp.TextContent):
             texts.append(block.text)
-            if structured is None or not repeats(block.text, structured):
+            if structured is None or not (repeats(block.text, structured) or lists(result)):
                 parts.append(("text", block.text, None))
         elif isinstance(block, (mcp.ImageContent, mcp.AudioContent)):
             parts.append(("raw", base64.b64decode(block.data), block.mime_type))
@@ -88,6 +91,33 @@ def repeats(text: str, structured: object) -> bool:
         return exact(json.loads(text)) == exact(structured)
     except ValueError:
         return False
+
+
+def wrapped(result: mcp.CallToolResult) -> Any:
+    """What servers wrap to make an object of it, `{"result": …}`; None for anything else."""
+    structured: Any = result.structured_content
+    return structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else None
+
+
+def plain_value(result: mcp.CallToolResult) -> Content | None:
+    """A plain value that was wrapped, as the text it is."""
+    value = wrapped(result)
+    match result.content:
+        case [mcp.TextContent(text=text)] if isinstance(value, str) and text == value:
+            return "text", text, None
+        case [mcp.TextContent(text=text)] if isinstance(value, (int, float)) and repeats(text, value):
+            return "text", text, "application/json"
+        case _:
+            return None
+
+
+def lists(result: mcp.CallToolResult) -> bool:
+    """True when the texts are the items of a list that was wrapped, all in one of them."""
+    match result.content:
+        case [mcp.TextContent(text=text)]:
+            return isinstance(wrapped(result), list) and repeats(text, wrapped(result))
+        case _:
+            return False
 
 
 def exact(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -95,17 +96,23 @@ def target(server: McpServer, here: Path) -> Generator[Any, None, None]:
             yield url
 
 
+def transport_to(place: Any, env: dict[str, str] | None = None, errors: Any = sys.stderr) -> Any:
+    """What the official client takes for a command or a URL."""
+    if isinstance(place, str):
+        return place
+    program, *arguments = place
+    return stdio_client(StdioServerParameters(command=program, args=arguments, env=env), errors)
+
+
 @asynccontextmanager
 async def direct(server: McpServer, here: Path) -> AsyncGenerator[Direct, None]:
     """The server, called by the official client."""
     asker = Asker()
     with target(server, here) as place, ExitStack() as files:
-        if not isinstance(place, str):
-            quiet = files.enter_context(os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-            program, *arguments = place
-            parameters = StdioServerParameters(command=program, args=arguments, env=server.env(here))
-            place = stdio_client(parameters, quiet)
-        async with McpClient(place, elicitation_callback=asker) as client:
+        quiet = files.enter_context(os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        place = transport_to(place, server.env(here), quiet)
+        mode = "legacy" if server.revision else "auto"
+        async with McpClient(place, elicitation_callback=asker, mode=mode) as client:
             yield Direct(client, asker)
 
 
@@ -115,7 +122,7 @@ async def bridged(server: McpServer, here: Path, **options: Any) -> AsyncGenerat
     with target(server, here) as place:
         # A program gets variables of its own; a server that is reached by its address has got them already.
         env = server.env(here) if not isinstance(place, str) else None
-        with served(Agent.from_mcp(place, env=env)) as url:
+        with served(Agent.from_mcp(place, env=env, revision=server.revision or None)) as url:
             async with Client(url, **options) as client:
                 yield Bridged(client)
 

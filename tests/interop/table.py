@@ -235,7 +235,6 @@ def page(
         "| ✓ | works |",
         "| none | there is no such thing: the version or the peer does not have it |",
         "| peer | the peer breaks the protocol; a test shows what it does |",
-        "| refused | Dragoman's server does not offer it, and the client gets the error that says so |",
         "| **✗** | does not work |",
         "",
         "## Notes",

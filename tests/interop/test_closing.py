@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 55
 PIECES = ["The sum ", "of it ", "is five."]
 WHOLE = "".join(PIECES)
+STREAMING = ("adk-2-5", "adk")  # the first line does not stream
 PROGRAM = "import time\nfor piece in {pieces!r}:\n    print(piece, end='', flush=True)\n    time.sleep(0.05)\n"
 
 
@@ -41,6 +42,7 @@ async def _talk(ctx: Context) -> AsyncIterator[Any]:
             yield Ask("And?")
             return
     if ctx.first_message.text == "late":
+        await ctx.progress("nearly")
         await asyncio.sleep(0.05)
 
 
@@ -84,6 +86,18 @@ def texts(events: list[dict[str, Any]]) -> list[str]:
     return [text for text in found if text]
 
 
+def pieces(turn: list[dict[str, Any]]) -> str:
+    """What was shown before the answer was whole."""
+    found = [part for event in turn if event.get("partial") for part in event.get("content", {}).get("parts") or []]
+    return "|".join(part["text"] for part in found if part.get("text"))
+
+
+def thoughts(events: list[dict[str, Any]]) -> list[str]:
+    """What the agent is said to have thought: older versions take the user's words and its questions for that."""
+    found = [part for event in events for part in event.get("content", {}).get("parts") or []]
+    return [part["text"] for part in found if part.get("thought")]
+
+
 @pytest.mark.parametrize("environment", ["adk-1-31", "adk-1", "adk-2-5", "adk"])
 @pytest.mark.parametrize("kind", ["agent", "front", "program"])
 def test_the_client_of_adk_keeps_a_streamed_answer_once_and_whole(
@@ -97,5 +111,10 @@ def test_the_client_of_adk_keeps_a_streamed_answer_once_and_whole(
     for word in words:
         assert texts(heard[word]["turns"][0]) == [WHOLE], word
         assert texts(heard[word]["kept"]) == [WHOLE], word
+        is_told = word == "late" and environment in STREAMING
+        assert thoughts(heard[word]["kept"]) == ["nearly"] * is_told, word
+    if environment in STREAMING:
+        assert pieces(heard["stream"]["turns"][0]) == "|".join(PIECES)
     if kind != "program":
         assert texts(heard["ask"]["turns"][-1]) == [WHOLE]
+        assert thoughts(heard["ask"]["kept"]) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from interop_field import DRIVER_SECONDS, Peer
 from interop_framework_deviations import IN_CLIENTS, IN_SERVERS
-from interop_frameworks import CLIENTS, LANGGRAPH, SERVERS, Framework, converse, quiet, script, scripted
+from interop_frameworks import CLIENTS, LANGGRAPH, SERVERS, Framework, converse, script, scripted
 from interop_table import (
     FAIL,
     FRAMEWORK_CLIENT_CASES,
@@ -123,7 +124,7 @@ async def command(url: str) -> None:
             text=True,
             timeout=SECONDS,
             check=False,
-            env={**quiet(), "PYTHONPATH": str(SRC)},
+            env={**os.environ, "PYTHONPATH": str(SRC)},
         )
         assert (done.returncode, done.stdout.strip()) == (0, answer.strip()), done.stderr
 

@@ -20,7 +20,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         pytest.skip(LITELLM.peer.missing)
     folder = tmp_path_factory.mktemp("litellm")
     with served(scripted(), data_as_text=True) as url, guarded(folder) as url_and_key:
-        return converse(LITELLM, url, "completion_data", "token", "long", GUARDED=url_and_key)
+        return converse(LITELLM, url, "completion_data", "completion_progress", "token", "long", GUARDED=url_and_key)
 
 
 def test_its_completion_reads_data_that_is_sent_as_text(lines: dict[str, Any]) -> None:
@@ -33,3 +33,7 @@ def test_it_calls_an_agent_that_wants_a_token(lines: dict[str, Any]) -> None:
 
 def test_it_reads_every_piece_of_a_long_stream_once(lines: dict[str, Any]) -> None:
     assert lines["long"]["found"] == "".join(script.pieces(script.MANY))
+
+
+def test_its_completion_takes_progress_for_a_piece_of_a_stream(lines: dict[str, Any]) -> None:
+    assert lines["completion_progress"]["found"] == [script.PROGRESS + script.ECHO, script.ECHO]

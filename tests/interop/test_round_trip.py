@@ -56,6 +56,7 @@ class Through:
         self.client = client
         self.agent_id = agent_id
         self._asker = asker
+        self._left = ""
 
     async def tools(self) -> list[str]:
         card = (await self.use("resolve_agent_card", base_url=self.agent_id))["card"]
@@ -99,6 +100,7 @@ class Through:
         for part in beside:
             if part["kind"] == "file":
                 await self._part(part, blocks)
+        assert not self._left
         assert list(blocks) == [], "there are blocks that no part stands for"
         state = task["status"]["state"]
         assert result.is_error == (state in ERRORS)
@@ -107,11 +109,14 @@ class Through:
     async def _part(self, part: dict[str, Any], blocks: Iterator[mcp.ContentBlock]) -> Content:
         if part["kind"] == "data":
             return "data", part["data"], "application/json"
-        block = next(blocks)
         if part["kind"] == "text":
-            text, media_type = await self._text(block)
-            assert text == part["text"]
-            return "text", text, None if media_type == "text/plain" else media_type
+            # Adjacent texts are one block: what is left of it is the next part's.
+            text, media_type = (self._left, None) if self._left else await self._text(next(blocks))
+            assert text.startswith(part["text"])
+            self._left = text.removeprefix(part["text"])
+            return "text", part["text"], None if media_type == "text/plain" else media_type
+        assert not self._left
+        block = next(blocks)
         content = await self._file(block)
         file = part["file"]
         assert content[2] == file.get("mimeType")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -84,9 +85,22 @@ def pack(box: Box) -> int:
     return box.size
 
 
-def order(what: Order) -> str:
-    """Take an order, whose schema is not ours to make."""
-    return what.item
+class Address(BaseModel):
+    city: str
+
+
+class Parcel(Order):
+    to: Address
+
+
+def order(what: Order, parcels: list[Parcel]) -> str:
+    """Take an order, whose schema pydantic makes."""
+    return f"{what.item} {parcels}"
+
+
+def seal(how: Path | threading.Thread) -> str:
+    """Take what has no schema."""
+    return str(how)
 
 
 TOOLS = (get_greeting, current_time, is_admin, get_counter, add_numbers)
@@ -228,14 +242,15 @@ def test_a_function_beside_the_tools_is_listed_plainly_too(wire: Any) -> None:
 
     agent.skill(pack)
     agent.skill(order)
+    agent.skill(seal)
     with served(agent) as url:
         modern, plain, schemas = (wire.at(url).request("GET", path).json for path in PLACES)
-    assert modern["skills"][-3]["name"] == "Say it loud"
-    assert plain["skills"][-3] == {
+    assert modern["skills"][-4]["name"] == "Say it loud"
+    assert plain["skills"][-4] == {
         **{"id": "shout", "name": "shout", "description": "Say it in capitals."},
         **{"tags": [], "examples": []},
     }
-    assert list(schemas) == [*OPEN_TOOLS, "shout", "pack"]
+    assert list(schemas) == [*OPEN_TOOLS, "shout", "pack", "order"]
     assert schemas["shout"]["inputSchema"] == {
         "type": "object",
         "properties": {"text": {"type": "string", "description": "What to say"}, "times": {"type": "integer"}},
@@ -244,6 +259,10 @@ def test_a_function_beside_the_tools_is_listed_plainly_too(wire: Any) -> None:
     packed = schemas["pack"]["inputSchema"]
     assert packed["properties"]["box"] == {"$ref": "#/$defs/Box"}
     assert packed["$defs"]["Box"]["properties"] == {"size": {"type": "integer"}}
+    ordered = schemas["order"]["inputSchema"]
+    assert ordered["properties"]["what"]["properties"]["item"]["type"] == "string"
+    assert ordered["properties"]["parcels"]["items"]["properties"]["to"] == {"$ref": "#/$defs/Address"}
+    assert ordered["$defs"]["Address"]["properties"]["city"]["type"] == "string"
 
 
 def test_the_author_s_words_count_where_the_plain_card_has_a_place_for_them(wire: Any) -> None:

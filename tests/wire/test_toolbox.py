@@ -397,7 +397,7 @@ def test_tasks_outlive_a_kill_and_one_at_work_has_failed(site: Site) -> None:
     assert site.send("add_numbers", a=1, b=1)["artifacts"][0]["parts"][0]["text"] == "2"
 
 
-@pytest.mark.requirement("S0-14", "S0-15", "S0-16")
+@pytest.mark.requirement("S0-14", "S0-15", "S0-16", "S0-48", "S0-62")
 def test_started_as_a_module_it_has_the_document_s_card_without_a_setting(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
     process = subprocess.Popen(
@@ -413,6 +413,11 @@ def test_started_as_a_module_it_has_the_document_s_card_without_a_setting(tmp_pa
         try:
             line = next(line for line in process.stderr if line.startswith("  card"))
             url = line.split()[1].partition("/.well-known")[0]
+            # The table is there before anybody has asked for anything.
+            with closing(sqlite3.connect(f"file:{tmp_path / '.dragoman' / 'tasks.db'}?mode=ro", uri=True)) as reader:
+                made = reader.execute("SELECT type FROM sqlite_master WHERE tbl_name = 'a2a_tasks' ORDER BY type")
+                assert [kind for (kind,) in made] == ["index", "table"]
+                assert reader.execute("SELECT count(*) FROM a2a_tasks").fetchone() == (0,)
             assert httpx2.get(url + OLD_CARD, timeout=SECONDS).text == CARD
         finally:
             process.terminate()

@@ -140,6 +140,27 @@ def test_resubscribing_begins_with_the_task(speaker: Any) -> None:
     assert (first.json["result"]["kind"], first.json["result"]["id"]) == ("task", task)
 
 
+@pytest.mark.requirement("S2-15", "S2-16", "S2-17", "S2-18")
+def test_a_webhook_is_set_read_listed_and_deleted_in_the_forms_of_0_3(speaker: Any) -> None:
+    task = speaker.id_of(speaker.send(tool="ask_name"))
+    hook = {"url": "https://hooks.example.com/a2a", "token": "T0K3N"}
+    rpc = speaker.wire.rpc
+    made = rpc("tasks/pushNotificationConfig/set", {"taskId": task, "pushNotificationConfig": hook}).result
+    given = made["pushNotificationConfig"]["id"]
+    assert len(given) == 36
+    assert made == {"taskId": task, "pushNotificationConfig": {**hook, "id": given}}
+    shown = {
+        "taskId": task,
+        "pushNotificationConfig": {"id": given, "url": hook["url"]},
+    }  # the secret is not read again
+    named = {"id": task, "pushNotificationConfigId": given}
+    assert rpc("tasks/pushNotificationConfig/get", named).result == shown
+    assert rpc("tasks/pushNotificationConfig/list", {"id": task}).result == [shown]
+    for _ in range(2):
+        assert rpc("tasks/pushNotificationConfig/delete", named).result is None
+    assert rpc("tasks/pushNotificationConfig/list", {"id": task}).result == []
+
+
 # -- what 0.3 leaves to the server -------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ Also recognizes the one client that reads a stream in a way of its own.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
@@ -24,7 +24,7 @@ from dragoman.dialects.v03_proto.dialect import (
 )
 from dragoman.dialects.v03_proto.file_bytes import (
     ONCE,
-    FileFormat,
+    PeerFormat,
     caller_format,
     has_files,
     server_format,
@@ -80,6 +80,10 @@ _MAX_COMPARED = 2 * max(map(len, METHODS))
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
+# On a task, it tells ADK's clients that the answer is in its artifacts, chunk by chunk. Then progress, too, has to say
+# that it is not the answer. Up to 2.5 they lose why a task has failed that has it and is not streamed.
+ADK_MARK: dict[str, Any] = {ADK_EXTENSION: {"adk_agent_executor_v2": True}}
+ADK_PROGRESS: dict[str, Any] = {"adk_thought": True}
 _USER_INPUT, _PREFIX = "is_user_input", "adk_"
 
 
@@ -141,7 +145,7 @@ class Dialects:
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self._blocking = blocking_by_default
         self._strict_files = strict_files
-        self._v03_proto: dict[FileFormat, V03Proto] = {}
+        self._v03_proto: dict[PeerFormat, V03Proto] = {}
         requested = (None, *VERSIONS)
         self._matches = {(name, version): self._match(name, version) for name in METHODS for version in requested}
 
@@ -186,7 +190,7 @@ class Dialects:
             return _v1_dialect(version)
         return self._with_files(ONCE if self._strict_files else caller_format(user_agent, body))
 
-    def _with_files(self, files: FileFormat) -> V03Proto:
+    def _with_files(self, files: PeerFormat) -> V03Proto:
         dialect = self._v03_proto.get(files)
         if dialect is None:
             dialect = self._v03_proto[files] = V03Proto(blocking_by_default=self._blocking, files=files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -21,7 +21,8 @@ class CallContext(Struct, frozen=True):
     slash. Transports use it to answer later requests in the dialect in which the task began. `asks` is False when the
     caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller with `text_only`
     gets data as JSON text, and `closing` is how it reads the end of a streamed text; both are stored with a task that
-    this call creates.
+    this call creates. `task_metadata` and `progress_metadata` are metadata of that task and of its progress, by which
+    the caller knows how to read them.
     """
 
     user: User | None = None
@@ -32,6 +33,8 @@ class CallContext(Struct, frozen=True):
     lists: bool = True
     text_only: bool = False
     closing: Closing = "last"
+    task_metadata: dict[str, Any] | None = None
+    progress_metadata: dict[str, Any] | None = None
 
     @property
     def owner(self) -> str:

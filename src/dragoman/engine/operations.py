@@ -36,6 +36,7 @@ from dragoman.model.error import (
 from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
+from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -97,12 +98,14 @@ class Service:
         self._bus = bus
         self._settings = settings
         status_metadata = None if agent.output_metadata is None else agent.output_metadata.task
+        self._write_through = None if settings.wrap_store is None else settings.wrap_store(store, outbox)
+        store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
         self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, status_metadata, ownership)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
-        self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox)
+        self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._canceler = TaskCanceler(agent, tasks, locks)
@@ -136,6 +139,8 @@ class Service:
                 self._settings.drain,
             )
         await self._runner.drain(self._settings.drain)
+        if self._write_through is not None:
+            await self._write_through.flush()
         self._tasks.close()
         self._follower.close()
         self._bus.wake_all()
@@ -209,6 +214,8 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
+            if call.closing == "whole" and not accepted.repeat:
+                task = _with_empty_artifacts(task)
             batches = self._follow_from_snapshot(
                 accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
             )
@@ -421,3 +428,12 @@ class Service:
         return self._follower.follow(
             row, generation, ends_on_input_required=ends_on_input_required, first_record=first_record, slot=slot
         )
+
+
+def _with_empty_artifacts(task: Task) -> Task:
+    """Return a task that an answer continues, for a caller that takes its artifacts for a part of the new answer.
+
+    They are still there to be appended to, and a text that goes on is repeated whole when it ends.
+    """
+    empty = (Part(text=""),)
+    return structs.replace(task, artifacts=tuple(structs.replace(each, parts=empty) for each in task.artifacts))

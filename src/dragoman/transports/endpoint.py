@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from dragoman.dialects.negotiate import Dialects, is_from_adk
+from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS, Dialects, is_from_adk
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import V01_RPC
@@ -115,6 +115,7 @@ class Endpoint:
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
+            closing="last" if dialect.appends else "whole",
         )
 
     def _active_extensions(self, request: Request) -> frozenset[str]:
@@ -134,6 +135,8 @@ class Endpoint:
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):
             call = replace(call, closing="whole")
+            if operation is Operation.STREAM:
+                call = replace(call, task_metadata=ADK_MARK, progress_metadata=ADK_PROGRESS)
         if operation is Operation.SEND:
             return Outcome(*await service.send(call, params, caller, lease))
         if operation is Operation.GET:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import everything, excel, filesystem, git_server, memory, shell_server, time_server, word
+from . import everything, excel, fast, filesystem, git_server, memory, shell_server, time_server, word
 
 SERVERS = (
     everything.SERVER,
@@ -14,4 +14,8 @@ SERVERS = (
     shell_server.SERVER,
     excel.SERVER,
     word.SERVER,
+    fast.SERVER,
+    fast.OVER_HTTP,
+    fast.ASKING,
+    fast.ASKING_OVER_HTTP,
 )

@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).parent.parent / "peers"
 INSTALLED = Path(__file__).parents[3] / ".peers"
 START_SECONDS = 30
 STOP_SECONDS = 5
-ADDRESS = re.compile(r"listening at (http://\S+)")
+ADDRESS = re.compile(r"(?:listening|serving MCP) at (http://\S+?)(?:/mcp)?\s")
 
 
 def nothing(here: Path) -> None:
@@ -41,9 +41,16 @@ class McpServer:
     prepare: Callable[[Path], None] = nothing
     env: Callable[[Path], dict[str, str]] = no_variables
     transport: str = "stdio"
+    revision: str = ""
+    """The revision of MCP that is spoken with it, if not the newest it has."""
 
     def __str__(self) -> str:
-        return self.name if self.transport == "stdio" else f"{self.name}-{self.transport}"
+        return self.name if self.way == "stdio" else f"{self.name}-{self.way}"
+
+    @property
+    def way(self) -> str:
+        """Its transport, and its revision where that is chosen."""
+        return f"{self.transport}, {self.revision}" if self.revision else self.transport
 
     @property
     def version(self) -> str:
@@ -89,14 +96,16 @@ def node(package: str) -> tuple[str | Path, ...]:
 
 @contextmanager
 def listening(command: Sequence[str]) -> Generator[str, None, None]:
-    """A server of peers/mcp-js on a free port of 127.0.0.1, and its URL.
+    """A server on a free port of 127.0.0.1, and its URL.
 
     Raises:
         RuntimeError: it does not start.
     """
     program, *arguments = command
+    # Servers of peers/mcp-js would listen on all addresses.
+    options = ["--require", PROGRAMS / "mcp-js" / "loopback.cjs"] if program == "node" else []
     process = subprocess.Popen(
-        [program, "--require", PROGRAMS / "mcp-js" / "loopback.cjs", *arguments],
+        [program, *options, *arguments],
         # It has a tool that tells its variables to whoever calls: it gets none that matter.
         env={"PATH": os.environ["PATH"], "PORT": "0"},
         stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ ask        a question; the answer T to it makes "Hello T"
 fail       an exception
 file       a file
 data       a JSON object
+progress X a message of progress, then the text X
 take       tells in words what came with the message: every file, and the data, or that nothing did
 """
 
@@ -22,6 +23,7 @@ PIECES = 6
 MANY = 2000
 QUESTION = "What is your name?"
 USER = "Ada"
+PROGRESS = "halfway"
 FAILURE = "the model is out of order"
 NOTHING = "nothing came"
 DATA: dict[str, Any] = {"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": True}}

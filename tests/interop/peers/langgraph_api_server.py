@@ -6,7 +6,6 @@ Runs in the environment of tests/interop/peers/langgraph-api.txt:  langgraph_api
 import base64
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,7 +86,6 @@ graph = StateGraph(State).add_node("play", play).add_edge(START, "play").compile
 
 def app_at(url: str) -> Any:
     """Their app, as `langgraph dev` configures it."""
-    os.chdir(tempfile.mkdtemp())  # it keeps files where it is started
     os.environ |= {
         "MIGRATIONS_PATH": "__inmem",
         "DATABASE_URI": ":memory:",

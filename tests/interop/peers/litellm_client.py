@@ -169,6 +169,14 @@ async def token(_: str) -> list[str]:
 
 
 @case
+async def completion_progress(url: str) -> list[str]:
+    said = f"progress {script.ECHO}"
+    chunks = await complete(url, said, stream=True)
+    pieces = [chunk.choices[0].delta.content or "" async for chunk in chunks]
+    return ["".join(pieces), await content(url, said)]
+
+
+@case
 async def long(url: str) -> str:
     return (await streamed(url, script.MANY))["answer"]
 

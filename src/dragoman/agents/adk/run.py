@@ -23,9 +23,10 @@ from google.genai import types
 
 from dragoman.agents.adk.calls import PendingCalls, SessionKey, UnansweredCalls, details_of, question_of
 from dragoman.agents.adk.offers import description_of, offers_of
-from dragoman.agents.adk.parts import THOUGHT, TYPE, to_genai
+from dragoman.agents.adk.parts import TYPE, to_genai
 from dragoman.agents.adk.replies import read_answers
 from dragoman.agents.adk.turn import AdkTurn
+from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS
 from dragoman.engine.execute.outputs import Ask, OutputMetadata
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
@@ -103,8 +104,6 @@ def _node_types() -> tuple[type, ...]:
 
 _ESCALATED = "The agent has given up and needs somebody's help."
 _MAX_METADATA = 4096
-# Tells ADK's clients that the answer is in the artifacts, and that progress messages are not part of it.
-_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
 
 class AdkRuns:
@@ -148,8 +147,7 @@ class AdkRuns:
     @property
     def output_metadata(self) -> OutputMetadata:
         """Metadata that ADK's clients expect on tasks, on progress and on the reason of a failure."""
-        task = {_EXTENSION: {"adk_agent_executor_v2": True}}
-        return OutputMetadata(task, progress={THOUGHT: True}, failure={"adk_error_code": "FAILED"})
+        return OutputMetadata(ADK_MARK, progress=ADK_PROGRESS, failure={"adk_error_code": "FAILED"})
 
     @property
     def name(self) -> str:

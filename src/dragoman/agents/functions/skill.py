@@ -101,7 +101,7 @@ class Skill(Struct, frozen=True):
         """Its JSON Schemas, under the names that MCP tools have for them.
 
         `inputSchema` is of its parameters, `outputSchema` of the data it returns, where that is an object. Either is
-        missing where a type has no schema, such as a pydantic model.
+        missing where a type has no schema.
         """
         schemas = {"inputSchema": self._input_schema(), "outputSchema": self._output_schema()}
         return {name: schema for name, schema in schemas.items() if schema is not None}
@@ -147,10 +147,21 @@ def _is_record(hint: object) -> bool:
 
 def _json_schemas(types: Sequence[Any]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]] | None:
     """Return a JSON Schema for each type, and their `$defs` if they have any; None where a type has no schema."""
+    of_models: dict[str, Any] = {}
+
+    def model_schema(type_: Any) -> dict[str, Any]:
+        """Return the schema of a pydantic model, its own definitions beside those of the others."""
+        if not hasattr(type_, "model_json_schema"):
+            raise NotImplementedError
+        schema: dict[str, Any] = type_.model_json_schema()
+        of_models.update(schema.pop("$defs", {}))
+        return schema
+
     try:
-        schemas, definitions = schema_components(types, ref_template="#/$defs/{name}")
-    except TypeError:
+        schemas, definitions = schema_components(types, schema_hook=model_schema, ref_template="#/$defs/{name}")
+    except Exception:  # noqa: BLE001 - types and their hooks may be anything
         return None
+    definitions = {**of_models, **definitions}
     return schemas, {"$defs": definitions} if definitions else {}
 
 

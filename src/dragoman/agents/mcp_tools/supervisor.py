@@ -41,8 +41,8 @@ class Supervisor:
         self._supervise_task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[ServerConnection] | None = None
         self._connected = asyncio.Event()
-        # True once a tool could not ask on the newest protocol revision.
-        self._is_handshake = False
+        # True once a tool could not ask on the newest protocol revision, and when that is the only one.
+        self._is_handshake, self._is_modern_only = False, False
         self._outdated = asyncio.Event()
         self._replaced: ServerConnection | None = None
         self._asking = ElicitationState()
@@ -143,9 +143,9 @@ class Supervisor:
     def ask_within_calls(self, connection: ServerConnection) -> bool:
         """Reconnect with the protocol revision in which a server asks within calls; calls in progress are not affected.
 
-        False when the configuration names the revision: then that stays.
+        False when the configuration names the revision, or the server has no other: then that stays.
         """
-        if self.source.revision:
+        if self.source.revision or self._is_modern_only:
             return False
         if connection is self._connection and not self._is_handshake:
             self._is_handshake = True
@@ -205,6 +205,7 @@ class Supervisor:
             connected = await self._connect()
         except DragomanError as error:
             logger.warning("%s: it has no older protocol revision: %s", self.source.name, error)
+            self._is_handshake, self._is_modern_only = False, True
             connected = outdated
         else:
             self._replaced = outdated

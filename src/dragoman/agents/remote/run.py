@@ -182,8 +182,6 @@ def card_of_remote(card: AgentCard, name: str) -> dict[str, Any]:
         skill["name"] = skill["name"] or skill["id"]
         skill["description"] = skill["description"] or skill["name"]
         skill["tags"] = skill["tags"] or [name]
-        skill.setdefault("inputModes", modern["defaultInputModes"])
-        skill.setdefault("outputModes", modern["defaultOutputModes"])
     return copied
 
 

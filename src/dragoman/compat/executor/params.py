@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
+from msgspec import field
+
 from dragoman.compat.executor.types import Message, Wire, read
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.table import CARD_PROTOCOL_VERSION, V0_3
@@ -98,12 +100,12 @@ class MessageSendConfig(Wire, frozen=True):
 
 
 class MessageSendParams(Params[SendMessageRequest], frozen=True):
-    """The parameters of `message/send` and `message/stream`."""
+    """The parameters of `message/send` and `message/stream`. `config` is `configuration` in JSON."""
 
     operation: ClassVar[Operation] = Operation.SEND
 
     message: Message
-    configuration: MessageSendConfig | None = None
+    config: MessageSendConfig | None = field(default=None, name="configuration")
     metadata: dict[str, Any] | None = None
 
 

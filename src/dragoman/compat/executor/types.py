@@ -40,7 +40,12 @@ M = TypeVar("M", ModelMessage, ModelTask, StatusUpdate, ArtifactUpdate)
 
 
 class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An object of A2A 0.3."""
+    """An object of A2A 0.3. A list that may be missing may be given as None; it is empty then."""
+
+    def __post_init__(self) -> None:
+        for name in _optional_lists(type(self)):
+            if getattr(self, name) is None:
+                structs.force_setattr(self, name, ())
 
     def to_map(self) -> dict[str, Any]:
         """Return the object as JSON values: camelCase keys, `kind` where 0.3 has one, no null members."""
@@ -75,6 +80,11 @@ def read(cls: type[W], map: Mapping[str, Any]) -> W:
         InvalidParams: a field is missing or invalid; the text names it.
     """
     return _reader(cls).read_value(dict(map) if isinstance(map, Mapping) else map)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+@cache
+def _optional_lists(cls: type[Wire]) -> tuple[str, ...]:
+    return tuple(field.name for field in structs.fields(cls) if field.default == ())
 
 
 @cache
@@ -201,11 +211,11 @@ class Role(StrEnum):
 
 
 class Message(WireEvent[ModelMessage], frozen=True, tag_field="kind", tag="message"):
-    """A message. One without a `messageId` gets a new one."""
+    """A message. Its `id` is `messageId` in JSON; one without gets a new one."""
 
     role: Role
     parts: tuple[TextPart | FilePart | DataPart, ...]
-    message_id: str = field(default_factory=new_id)
+    id: str = field(default_factory=new_id, name="messageId")
     context_id: str | None = None
     task_id: str | None = None
     reference_task_ids: tuple[str, ...] = ()
@@ -252,17 +262,23 @@ class TaskState(StrEnum):
 
 
 class TaskStatus(Wire, frozen=True):
-    """The state of a task, its time, and the agent's message about it."""
+    """The state of a task, its time, and the agent's message about it.
+
+    The state may also be a word in any of the spellings that `TaskState` reads, `"input_required"` for example.
+    """
 
     state: TaskState
     message: Message | None = None
     timestamp: str | None = None
 
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "state", TaskState(self.state))
+
 
 class Artifact(Wire, frozen=True):
-    """A result of a task."""
+    """A result of a task. Its `id` is `artifactId` in JSON."""
 
-    artifact_id: str
+    id: str = field(name="artifactId")
     parts: tuple[TextPart | FilePart | DataPart, ...]
     name: str | None = None
     description: str | None = None

@@ -271,11 +271,14 @@ class Inbox:
         if request.configuration.task_push_notification_config is not None and self._webhooks is not None:
             # Generation 1, the task itself, is in the response: the webhook gets what follows.
             webhook = self._webhooks.prepare(request.configuration.task_push_notification_config, row, call.version, 1)
+        task_metadata = self._task_metadata
+        if call.task_metadata is not None:
+            task_metadata = {**(task_metadata or {}), **call.task_metadata}
         # A default request is not stored: `RunHistory.call` rebuilds it from the row.
         is_default_request = not metadata and call == CallContext(origin=call.origin)
         new = NewTask(
             row,
-            Task(task_id, context_id, status, history=(message,), metadata=self._task_metadata),
+            Task(task_id, context_id, status, history=(message,), metadata=task_metadata),
             joins_context,
             None if is_default_request else msgspec.json.encode(StoredRequest(call, metadata)),
             dedupe_key,

@@ -65,7 +65,8 @@ class Runner:
         restarted: bool = False,
     ) -> Context:
         """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
-        if self.settings.data_as_text or history.call(live.row).text_only:
+        first_call = history.call(live.row)
+        if self.settings.data_as_text or first_call.text_only:
             live.write_data_as_text()
         return Context(
             live,
@@ -74,13 +75,13 @@ class Runner:
             clock=self.tasks.clock,
             metadata=metadata,
             first_metadata=history.request.metadata if history.request else None,
-            progress_metadata=self._progress_metadata,
+            progress_metadata=self._progress_metadata or first_call.progress_metadata,
             answers=history.answered_questions(answer),
             once=history.once,
             in_doubt=history.in_doubt,
             followups=history.followups,
             restarted=restarted,
-            closing=self._closing or history.call(live.row).closing,
+            closing=self._closing or first_call.closing,
         )
 
     def build_first_context(
@@ -96,7 +97,7 @@ class Runner:
             clock=self.tasks.clock,
             metadata=metadata,
             first_metadata=metadata,
-            progress_metadata=self._progress_metadata,
+            progress_metadata=self._progress_metadata or call.progress_metadata,
             closing=self._closing or call.closing,
         )
 

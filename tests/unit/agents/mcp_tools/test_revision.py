@@ -85,6 +85,34 @@ async def test_a_revision_that_was_set_stays(kit: MCPServer, start: Start, tool_
     assert spoken(agent) == NEW
 
 
+class ModernOnly:
+    """An MCP server over HTTP that knows the newest revision only."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or (b"mcp-protocol-version", NEW.encode()) in scope["headers"]:
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+
+async def test_a_server_that_has_no_older_revision_stays_in_use(
+    kit: MCPServer, sdk_server: ModuleType, start: Start, tool_part: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(ModernOnly(sdk_server.web_app(kit, "both"))) as url:
+        agent = Agent.from_mcp(f"{url}/mcp")
+        engine = await start(agent)
+        await engine.send(None, parts=(tool_part("inquire"),))
+        assert (await engine.send(None, parts=(tool_part("echo", text="still here"),))).text == "still here"
+        assert "it has no older protocol revision" in caplog.text
+        task = await engine.send(None, parts=(tool_part("inquire"),))
+        assert task.error == f"{CANNOT_ASK}To let it ask, use {OPTION}"
+        assert spoken(agent) == NEW
+
+
 async def test_calls_in_progress_end_where_they_began_when_the_revision_changes(
     sdk_command: list[str], start: Start, tool_part: Any, tmp_path: Path, until: Until
 ) -> None:

@@ -88,7 +88,7 @@ async def test_the_context_holds_ids_message_and_metadata(echo: Any) -> None:
     [(context, _)] = echo.executed
     assert context.context_id == "c"
     assert context.message.text == "hi"
-    assert context.message.message_id == "m"
+    assert context.message.id == "m"
     assert context.message.role is Role.USER
     assert context.metadata == {"of": "message", "of the": "request"}
     assert context.task is None

@@ -16,7 +16,7 @@ from dragoman.model.state import Role as ModelRole
 WHOLE = Message(
     role=Role.AGENT,
     parts=(TextPart("hi"), FilePart(FileBytes("aGk=")), DataPart({"a": 1})),
-    message_id="m",
+    id="m",
     context_id="c",
     task_id="t",
     reference_task_ids=("r",),
@@ -67,7 +67,7 @@ def test_a_message_without_an_id_is_given_one(missing: dict[str, Any]) -> None:
     status, message = Message.from_map({"role": "user", "parts": [{"kind": "text", "text": "hi"}]} | missing)
     assert status == "ok"
     assert isinstance(message, Message)
-    assert re.fullmatch(r"[0-9a-f-]{36}", message.message_id)
+    assert re.fullmatch(r"[0-9a-f-]{36}", message.id)
 
 
 @pytest.mark.requirement("S2-63")

@@ -130,7 +130,7 @@ def test_a_new_task_is_submitted_now_and_its_history_is_the_message() -> None:
     task = Task.new_submitted(MESSAGE, clock=Clock(0))
     assert task.status == TaskStatus(TaskState.SUBMITTED, timestamp="1970-01-01T00:00:00.000Z")
     [said] = task.history
-    assert (said.text, said.message_id) == ("hi", "m")
+    assert (said.text, said.id) == ("hi", "m")
     assert (said.task_id, said.context_id) == (task.id, task.context_id)
 
 

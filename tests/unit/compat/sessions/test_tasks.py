@@ -26,6 +26,27 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 # -- send, get, clear ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("S3-8", "S3-14", "S3-24", "S3-39")
+async def test_the_agent_is_looked_up_once_and_its_session_made_once(bench: Any) -> None:
+    asked: list[Any] = []
+
+    def list_agents() -> list[Any]:
+        asked.append("agents")
+        return [{"id": "none", "name": "None"}, *bench.agents]
+
+    def create_session(session: Any) -> Any:
+        asked.append(session)
+        return session
+
+    deps = TaskDeps(bench.programs, list_agents, create_session=create_session, clock=bench.clock)
+    task = await handle_task_send(deps, {"message": "Hello"})
+    agents, session = asked
+    assert agents == "agents"
+    assert (session.id, session.agent_id, session.source) == (task["sessionId"], "a1", "agent")
+    [(started, prompt, _)] = bench.started
+    assert (started.id, prompt) == (session.id, "Hello")
+
+
 @pytest.mark.requirement("S3-2", "S3-14", "S3-57")
 async def test_a_sent_message_gets_a_session_and_a_program_and_comes_back_as_a_working_task(bench: Any) -> None:
     task = await bench.send("Hello")
