@@ -37,7 +37,8 @@ class Agent(BareAgent):
     last chunk, `"auto"` with the one that the client of the task's creator reads correctly.
 
     Raises:
-        ConfigError: the name cannot be part of a URL or a file path, or an extension cannot be read.
+        ConfigError: the name cannot be part of a URL or a file path, `closing` is none of these, or an extension cannot
+            be read.
     """
 
     @classmethod
