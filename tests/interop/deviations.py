@@ -176,9 +176,5 @@ CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
         "parts[1].kind is required",
         "fasta2a calls a method of 0.3 with a file part of 1.0, which 0.3 does not know.",
     ),
-    ("js", "rest-0.3", "stream"): (
-        'the text of the chunks is "3 ", wanted "1 2 3 "',
-        "@a2a-js/sdk drops `append` over REST 0.3: each chunk seems to replace the one before. The task has it all.",
-    ),
     **{(peer, "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM) for peer in ("go", "go-23")},
 }

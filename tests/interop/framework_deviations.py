@@ -269,7 +269,8 @@ IN_CLIENTS: dict[tuple[str, str], tuple[str, str, ClientCheck]] = {
     ),
     ("crewai", "data"): (
         PEER,
-        "CrewAI sends no data and reads text alone, whatever it accepts. `data_as_text=True` makes text of data.",
+        "CrewAI sends no data and reads text alone, though it says otherwise: with "
+        '`accepted_output_modes=["text/plain"]` it gets data as text.',
         only_texts_are_read,
     ),
     ("litellm-completion", "ask"): (

@@ -28,14 +28,14 @@ async def echo(ctx: Context) -> Reply:
 def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     if CREWAI.peer.missing:
         pytest.skip(CREWAI.peer.missing)
-    cases = "data", "polled_question", "progress", "untrusted", "untrusted_message", "token", "long"
+    cases = "data_for_text_alone", "polled_question", "progress", "untrusted", "untrusted_message", "token", "long"
     folder = tmp_path_factory.mktemp("crewai")
-    with served(Server(scripted(), replying), data_as_text=True) as url, guarded(folder) as url_and_key:
+    with served(Server(scripted(), replying)) as url, guarded(folder) as url_and_key:
         return converse(CREWAI, url, *cases, GUARDED=url_and_key)
 
 
-def test_it_reads_data_that_is_sent_as_text(lines: dict[str, Any]) -> None:
-    assert json.loads(lines["data"]["found"]["received"]) == script.DATA
+def test_it_reads_data_when_it_says_that_it_takes_text_alone(lines: dict[str, Any]) -> None:
+    assert json.loads(lines["data_for_text_alone"]["found"]) == script.DATA
 
 
 def test_without_trust_its_model_is_shown_messages_and_no_artifacts(lines: dict[str, Any]) -> None:

@@ -149,8 +149,9 @@ async def test_one_that_says_nothing_of_its_end_has_completed(client: Client) ->
     stream = client.stream("nothing")
     events = [event.raw async for event in stream]
     said = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
-    assert said == ["thinking"]
-    assert stream.task.state is State.COMPLETED
+    # As progress, and as the answer: there is no other.
+    assert said == ["thinking", "thinking"]
+    assert (stream.task.state, stream.task.text) == (State.COMPLETED, "thinking")
 
 
 async def test_it_finds_its_own_types_and_all_it_looks_at(url: str) -> None:
@@ -185,7 +186,7 @@ def saved(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("file", ["before.py", "after.py", "trips.py"])
 async def test_what_the_guide_shows_before_and_after_answers_alike(file: str, tmp_path: Path) -> None:
-    assert saved(tmp_path) == ["before.py", "after.py", "trips.py"]
+    assert saved(tmp_path) == ["before.py", "after.py", "trips.py", "own_store.py"]
     command = (sys.executable, PROGRAMS / "guide_server.py", str(packages("a2a-sdk")), str(tmp_path / file))
     with serving(Peer(file, "a2a-sdk", command, (), ("", ""))) as url:
         async with Client(url) as client:

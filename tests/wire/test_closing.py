@@ -44,6 +44,14 @@ def test_most_callers_get_each_piece_once(speaker: Any) -> None:
         assert updates(speaker, reading) == LAST
 
 
+@pytest.mark.parametrize("speaker", ["0.3-rest", "1.0-rest"], indirect=True)
+def test_the_library_of_javascript_gets_the_whole_text_in_0_3_where_it_loses_append(wire: Any, speaker: Any) -> None:
+    path = "/v1/message:stream" if speaker.name == "0.3-rest" else "/message:stream"
+    message = {"messageId": "m", "role": "ROLE_USER", **parts(speaker, None)}
+    with wire.reading("POST", path, json={"message": message}, headers={"User-Agent": "node"}) as reading:
+        assert updates(speaker, reading) == (WHOLE if speaker.name == "0.3-rest" else LAST)
+
+
 @pytest.mark.parametrize("metadata", [{"is_user_input": True}, {"adk_type": "text"}])
 def test_the_client_of_adk_gets_the_whole_text_at_the_end(speaker: Any, metadata: dict[str, Any]) -> None:
     with speaker.stream(message=parts(speaker, metadata)) as reading:

@@ -57,6 +57,11 @@ class Dialect(EventWriter, Protocol):
         """False when callers of this version expect a result or a failure, never a question about missing arguments."""
         ...
 
+    @property
+    def appends(self) -> bool:
+        """False when its caller does not append the chunks of a streamed text, and needs the whole text at its end."""
+        ...
+
     def read_request(self, operation: Operation, params: bytes) -> Request:
         """Read the request of an operation from the JSON text of its parameters.
 

@@ -24,7 +24,7 @@ from dragoman.dialects.v03_proto.dialect import (
 )
 from dragoman.dialects.v03_proto.file_bytes import (
     ONCE,
-    FileFormat,
+    PeerFormat,
     caller_format,
     has_files,
     server_format,
@@ -145,7 +145,7 @@ class Dialects:
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self._blocking = blocking_by_default
         self._strict_files = strict_files
-        self._v03_proto: dict[FileFormat, V03Proto] = {}
+        self._v03_proto: dict[PeerFormat, V03Proto] = {}
         requested = (None, *VERSIONS)
         self._matches = {(name, version): self._match(name, version) for name in METHODS for version in requested}
 
@@ -190,7 +190,7 @@ class Dialects:
             return _v1_dialect(version)
         return self._with_files(ONCE if self._strict_files else caller_format(user_agent, body))
 
-    def _with_files(self, files: FileFormat) -> V03Proto:
+    def _with_files(self, files: PeerFormat) -> V03Proto:
         dialect = self._v03_proto.get(files)
         if dialect is None:
             dialect = self._v03_proto[files] = V03Proto(blocking_by_default=self._blocking, files=files)

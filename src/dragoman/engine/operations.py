@@ -98,12 +98,14 @@ class Service:
         self._bus = bus
         self._settings = settings
         status_metadata = None if agent.output_metadata is None else agent.output_metadata.task
+        self._write_through = None if settings.wrap_store is None else settings.wrap_store(store, outbox)
+        store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
         self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, status_metadata, ownership)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
-        self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox)
+        self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._canceler = TaskCanceler(agent, tasks, locks)
@@ -137,6 +139,8 @@ class Service:
                 self._settings.drain,
             )
         await self._runner.drain(self._settings.drain)
+        if self._write_through is not None:
+            await self._write_through.flush()
         self._tasks.close()
         self._follower.close()
         self._bus.wake_all()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from dragoman.engine.call import ClosingChoice
 from dragoman.engine.ports.rows import TaskRows
+from dragoman.engine.ports.store import Store, WriteThrough
+from dragoman.engine.ports.webhooks import ConfigReader, Outbox
 
 
 class EngineSettings(Struct, frozen=True):
@@ -18,6 +22,7 @@ class EngineSettings(Struct, frozen=True):
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
     of tasks. `closing` overrides that of the agent, unless it is "auto". `task_rows` is the registry of plug-in tables.
+    `wrap_store` puts a store of a plug-in before the engine's, and `configs` is where callers read their webhooks from.
     """
 
     dedupe: float = 600
@@ -36,3 +41,5 @@ class EngineSettings(Struct, frozen=True):
     page_bytes: int = 4_000_000
     closing: ClosingChoice = "auto"
     task_rows: TaskRows | None = None
+    wrap_store: Callable[[Store, Outbox | None], WriteThrough] | None = None
+    configs: ConfigReader | None = None

@@ -11,18 +11,14 @@ from dragoman.engine.journal.writer import unavailable
 from dragoman.engine.ports.store import Push, PushState, Write
 from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGenerationMismatch, TaskNotFound
 from dragoman.model.ids import new_id
+from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import Scope, Store, TaskRow
-    from dragoman.engine.ports.webhooks import Outbox
-    from dragoman.model.operation import (
-        GetPushConfigRequest,
-        ListPushConfigsRequest,
-        SendMessageRequest,
-        TaskPushNotificationConfig,
-    )
+    from dragoman.engine.ports.webhooks import ConfigReader, Outbox
+    from dragoman.model.operation import GetPushConfigRequest, ListPushConfigsRequest, SendMessageRequest
 
 # Each webhook costs one request per event.
 MAX_WEBHOOKS = 10
@@ -31,8 +27,9 @@ MAX_WEBHOOKS = 10
 class WebhookOperations:
     """The push notification operations of one agent. A webhook belongs to a task and is visible to its owner only."""
 
-    def __init__(self, tasks: Tasks, outbox: Outbox) -> None:
+    def __init__(self, tasks: Tasks, outbox: Outbox, configs: ConfigReader | None = None) -> None:
         self._tasks = tasks
+        self._configs = configs
         self._store: Store = tasks.store
         self._outbox = outbox
 
@@ -149,7 +146,11 @@ class WebhookOperations:
         """Return one webhook without its secrets; without an id, the first. Raises TaskNotFound when there is none."""
         row, _, _ = await self._tasks.find(scope, request.task_id)
         await self._outbox.ready()
-        for push in await self._store.pushes(row.number):
+        if self._configs is not None:
+            config = await self._configs.get(row.id, request.id or None)
+            if config is not None:
+                return _redact(config, row.id)
+        for push in await self._store.pushes(row.number) if self._configs is None else ():
             if not request.id or push.id == request.id:
                 return self._outbox.redacted(push, row.id)
         raise TaskNotFound("the task has no such webhook", taskId=row.id)
@@ -158,6 +159,8 @@ class WebhookOperations:
         """Return all webhooks of a task without their secrets. Raises TaskNotFound when there is no such task."""
         row, _, _ = await self._tasks.find(scope, request.task_id)
         await self._outbox.ready()
+        if self._configs is not None:
+            return tuple(_redact(config, row.id) for config in await self._configs.list(row.id))
         return tuple(self._outbox.redacted(push, row.id) for push in await self._store.pushes(row.number))
 
     async def delete(self, scope: Scope, request: GetPushConfigRequest) -> None:
@@ -206,3 +209,9 @@ class WebhookOperations:
         if len(existing) >= MAX_WEBHOOKS and all(push.id != config.id for push in existing):
             raise Overloaded(f"a task has {MAX_WEBHOOKS} webhooks at most: delete one, or replace it by its id")
         return config
+
+
+def _redact(config: TaskPushNotificationConfig, task_id: str) -> TaskPushNotificationConfig:
+    scheme = None if config.authentication is None else config.authentication.scheme
+    authentication = None if scheme is None else AuthenticationInfo(scheme)
+    return TaskPushNotificationConfig(config.url, config.id, task_id, None, authentication)

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from dragoman.server.config.remotes import Remote
 
 
+class ParsedAddress(NamedTuple):
+    """A well-formed address from a tool's arguments, its host, and whether this server may call it."""
+
+    url: str
+    host: str
+    is_allowed: bool
+
+
 class AddressPolicy:
     """Decides which addresses tools may call: configured agents, this machine, and allowed hosts. Nothing else.
 
@@ -38,6 +46,16 @@ class AddressPolicy:
 
     def check(self, url: str) -> str:
         """Return the address without surrounding whitespace. Raises ToolError when it may not be called."""
+        address = self.examine(url)
+        if not address.is_allowed:
+            raise ToolError(
+                f"{address.host} may not be called: only configured agents, this machine and allowed hosts may. "
+                f"Ask the user to start the server with --allow {address.host}, or to add it under [remotes]"
+            )
+        return address.url
+
+    def examine(self, url: str) -> ParsedAddress:
+        """Return the address without surrounding whitespace. Raises ToolError when it is malformed."""
         url = url.strip()
         try:
             parts = urlsplit(url)
@@ -48,12 +66,7 @@ class AddressPolicy:
             raise ToolError("credentials do not belong in an address: configure the agent under [remotes]")
         if scheme not in ("http", "https") or not host or not _is_plain(url):
             raise _bad_address(url)
-        if not (self.allows(host, port) or (scheme, host, port) in self._origins):
-            raise ToolError(
-                f"{host} may not be called: only configured agents, this machine and allowed hosts may. "
-                f"Ask the user to start the server with --allow {host}, or to add it under [remotes]"
-            )
-        return url
+        return ParsedAddress(url, host, self.allows(host, port) or (scheme, host, port) in self._origins)
 
     def allows(self, host: str, port: int | None) -> bool:
         """True for this machine, and for hosts on the allow list, with or without a port."""

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from dragoman.mcp.session.tasks_extension import CreatedTask
 
 logger = logging.getLogger("dragoman.mcp")
+# Name and version in `serverInfo` are those of this program; here is whose tools they are.
+DESCRIPTION = (
+    "Agent-card discovery, task management, streaming, and push notifications for remote A2A agents, "
+    "with the tools of mcp-a2a 1.2.0"
+)
 INSTRUCTIONS = """\
 Talk to remote A2A agents with these tools.
 1. list_remote_agents shows the configured ones; resolve_agent_card registers another by its address, for an agent_id.
@@ -48,7 +53,8 @@ class McpServer:
         self.server: Server[Any] = Server(
             "dragoman",
             version=version("dragoman"),
-            title="Dragoman: A2A agents for MCP hosts (mcp-a2a 1.2.0)",
+            title="Dragoman: A2A agents for MCP hosts",
+            description=DESCRIPTION,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_list_resources=resources.list,

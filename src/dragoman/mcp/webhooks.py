@@ -18,6 +18,7 @@ from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.net.exchange import is_loopback
+from dragoman.net.guard import AddressForbidden, AddressGuard
 from dragoman.net.sockets import SocketClient
 from dragoman.webhooks.memory import MemoryDelivery
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.client.client import Client
     from dragoman.client.event import Event
     from dragoman.clock import Clock
-    from dragoman.mcp.peers import Peers
+    from dragoman.mcp.peers import ParsedAddress, Peers
     from dragoman.mcp.registry import AgentRecord, Registry, TaskRecord, Webhook
 
 logger = logging.getLogger("dragoman.mcp")
@@ -42,6 +43,8 @@ _RECONFIGURE_SECONDS = 20.0
 _MAX_CONCURRENT = 8
 _MAX_WATCHED = 10_000
 Update = StatusUpdate | ArtifactUpdate
+# Which addresses agents are given without being allowed. Names are not resolved: the agent is the one that connects.
+_PUBLIC = AddressGuard()
 
 
 class _WatchedTask:
@@ -77,6 +80,7 @@ class Webhooks:
 
     An agent serves a webhook if its card declares push notifications, the webhook subscribes to all events, and no
     other webhook is sent with the messages already. A webhook on this machine is useless to an agent elsewhere.
+    This server posts only to addresses that it may call; an agent is also given other public ones.
     """
 
     def __init__(self, registry: Registry, peers: Peers, clock: Clock) -> None:
@@ -115,15 +119,47 @@ class Webhooks:
             logger.info("%s takes no webhook: its events are posted from here", agent_id)
             self._refusing_agents.add(agent_id)
 
+    def check_address(self, agent: AgentRecord, webhook_url: str, events: list[str]) -> ParsedAddress:
+        """Check that events may be posted to an address, by this server or by the agent.
+
+        Raises:
+            ToolError: the address is malformed, or this server would have to post there and may not.
+        """
+        address = self._peers.policy.examine(webhook_url)
+        reason = "" if address.is_allowed else self._reason_to_post(agent, address, events)
+        if reason:
+            raise ToolError(
+                f"{address.host} may not be called: this server would have to post there, because {reason}. "
+                f"Ask the user to start the server with --allow {address.host}"
+            )
+        return address
+
+    def _reason_to_post(self, agent: AgentRecord, address: ParsedAddress, events: list[str]) -> str:
+        """Return why the agent cannot be given a webhook that this server may not call; "" if it can."""
+        if agent.agent_id in self._refusing_agents:
+            return "the agent has refused webhooks"
+        if not _posts_itself(agent):
+            return "the agent posts nothing itself"
+        if not _wants_all(events):
+            return "the agent itself would post all events"
+        if not _is_public(address):
+            return "agents are given public https addresses only"
+        current = self._agent_webhook(agent)
+        if current is not None and current.webhook_url != address.url and not self._is_allowed(current.webhook_url):
+            return "the agent is given one webhook, and posts to another already"
+        return ""
+
     def _agent_webhook(self, agent: AgentRecord) -> Webhook | None:
-        capabilities: dict[str, Any] = agent.card.get("capabilities", {})
-        if agent.agent_id in self._refusing_agents or capabilities.get("pushNotifications") is not True:
+        if agent.agent_id in self._refusing_agents or not _posts_itself(agent):
             return None
         is_here = is_loopback(agent.base_url)
-        for hook in self._registry.webhooks_of(agent.agent_id):
-            if {STATUS, ARTIFACT} <= set(hook.events) and (is_here or not is_loopback(hook.webhook_url)):
-                return hook
-        return None
+        hooks = [
+            hook
+            for hook in self._registry.webhooks_of(agent.agent_id)
+            if _wants_all(hook.events) and (is_here or not is_loopback(hook.webhook_url))
+        ]
+        # First those that nobody else can serve.
+        return min(hooks, key=lambda hook: self._is_allowed(hook.webhook_url), default=None)
 
     async def configure(self, agent: AgentRecord, webhook_url: str, events: list[str]) -> tuple[Webhook, str]:
         """Create or change a webhook, also for running tasks.
@@ -228,6 +264,25 @@ class Webhooks:
             if len(self._watched) > _MAX_WATCHED:
                 del self._watched[next(iter(self._watched))]
         return watched
+
+
+def _is_public(address: ParsedAddress) -> bool:
+    """True for https addresses that are, or may be, on the internet."""
+    try:
+        _PUBLIC.check_url(address.url)
+    except AddressForbidden:
+        return False
+    # A name of one label is looked up in the local network.
+    return address.url.lower().startswith("https:") and any(each in address.host for each in ".:")
+
+
+def _posts_itself(agent: AgentRecord) -> bool:
+    capabilities: dict[str, Any] = agent.card.get("capabilities", {})
+    return capabilities.get("pushNotifications") is True
+
+
+def _wants_all(events: Sequence[str]) -> bool:
+    return {STATUS, ARTIFACT} <= set(events)
 
 
 async def _configure_task(client: Client, task_id: str, hook: Webhook, by_agent: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from dragoman.server.http.authentication import Authentication, AuthSettings, Sc
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
-from dragoman.server.plugins import PluginContext, plugins
+from dragoman.server.plugins import PluginContext, plugins, webhook_senders
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.delivery import DeliveryService
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
+    from dragoman.webhooks.sender import WebhookSender
 
 # How many agents may call each other in a row, unless a plug-in sets it.
 _MAX_DEPTH = 3
@@ -95,7 +96,9 @@ def build(
     refiners = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
-    delivery_factory = partial(_webhook_delivery, settings, store, bus, clock, keys) if settings.push else None
+    delivery_factory = None
+    if settings.push:
+        delivery_factory = partial(_webhook_delivery, settings, store, bus, clock, keys, webhook_senders(agents))
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
     hosted = [
@@ -166,7 +169,14 @@ def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
     return CardSigning(keys, url=settings.url, host=settings.host, version=settings.card_version)
 
 
-def _webhook_delivery(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> DeliveryService:
+def _webhook_delivery(
+    settings: Settings,
+    store: Store,
+    bus: LocalBus,
+    clock: Clock,
+    keys: LazyKeys,
+    senders: Mapping[str, WebhookSender],
+) -> DeliveryService:
     guard = AddressGuard(settings.push_allow)
 
     def http() -> HttpClient:
@@ -191,4 +201,5 @@ def _webhook_delivery(settings: Settings, store: Store, bus: LocalBus, clock: Cl
         issuer=settings.url or "dragoman",
         chunks=settings.push_chunks,
         warm=warm,
+        senders=senders,
     )

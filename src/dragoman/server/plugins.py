@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import PluginOperations
     from dragoman.transports.http import Header, Request, Send
     from dragoman.transports.limits import DenialLog
+    from dragoman.webhooks.sender import WebhookSender
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The plug-ins as "module:attribute".
-PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_server.plugin:TOOL_SERVER")
+PLUGINS = (
+    "dragoman.compat.sessions.plugin:SESSIONS",
+    "dragoman.compat.tool_server.plugin:TOOL_SERVER",
+    "dragoman.compat.executor.custom.plugin:CUSTOM_PARTS",
+)
 
 
 # -- paths and answers -------------------------------------------------------------------------------------------------
@@ -141,6 +146,9 @@ class PluginAttributes:
     persona: Mapping[str, Any] | None = None
     skill_bundles: tuple[str, ...] = ()
     tool_names: tuple[str, ...] | None = None
+    task_store: object | None = None
+    push_config_store: object | None = None
+    push_sender: object | None = None
 
 
 def with_plugin_options(function: F) -> F:
@@ -180,8 +188,12 @@ class Plugin:
     """
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
-        """Return a function that adds extra rows to the engine settings of an agent. The store is not open yet."""
+        """Return a function that adds to the engine settings of an agent. The store is not open yet."""
         return lambda _, settings: settings
+
+    def sender(self, agent: Agent) -> WebhookSender | None:
+        """Return what sends the tasks of an agent to webhooks; None for HTTP requests."""
+        return None
 
     def routes(self, site: PluginContext) -> Routes | None:
         """Return the routes it adds to a server."""
@@ -212,6 +224,19 @@ def plugins() -> tuple[Plugin, ...]:
         module, _, name = place.partition(":")
         loaded.append(getattr(import_module(module), name))
     return tuple(loaded)
+
+
+def refine_settings(agent: Agent, store: Store, clock: Clock, settings: EngineSettings) -> EngineSettings:
+    """Return the engine settings of one agent with the additions of plug-ins."""
+    for plugin in plugins():
+        settings = plugin.engine(store, clock)(agent, settings)
+    return settings
+
+
+def webhook_senders(agents: Sequence[Agent]) -> dict[str, WebhookSender]:
+    """Return the senders of plug-ins by the names of their agents."""
+    found = ((agent.name, plugin.sender(agent)) for plugin in plugins() for agent in agents)
+    return {name: sender for name, sender in found if sender is not None}
 
 
 def describe_agent(agent: Agent, text: str) -> str:

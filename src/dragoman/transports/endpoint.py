@@ -115,6 +115,7 @@ class Endpoint:
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
+            closing="last" if dialect.appends else "whole",
         )
 
     def _active_extensions(self, request: Request) -> frozenset[str]:

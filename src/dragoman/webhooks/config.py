@@ -108,6 +108,12 @@ class WebhookRegistry:
         authentication = None if scheme is None else AuthenticationInfo(scheme)
         return TaskPushNotificationConfig(push.url, push.id, task_id, None, authentication)
 
+    def config(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+        """Return the config as it was registered. Raises BadSeal when this server does not have its key."""
+        secrets = self.secrets(push)
+        authentication = None if secrets.scheme is None else AuthenticationInfo(secrets.scheme, secrets.credentials)
+        return TaskPushNotificationConfig(push.url, push.id, task_id, secrets.token, authentication)
+
     def secrets(self, push: Push) -> Secrets:
         """Unseal the secrets of a webhook. Raises BadSeal when this server does not have their key."""
         return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)

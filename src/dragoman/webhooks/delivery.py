@@ -22,9 +22,10 @@ from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.scheduler import FairScheduler
+from dragoman.webhooks.sender import WebhookNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from dragoman.clock import Clock, Timer
     from dragoman.engine.ports.bus import Bus
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.config import SecretSealer
     from dragoman.webhooks.request import RequestSigner
+    from dragoman.webhooks.sender import WebhookSender
 
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
@@ -213,7 +215,7 @@ class Delivery:
             body = await payloads.build(record)
             if body is not None:
                 self._is_quiet = False
-                if not await self._post(record.generation, body, payloads.media_type):
+                if not await self._post(record.generation, body, payloads):
                     return False
             state = record.state
             is_final = state is not None and state.final
@@ -235,10 +237,10 @@ class Delivery:
         if self.push.cursor >= generation and not is_final:
             return
         body = payloads.build_from_snapshot(stored) if self.push.cursor < generation else None
-        if body is None or await self._post(generation, body, payloads.media_type):
+        if body is None or await self._post(generation, body, payloads):
             self._record_success(generation, is_final=is_final)
 
-    async def _post(self, generation: int, body: bytes, media_type: str) -> bool:
+    async def _post(self, generation: int, body: bytes, payloads: PayloadBuilder) -> bool:
         """Post one event.
 
         Returns True when the cursor may pass it: it arrived, or was refused and is skipped. False when it is retried
@@ -246,13 +248,19 @@ class Delivery:
         """
         push, service = self.push, self._service
         try:
+            if (sender := service.senders.get(self._row.scope.agent)) is not None:
+                async with asyncio.timeout(_REQUEST_TIMEOUT):
+                    reason = await sender.send(await payloads.task(generation), service.config(push, self._row.id))
+                if reason is not None:
+                    self._record_failure(reason, 0.0)
+                return reason is None
             request = delivery_request(
                 push,
                 service.secrets(push),
                 self._row.id,
                 generation,
                 body,
-                media_type,
+                payloads.media_type,
                 signer=service.signer,
                 issuer=service.issuer,
                 now=service.clock.now() // 1000,
@@ -262,7 +270,7 @@ class Delivery:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
             self._record_failure(error.reason, 0.0)
-        except AddressForbidden as error:
+        except (AddressForbidden, WebhookNotFound) as error:
             self._give_up(str(error))  # a retry would be refused too
         except BadSeal:
             self._give_up(LOST_KEY)
@@ -335,7 +343,8 @@ class DeliveryService(WebhookRegistry):
 
     With `chunks`, the pieces of a streamed artifact are sent too, not only the finished artifact. At most
     `max_per_host` webhooks of one origin are served at once, and `max_total` in all. `warm` loads what the first
-    delivery needs: it is called in a thread when deliveries start, and raises nothing.
+    delivery needs: it is called in a thread when deliveries start, and raises nothing. `senders` send the tasks of the
+    agents with these names, in place of a request to the webhook.
     """
 
     def __init__(
@@ -354,6 +363,7 @@ class DeliveryService(WebhookRegistry):
         max_per_host: int = 16,
         max_total: int = 256,
         warm: Callable[[], None] | None = None,
+        senders: Mapping[str, WebhookSender] | None = None,
     ) -> None:
         super().__init__(clock, sealer, guard, signer)
         self.store = store
@@ -363,6 +373,7 @@ class DeliveryService(WebhookRegistry):
         self.chunks = chunks
         self.give_up_ms = int(give_up * 1000)
         self.scheduler = FairScheduler(Delivery.start_work, max_per_key=max_per_host, max_total=max_total)
+        self.senders = senders or {}
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
         self._deliveries: dict[tuple[int, str], Delivery] = {}

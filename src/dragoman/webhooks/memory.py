@@ -134,7 +134,7 @@ class MemoryDelivery:
     async def _post(self, body: bytes, key: str) -> tuple[str, bool]:
         """Post once. Return the problem, "" for success, and whether a retry may help."""
         if not self._is_allowed(self._url):
-            return "its address may not be called any more", False
+            return "its address may not be called", False
         try:
             status, _ = await post(
                 self._http, post_request(self._url, body, key, read_timeout=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT

@@ -41,6 +41,10 @@ class PayloadBuilder:
         """The content type of the payloads."""
         return self._form.media_type
 
+    async def task(self, generation: int) -> Task:
+        """Return the whole task at a generation, not before that of the last payload. Raises as `build` does."""
+        return await self._replay.task(generation)
+
     async def build(self, record: Record) -> bytes | None:
         """Build the payload for a record; None when the record is not sent.
 

@@ -66,18 +66,18 @@ async def crew(
     polled: bool = False,
     trusting: bool = True,
     files: dict[str, Any] | None = None,
-    auth: BearerTokenAuth | None = None,
+    **config: Any,
 ) -> tuple[str, list[str]]:
     """What the crew answers, and what its model was shown of the conversation."""
     delegations.clear()
     model = Scripted(model="scripted", says=list(says))
-    config = A2AClientConfig(
+    remote = A2AClientConfig(
         endpoint=url,
-        auth=auth,
         trust_remote_completion_status=trusting,
         updates=PollingConfig(interval=0.01) if polled else StreamingConfig(),
+        **config,
     )
-    agent = Agent(role="near", goal="Delegate", backstory="", llm=model, a2a=config)
+    agent = Agent(role="near", goal="Delegate", backstory="", llm=model, a2a=remote)
     task = Task(description="Ask the remote agent", expected_output="Its answer", agent=agent, input_files=files or {})
     answer = await Crew(agents=[agent], tasks=[task]).akickoff()
     crewai_event_bus.flush()
@@ -136,6 +136,12 @@ async def nothing(url: str, said: str) -> str:
 
 
 # What other tests ask for.
+
+
+@case
+async def data_for_text_alone(url: str) -> str:
+    answer, _ = await crew(url, "data", accepted_output_modes=["text/plain"])
+    return answer
 
 
 @case

@@ -77,8 +77,8 @@ def agent(name: str, url: str, version: str, **rest: Any) -> dict[str, Any]:
         "version": "1",
         "protocolVersion": version,
         "capabilities": {"streaming": True},
-        "defaultInputModes": ["text"],
-        "defaultOutputModes": ["text"],
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
         "skills": [],
     }
     if version != "0.3":

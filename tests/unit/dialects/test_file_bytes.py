@@ -12,7 +12,7 @@ from dragoman.dialects.v03_proto.file_bytes import (
     ONCE,
     TWICE,
     UNKNOWN,
-    FileFormat,
+    PeerFormat,
     caller_format,
     server_format,
     shows_twice,
@@ -88,21 +88,21 @@ def test_files_in_data_and_metadata_are_not_those_of_the_protocol() -> None:
     [
         ("python-httpx/0.28.1", None, UNKNOWN),
         ("Go-http-client/1.1", b'{"message": {"parts": []}}', UNKNOWN),
-        ("python-httpx/0.28.1", request(), FileFormat(twice=True, guessed=True)),
-        ("Go-http-client/1.1", request((twice(ANY), "application/octet-stream")), FileFormat(twice=True, guessed=True)),
+        ("python-httpx/0.28.1", request(), PeerFormat(twice=True, guessed=True)),
+        ("Go-http-client/1.1", request((twice(ANY), "application/octet-stream")), PeerFormat(twice=True, guessed=True)),
         ("python-httpx/0.28.1", request((once(PNG), "image/png")), UNKNOWN),
-        ("node", None, ONCE),
-        ("node", request((twice(PNG), "image/png")), ONCE),
+        ("node", None, PeerFormat(appends=False)),
+        ("node", request((twice(PNG), "image/png")), PeerFormat(appends=False)),
         ("curl/8", None, UNKNOWN),
         ("", request((twice(ANY), "application/octet-stream")), UNKNOWN),
         ("mine", request((once(PNG), "image/png")), UNKNOWN),
-        ("mine", request((twice(PNG), "image/png")), FileFormat(twice=True, guessed=True)),
-        ("Java-http-client/21.0.2", None, FileFormat(named=False, guessed=True)),
-        ("Java-http-client/21", request((twice(PNG), "image/png")), FileFormat(twice=True, named=False, guessed=True)),
+        ("mine", request((twice(PNG), "image/png")), PeerFormat(twice=True, guessed=True)),
+        ("Java-http-client/21.0.2", None, PeerFormat(named=False, guessed=True)),
+        ("Java-http-client/21", request((twice(PNG), "image/png")), PeerFormat(twice=True, named=False, guessed=True)),
     ],
 )
 def test_a_caller_is_known_by_its_http_library_and_by_what_it_sends(
-    user_agent: str, body: bytes | None, expected: FileFormat
+    user_agent: str, body: bytes | None, expected: PeerFormat
 ) -> None:
     assert caller_format(user_agent, body) == expected
 
@@ -124,7 +124,7 @@ STATUS = {"code": 404, "status": "NOT_FOUND", "message": "Task not found", "deta
         ("application/json", [], ONCE),
     ],
 )
-def test_a_server_is_known_by_its_error_for_an_unknown_task(content_type: str, body: Any, expected: FileFormat) -> None:
+def test_a_server_is_known_by_its_error_for_an_unknown_task(content_type: str, body: Any, expected: PeerFormat) -> None:
     assert server_format({"Content-Type": content_type}, json.dumps(body).encode()) == expected
 
 

@@ -10,6 +10,7 @@ import pytest
 from dragoman import Agent, Context, Part
 from dragoman.engine.call import CallContext, Closing
 from dragoman.engine.operations import EngineSettings
+from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.state import State
 from dragoman.model.task import Artifact
@@ -100,6 +101,12 @@ async def test_an_agent_can_force_it_and_the_settings_can_force_every_agent(star
         for setting in ("last", "whole"):
             engine = await start(agent, settings=EngineSettings(drain=0, closing=setting))
             assert await updates(engine, await engine.send(call=call)) == forms[setting]
+
+
+def test_a_form_that_is_none_is_refused() -> None:
+    half: Any = "half"
+    with pytest.raises(ConfigError, match="""closing is "auto", "whole" or "last", not 'half'"""):
+        Agent("test", run=two_pieces, closing=half)
 
 
 async def test_a_text_in_one_piece_is_sent_once_either_way(start: Any) -> None:

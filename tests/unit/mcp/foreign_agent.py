@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ class ForeignAgent:
         self.bodies: list[Json] = []
         self.headers: list[dict[str, str]] = []
         self.holds: dict[str, asyncio.Event] = {}
+        self.arrivals = threading.Semaphore(0)  # one for each call that has come
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def offers(self, url: str, *paths: str, **changes: Any) -> None:
@@ -98,6 +100,7 @@ class ForeignAgent:
 
     async def _rpc(self, request: Json, send: Callable[..., Any]) -> None:
         self.bodies.append(request)
+        self.arrivals.release()
         method = request["method"]
         held = self.holds.get(method)
         if held is not None:

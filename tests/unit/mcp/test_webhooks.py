@@ -404,6 +404,46 @@ async def test_an_agent_that_cannot_do_what_its_card_says_is_asked_once(receiver
     ]
 
 
+PUBLIC = "https://hooks.example.com/a2a"
+
+
+async def test_a_public_webhook_that_the_agent_refuses_is_not_posted_to_from_here(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Boasting()
+    agent.answers["message/send"] = {"id": "1", "kind": "task", "contextId": "c", "status": {"state": "completed"}}
+    with served(agent) as url:
+        agent.offers(url, capabilities={"streaming": False, "pushNotifications": True})
+        async with hosted() as host:
+            http = host.mine.context.webhooks._http  # pyright: ignore[reportPrivateUsage]
+            monkeypatch.setattr(http, "send", None)  # nothing can be posted from here
+            assert (await host.call(TOOL, agent_id=url, webhook_url=PUBLIC))["served_by"] == "agent"
+            await host.call("send_message", agent_id=url, text="go")
+            assert "pushNotificationConfig" not in agent.bodies[-1]["params"].get("configuration", {})
+            problem = await host.problem(TOOL, agent_id=url, webhook_url=PUBLIC)
+            assert problem.startswith("hooks.example.com may not be called: this server would have to post there")
+            assert "because the agent has refused webhooks." in problem
+    assert "not posted to the webhook at https://hooks.example.com:443: its address may not be called" in caplog.text
+
+
+async def test_the_agent_posts_where_this_server_may_not_and_this_server_elsewhere(receiver: Receiver) -> None:
+    agent = ForeignAgent()
+    agent.answers["message/send"] = {"id": "1", "kind": "task", "contextId": "c", "status": {"state": "completed"}}
+    with served(agent) as url:
+        agent.offers(url, capabilities={"streaming": False, "pushNotifications": True})
+        async with hosted() as host:
+            assert (await host.call(TOOL, agent_id=url, webhook_url=receiver.url))["served_by"] == "agent"
+            assert (await host.call(TOOL, agent_id=url, webhook_url=PUBLIC))["served_by"] == "agent"
+            assert (await host.call(TOOL, agent_id=url, webhook_url=receiver.url))["served_by"] == "this server"
+            assert "posts to another already" in await host.problem(TOOL, agent_id=url, webhook_url=f"{PUBLIC}/2")
+            assert "would post all events" in await host.problem(
+                TOOL, agent_id=url, webhook_url=PUBLIC, events=BOTH[:1]
+            )
+            await host.call("send_message", agent_id=url, text="go")
+        assert agent.bodies[0]["params"]["configuration"]["pushNotificationConfig"]["url"] == PUBLIC
+    assert receiver.events() == ["completed"]
+
+
 async def test_a_stream_with_a_webhook_that_is_refused_is_no_problem(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
         await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.bridge import AgentExecutor, RequestContext, run_of
+    from dragoman.compat.executor.custom.interfaces import (
+        PushConfigStoreInterface,
+        PushSenderInterface,
+        TaskStoreInterface,
+    )
     from dragoman.compat.executor.event_queue import EventQueue, EventQueues, Subscription
     from dragoman.compat.executor.handler import RequestHandler
     from dragoman.compat.executor.ids import new_id
@@ -67,7 +72,9 @@ __all__ = [
     "PushAuthInfo",
     "PushConfig",
     "PushConfigStore",
+    "PushConfigStoreInterface",
     "PushSender",
+    "PushSenderInterface",
     "RequestContext",
     "RequestHandler",
     "Role",
@@ -81,6 +88,7 @@ __all__ = [
     "TaskStatus",
     "TaskStatusUpdateEvent",
     "TaskStore",
+    "TaskStoreInterface",
     "TextPart",
     "event_from_map",
     "new_id",
@@ -90,7 +98,18 @@ __all__ = [
 ]
 
 # Searched in this order when a name is first used, so that ids and JSON-RPC do not import a server.
-_MODULES = ("ids", "jsonrpc", "types", "params", "event_queue", "task_store", "webhooks", "bridge", "handler")
+_MODULES = (
+    "ids",
+    "jsonrpc",
+    "types",
+    "params",
+    "custom.interfaces",
+    "event_queue",
+    "task_store",
+    "webhooks",
+    "bridge",
+    "handler",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -104,7 +104,8 @@ async def _run(
 
 async def _request_context(ctx: Context, queue: EventQueue, task_store: TaskStore | None) -> RequestContext:
     task: Task | None = None
-    if ctx.resume is not None or ctx.restarted:
+    # A task that came from a store of the user's has a history, but no question that the engine remembers.
+    if ctx.resume is not None or ctx.restarted or len(ctx.history) > 1:
         stored = await task_store.get(ctx.task_id) if task_store is not None else None
         if stored is not None and stored[0] == "ok":
             task = stored[1]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dragoman.compat.executor.bridge import run_of
+from dragoman.compat.executor.custom.parts import CustomParts
 from dragoman.compat.executor.event_queue import EventQueues
 from dragoman.compat.executor.jsonrpc import (
     METHODS,
@@ -21,13 +23,13 @@ from dragoman.compat.executor.jsonrpc import (
     response_map,
 )
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
-from dragoman.compat.executor.webhooks import PushConfigStore
+from dragoman.compat.executor.webhooks import PushConfigStore, PushSender
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.table import V0_3
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
-from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
+from dragoman.model.error import A2AError, ConfigError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
@@ -43,10 +45,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from dragoman.clock import Clock
     from dragoman.compat.executor.bridge import ExecutorSpec
+    from dragoman.compat.executor.custom.interfaces import (
+        PushConfigStoreInterface,
+        PushSenderInterface,
+        TaskStoreInterface,
+    )
     from dragoman.compat.executor.jsonrpc import Request
     from dragoman.compat.executor.params import AgentCard
-    from dragoman.compat.executor.webhooks import PushSender
     from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.user import User
     from dragoman.transports.http import Header
@@ -76,39 +83,54 @@ class RequestHandler:
 
     `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`
     in `handle`. With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without
-    one it is None.
+    one it is None. `task_store`, `push_sender` and `push_config_store` may be objects of your own with the methods of
+    `TaskStoreInterface`, `PushSenderInterface` and `PushConfigStoreInterface`. `clock` is for a handler without a
+    `TaskStore`.
 
     Raises:
-        ConfigError: `executor` is not an executor.
+        ConfigError: `executor` is not an executor, or one of these objects lacks a method.
     """
 
     def __init__(
         self,
         executor: ExecutorSpec,
         *,
-        task_store: TaskStore | None = None,
+        task_store: TaskStoreInterface | None = None,
         agent_card: AgentCard | None = None,
         extended_card: AgentCard | None = None,
-        push_sender: PushSender | None = None,
+        push_sender: PushSenderInterface | None = None,
+        push_config_store: PushConfigStoreInterface | None = None,
         settings: EngineSettings | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self.task_store = task_store if task_store is not None else TaskStore()
+        if push_config_store is not None and push_sender is None:
+            raise ConfigError("push_config_store needs a push_sender: without one webhooks are not supported")
+        custom = CustomParts(task_store, push_config_store, push_sender)
+        journal = task_store if isinstance(task_store, TaskStore) and custom.tasks is None else TaskStore(clock=clock)
+        self._journal = journal
+        self.task_store = journal if task_store is None else task_store
         self.queues = EventQueues()
-        self.task_store.attach(self.queues)
+        journal.attach(self.queues)
         self._extended_card = extended_card
-        self._settings = settings or EngineSettings()
-        run = run_of(executor, queues=self.queues, task_store=self.task_store)
-        self._agent = Agent(self.task_store.agent, run=run)
-        store, clock = self.task_store.engine_store, self.task_store.clock
-        cards = FixedCard(self._agent, agent_card, clock.now())
+        self._settings = custom.refine(settings or EngineSettings(), journal)
+        run = run_of(executor, queues=self.queues, task_store=journal)
+        self._agent = Agent(journal.agent, run=run)
+        cards = FixedCard(self._agent, agent_card, journal.clock.now())
         hosted = HostedAgent(self._agent, cards, self._make_service, Limits().body, blocking=True)
-        self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
-        deliveries = None if self.push_configs is None else self.push_configs.delivery
-        keys = None if push_sender is None else push_sender.keys
-        self._app = App([hosted], store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys)
+        self.push_configs: PushConfigStoreInterface | None = None
+        deliveries = keys = None
+        if push_sender is not None:
+            sender = push_sender if isinstance(push_sender, PushSender) else PushSender()
+            configs = PushConfigStore(journal, sender)
+            senders = {} if custom.sender is None else {journal.agent: custom.sender}
+            deliveries, keys = partial(configs.delivery, senders), sender.keys
+            self.push_configs = configs if push_config_store is None else push_config_store
+        self._app = App(
+            [hosted], journal.engine_store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys
+        )
 
     def _make_service(self, outbox: Outbox | None) -> Service:
-        store = self.task_store
+        store = self._journal
         service = Service(EngineAgent(self._agent), store.engine_store, store.bus, store.clock, self._settings, outbox)
         self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
         return service

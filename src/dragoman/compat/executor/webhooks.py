@@ -14,7 +14,7 @@ from dragoman.engine.webhooks import WebhookOperations
 from dragoman.model.error import A2AError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
-from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
+from dragoman.model.operation import GetPushConfigRequest
 from dragoman.net.guard import AddressGuard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.webhooks.config import WebhookRegistry
@@ -22,12 +22,13 @@ from dragoman.webhooks.delivery import DeliveryService
 from dragoman.webhooks.request import post, post_request, secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dragoman.compat.executor.result import Failure, Ok
     from dragoman.compat.executor.types import Task
     from dragoman.engine.ports.store import Push
     from dragoman.net.exchange import HttpClient
+    from dragoman.webhooks.sender import WebhookSender
 
 
 class PushSender:
@@ -83,11 +84,18 @@ class PushConfigStore:
         # Until there is a handler, webhooks are stored and not delivered.
         self._use(WebhookRegistry(self.task_store.clock, self._sender.keys, self._sender.guard, None))
 
-    def delivery(self) -> DeliveryService:
+    def delivery(self, senders: Mapping[str, WebhookSender] | None = None) -> DeliveryService:
         """Build the delivery service of a handler; from then on `set` also starts deliveries."""
         tasks, sender, http = self.task_store, self._sender, LazyHttp(self._sender.client)
         service = DeliveryService(
-            tasks.engine_store, tasks.bus, tasks.clock, http, sender.keys, sender.guard, signer=sender.keys
+            tasks.engine_store,
+            tasks.bus,
+            tasks.clock,
+            http,
+            sender.keys,
+            sender.guard,
+            signer=sender.keys,
+            senders=senders,
         )
         self._use(service)
         return service
@@ -138,7 +146,4 @@ class PushConfigStore:
         return await self.task_store.engine_store.pushes(row.number)
 
     def _to_config(self, push: Push, task_id: str) -> PushConfig:
-        secrets = self._outbox.secrets(push)
-        authentication = None if secrets.scheme is None else AuthenticationInfo(secrets.scheme, secrets.credentials)
-        model = TaskPushNotificationConfig(push.url, push.id, task_id, secrets.token, authentication)
-        return TaskPushConfig.from_model(model).push_notification_config
+        return TaskPushConfig.from_model(self._outbox.config(push, task_id)).push_notification_config

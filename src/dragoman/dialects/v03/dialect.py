@@ -135,6 +135,7 @@ class V03:
     version = row.version
     origin = row.version
     asks = row.asks
+    appends = True
     readers: ClassVar[Readers] = build_readers(
         {
             Operation.SEND: SendParams03,

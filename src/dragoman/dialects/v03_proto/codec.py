@@ -9,7 +9,7 @@ from msgspec import UNSET
 from dragoman.dialects.spelling import PROTO03_WORDS, role_of
 from dragoman.dialects.v03.codec import Codec03, Event, data_part, pack, text_part
 from dragoman.dialects.v03.codec import wrap as wrap_data
-from dragoman.dialects.v03_proto.file_bytes import UNKNOWN, FileFormat, unwrap, wrap
+from dragoman.dialects.v03_proto.file_bytes import UNKNOWN, PeerFormat, unwrap, wrap
 from dragoman.dialects.v03_proto.types import (
     ProtoArtifact,
     ProtoArtifactUpdate,
@@ -37,7 +37,7 @@ class ProtoCodec(Codec03):
     artifact_update = ProtoArtifactUpdate
     words = PROTO03_WORDS
 
-    def __init__(self, files: FileFormat = UNKNOWN) -> None:
+    def __init__(self, files: PeerFormat = UNKNOWN) -> None:
         self._files = files
 
     def part_to(self, part: Part) -> ProtoPart:

@@ -27,7 +27,7 @@ from dragoman.dialects.v03.dialect import (
 )
 from dragoman.dialects.v03.types import NoParams03
 from dragoman.dialects.v03_proto.codec import ProtoCodec
-from dragoman.dialects.v03_proto.file_bytes import ONCE, TWICE, UNKNOWN, FileFormat
+from dragoman.dialects.v03_proto.file_bytes import ONCE, TWICE, UNKNOWN, PeerFormat
 from dragoman.dialects.v03_proto.types import (
     ProtoConfiguration,
     ProtoMessage,
@@ -128,10 +128,11 @@ class V03Proto(V03):
     no_result = "it holds neither a task nor a message"
 
     def __init__(
-        self, *, blocking_by_default: bool = True, files: FileFormat = UNKNOWN, bare_webhooks: bool = False
+        self, *, blocking_by_default: bool = True, files: PeerFormat = UNKNOWN, bare_webhooks: bool = False
     ) -> None:
         super().__init__(blocking_by_default=blocking_by_default)
         self.files = files
+        self.appends = files.appends
         self._bare_webhooks = bare_webhooks
         self._codec = ProtoCodec(files)
         self.origin = TWICE_ORIGIN if files.twice and files.guessed else self.row.version

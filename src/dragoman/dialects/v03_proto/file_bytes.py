@@ -15,26 +15,29 @@ from dragoman.dialects.reading.lenient import from_base64
 from dragoman.model.json import UNREADABLE, as_object, decode_any
 
 
-class FileFormat(NamedTuple):
-    """How one kind of peer writes and reads files.
+class PeerFormat(NamedTuple):
+    """How one kind of peer writes and reads files, and what it reads of a stream.
 
     `twice`: it encodes their bytes twice. `named`: it knows the `name` of a file, which the first proto of 0.3 had not
-    and strict readers refuse. `guessed`: of the peer nothing is known but what it has written.
+    and strict readers refuse. `guessed`: of the peer nothing is known but what it has written. `appends`: it appends a
+    chunk of a text to the others; without, each replaces the one before.
     """
 
     twice: bool = False
     named: bool = True
     guessed: bool = False
+    appends: bool = True
 
 
-ONCE, TWICE, UNKNOWN = FileFormat(), FileFormat(twice=True), FileFormat(guessed=True)
-_JAVA = FileFormat(named=False, guessed=True)
-_LIKELY_TWICE = FileFormat(twice=True, guessed=True)
+ONCE, TWICE, UNKNOWN = PeerFormat(), PeerFormat(twice=True), PeerFormat(guessed=True)
+_JAVA = PeerFormat(named=False, guessed=True)
+_LIKELY_TWICE = PeerFormat(twice=True, guessed=True)
+_JAVASCRIPT = PeerFormat(appends=False)
 # By the product of the User-Agent: the HTTP libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
 _CALLERS = {
     "python-httpx": _LIKELY_TWICE,
     "Go-http-client": _LIKELY_TWICE,
-    "node": ONCE,
+    "node": _JAVASCRIPT,
     "Java-http-client": _JAVA,
     "Vert.x-WebClient": _JAVA,
 }
@@ -64,7 +67,7 @@ _ZIP_PREFIXES = ("application/vnd.openxmlformats-officedocument.", "application/
 _PROBLEM_JSON = "application/problem+json"
 
 
-def caller_format(user_agent: str, body: bytes | None) -> FileFormat:
+def caller_format(user_agent: str, body: bytes | None) -> PeerFormat:
     """Return the format of a caller, by the product of its User-Agent and by its request.
 
     A library for HTTP alone shows nothing, as anybody may use it; together with a message as ProtoJSON has it, in which
@@ -73,11 +76,11 @@ def caller_format(user_agent: str, body: bytes | None) -> FileFormat:
     usual = _CALLERS.get(user_agent.partition("/")[0], UNKNOWN)
     if usual == _LIKELY_TWICE and (body is None or b'"content"' not in body):
         usual = UNKNOWN
-    twice = None if body is None or usual == ONCE else shows_twice(body)
+    twice = None if body is None or usual == _JAVASCRIPT else shows_twice(body)
     return usual if twice is None else usual._replace(twice=twice)
 
 
-def server_format(headers: Mapping[str, str], body: bytes) -> FileFormat:
+def server_format(headers: Mapping[str, str], body: bytes) -> PeerFormat:
     """Return the format of a server, by its error for a task that it does not have.
 
     a2a-go sends a problem, a2a-sdk 0.3 nothing but a message, and a2a-sdk 1.x the error of 1.0 without that of 0.3.

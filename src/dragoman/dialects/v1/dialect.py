@@ -61,6 +61,7 @@ class V1:
         self.row = row
         self.version = self.origin = row.version
         self.asks = row.asks
+        self.appends = True
         self._response_errors = ResponseErrors(row.version)
         self._has_generations = row.generations
         ignored = _ONLY_0_1 if self._has_generations else _ONLY_0_1 | _ONLY_1_1

@@ -57,7 +57,7 @@ class Replay:
     async def _fold(self, target: int) -> Folding:
         stored, folding = self.stored, self._folding
         if self._messages is None:
-            self._messages = _messages_by_generation(await self._store.notes(stored.row.number))
+            self._messages = messages_by_generation(await self._store.notes(stored.row.number))
         if folding is None and stored.snapshot is not None and stored.snapshot_generation < target:
             folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
         after = 0 if folding is None else folding.generation
@@ -81,7 +81,8 @@ class Replay:
         return folding
 
 
-def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
+def messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
+    """Return the messages of callers among notes, by the generation they belong to."""
     messages: dict[int, list[Message]] = {}
     for note in notes:
         if note.kind in ("message", "answer"):

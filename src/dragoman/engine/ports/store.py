@@ -314,3 +314,11 @@ class Store(Protocol):
     async def check(self) -> None:
         """Raise an exception when the store cannot take a write now."""
         ...
+
+
+class WriteThrough(Store, Protocol):
+    """A store that passes changes on to somewhere else, before they are written to the store below it."""
+
+    async def flush(self) -> None:
+        """Wait until the queued changes are passed on. The store below stays open."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dragoman.engine.ports.store import Push, TaskRow
@@ -44,10 +45,26 @@ class Outbox(Protocol):
         """The configuration of a stored webhook, without its secrets."""
         ...
 
+    def config(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+        """The configuration of a stored webhook, with its secrets. Raises BadSeal when their key is lost."""
+        ...
+
     def follow(self, row: TaskRow, push: Push) -> None:
         """Start delivering the task's events to this webhook, in place of one with the same id."""
         ...
 
     def unfollow(self, task: int, push_id: str) -> None:
         """Stop delivering to a webhook."""
+        ...
+
+
+class ConfigReader(Protocol):
+    """A store of webhook configurations beside the engine's own: callers read their webhooks from it."""
+
+    async def get(self, task_id: str, config_id: str | None) -> TaskPushNotificationConfig | None:
+        """A webhook of a task, without an id the first; None when there is none. Raises ServerError."""
+        ...
+
+    async def list(self, task_id: str) -> Sequence[TaskPushNotificationConfig]:
+        """All webhooks of a task. Raises ServerError."""
         ...

@@ -210,9 +210,9 @@ def _decode_text(raw: bytes, media_type: str) -> str | None:
 Json = dict[str, Any]
 # The nesting depth that all hosts can parse.
 MAX_DEPTH = 64
-# How many characters of each text a list of tasks shows; get_task returns the rest.
+# How many characters of each text a list of tasks shows, and how many texts; get_task returns the rest.
 _PREVIEW_LISTED = 200
-_MAX_ARTIFACTS = 5
+_MAX_LISTED = 5
 _CAPABILITIES = ("streaming", "pushNotifications", "stateTransitionHistory")
 
 
@@ -244,8 +244,9 @@ def card_to_json(card: AgentCard, raw: Json) -> Json:
 
 
 def task_to_json(task: Task, history_length: int | None = None, *, base_uri: str) -> Json:
-    """Return a task as JSON: id, status, artifacts and history.
+    """Return a task as JSON: id, status, artifacts and history, as the tools' documentation shows them.
 
+    Parts of artifacts name their `kind`, those of messages do not. Ids that the agent left out are left out here.
     Long texts are truncated, with the URI of the resource that has the rest, under `base_uri`.
     """
     max_chars = text_limit(task)
@@ -254,17 +255,14 @@ def task_to_json(task: Task, history_length: int | None = None, *, base_uri: str
     result: Json = {"id": task.id}
     if task.context_id:
         result["context_id"] = task.context_id
-    result["status"] = {**_without_kind(status), "state": state_name(task.state)}
+    result["status"] = {**status, "state": state_name(task.state)}
     if isinstance(status.get("message"), dict):
-        result["status"]["message"] = _limit_parts(cast("Json", status["message"]), max_chars, base_uri)
+        result["status"]["message"] = _message_json(cast("Json", status["message"]), max_chars, base_uri)
     wire_artifacts = cast("list[Json]", wire_task.get("artifacts") or [])
-    artifacts = [_limit_parts(_without_kind(each), max_chars, base_uri) for each in wire_artifacts]
+    artifacts = [_limit_parts(_without_extras(each), max_chars, base_uri) for each in wire_artifacts]
     if artifacts:
         result["artifacts"] = artifacts
-    history = [
-        _limit_parts(_without_kind(each), max_chars, base_uri)
-        for each in cast("list[Json]", wire_task.get("history") or [])
-    ]
+    history = [_message_json(each, max_chars, base_uri) for each in cast("list[Json]", wire_task.get("history") or [])]
     if history_length is not None:
         history = history[len(history) - history_length :] if history_length else []
     if history:
@@ -281,19 +279,29 @@ def task_summary_to_json(task: Task) -> Json:
     if task.status.timestamp:
         status["timestamp"] = task.status.timestamp
     if task.status.message is not None and task.status.message.text:
-        status["message"] = {"role": "agent", "parts": [_text_preview(task.status.message.text)]}
+        status["message"] = _message_preview(task.status.message)
     result["status"] = status
     artifacts: list[Json] = []
-    for each in task.artifacts[:_MAX_ARTIFACTS]:
-        members = {"artifactId": each.artifact_id} | ({"name": each.name[:_PREVIEW_LISTED]} if each.name else {})
-        artifacts.append({**members, "parts": [_text_preview(each.text)] if each.text else []})
+    for each in task.artifacts[:_MAX_LISTED]:
+        members = {"artifactId": each.artifact_id} if each.artifact_id else {}
+        if each.name:
+            members["name"] = each.name[:_PREVIEW_LISTED]
+        artifacts.append({**members, "parts": [{"kind": "text", "text": _preview(each.text)}] if each.text else []})
     if artifacts:
         result["artifacts"] = artifacts
+    elif "message" not in status:
+        answers = [each for each in answer_messages(task.status, task.history) if each.text]
+        if answers:
+            result["history"] = [_message_preview(each) for each in answers[:_MAX_LISTED]]
     return result
 
 
-def _text_preview(text: str) -> Json:
-    return {"kind": "text", "text": text if len(text) <= _PREVIEW_LISTED else f"{text[:_PREVIEW_LISTED]}…"}
+def _message_preview(message: Message) -> Json:
+    return {"role": "agent", "parts": [{"text": _preview(message.text)}]}
+
+
+def _preview(text: str) -> str:
+    return text if len(text) <= _PREVIEW_LISTED else f"{text[:_PREVIEW_LISTED]}…"
 
 
 def truncate(text: str, max_chars: int = MAX_INLINE, hint: str = "the parts say how to read the rest") -> str:
@@ -325,9 +333,16 @@ def _limit_depth(value: Any, depth: int = MAX_DEPTH) -> Any:
     return [_limit_depth(each, depth - 1) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _without_kind(value: Json) -> Json:
-    """Return an object without `kind` and the ids of its task: only parts keep `kind`."""
-    return {key: each for key, each in value.items() if key not in ("kind", "taskId", "contextId")}
+def _without_extras(value: Json) -> Json:
+    """Return an artifact or a message without `kind`, the ids of its task, and an id that is empty."""
+    extras = ("kind", "taskId", "contextId")
+    return {key: each for key, each in value.items() if key not in extras and (each or not key.endswith("Id"))}
+
+
+def _message_json(message: Json, max_chars: int, base_uri: str) -> Json:
+    result = _limit_parts(_without_extras(message), max_chars, base_uri)
+    parts = cast("list[Json]", result["parts"])
+    return {**result, "parts": [{key: each for key, each in part.items() if key != "kind"} for part in parts]}
 
 
 def _limit_parts(value: Json, max_chars: int, base_uri: str) -> Json:

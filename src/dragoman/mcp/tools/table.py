@@ -48,6 +48,7 @@ _RECORD: Json = {
     "created_at": TEXT,
     "source": _described(TEXT, "Whose words these are."),
 }
+_RECORD_REQUIRED = tuple(name for name in _RECORD if name != "source")
 _STATUS: Json = {"type": "object", "properties": {"state": TEXT}, "required": ["state"]}
 _TASK_RESULT: Json = {
     "id": TEXT,
@@ -86,7 +87,7 @@ TOOLS: tuple[ToolDefinition, ...] = (
         parameters={"base_url": _BASE},
         required=("base_url",),
         result=_RECORD,
-        result_required=("agent_id", "name", "base_url", "status", "card"),
+        result_required=_RECORD_REQUIRED,
         idempotent=True,
     ),
     ToolDefinition(
@@ -103,12 +104,24 @@ TOOLS: tuple[ToolDefinition, ...] = (
             "skill_count": COUNT,
             "streaming": YES_NO,
             "push_notifications": YES_NO,
-            "validation": _described(TEXT, "passed, or warnings"),
+            "validation": _described(
+                TEXT, "passed; warnings without skills or of an unknown version; failed if a problem is an error"
+            ),
             "signature": TEXT,
             "problems": OBJECTS,
             "source": TEXT,
         },
-        result_required=("name", "url", "protocol_version", "version_valid", "has_skills", "skill_count", "validation"),
+        result_required=(
+            "name",
+            "url",
+            "protocol_version",
+            "version_valid",
+            "has_skills",
+            "skill_count",
+            "streaming",
+            "push_notifications",
+            "validation",
+        ),
         read_only=True,
     ),
     ToolDefinition(
@@ -196,7 +209,10 @@ TOOLS: tuple[ToolDefinition, ...] = (
         "Have the events of an agent's tasks posted to a webhook. The same agent and address again: changed.",
         parameters={
             "agent_id": _AGENT,
-            "webhook_url": _described(TEXT, "Where to post; on this machine, or on an allowed host."),
+            "webhook_url": _described(
+                TEXT,
+                "Where to post: on this machine, on an allowed host, or any public https one if the agent posts.",
+            ),
             "events": _described(
                 {"type": "array", "items": {"type": "string", "enum": ["status_update", "artifact_update"]}},
                 "Which events. By default all.",
@@ -221,7 +237,7 @@ TOOLS: tuple[ToolDefinition, ...] = (
         parameters={"agent_id": _AGENT},
         required=("agent_id",),
         result=_RECORD,
-        result_required=("agent_id", "name", "base_url", "status", "card"),
+        result_required=_RECORD_REQUIRED,
         read_only=True,
     ),
 )

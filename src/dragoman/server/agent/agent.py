@@ -37,7 +37,8 @@ class Agent(BareAgent):
     last chunk, `"auto"` with the one that the client of the task's creator reads correctly.
 
     Raises:
-        ConfigError: the name cannot be part of a URL or a file path, or an extension cannot be read.
+        ConfigError: the name cannot be part of a URL or a file path, `closing` is none of these, or an extension cannot
+            be read.
     """
 
     @classmethod
@@ -325,6 +326,9 @@ class Agent(BareAgent):
         cls,
         executor: object,
         *,
+        task_store: object | None = None,
+        push_config_store: object | None = None,
+        push_sender: object | None = None,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -332,12 +336,18 @@ class Agent(BareAgent):
     ) -> Agent:
         """Create an agent from an AgentExecutor written for a2a-sdk: an object with `execute` and `cancel`.
 
+        Its tasks are also saved in `task_store`, its webhooks in `push_config_store`, and tasks are sent to webhooks by
+        `push_sender`: objects with the methods of the interfaces in `dragoman.compat.executor`. Serving the agent
+        raises ConfigError when one lacks them.
+
         Raises:
-            ConfigError: it lacks these methods.
+            ConfigError: the executor lacks these methods.
         """
         from dragoman.agents.executor import ExecutorRuns
 
-        return cls._from_bridge(partial(ExecutorRuns, executor), name, description, version, card)
+        agent = cls._from_bridge(partial(ExecutorRuns, executor), name, description, version, card)
+        agent.task_store, agent.push_config_store, agent.push_sender = task_store, push_config_store, push_sender
+        return agent
 
     @classmethod
     def _from_bridge(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, overload
 
 import msgspec
 
 from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, read_skill, returns_reply
 from dragoman.agents.offers import whole_agent
+from dragoman.engine.call import ClosingChoice
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError
 from dragoman.server.plugins import PluginAttributes
@@ -18,7 +19,6 @@ from dragoman.server.plugins import PluginAttributes
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
-    from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
 
@@ -73,6 +73,8 @@ class BareAgent(PluginAttributes):
         replies: bool = False,
     ) -> None:
         check_name(name)
+        if closing not in get_args(ClosingChoice):
+            raise ConfigError(f'closing is "auto", "whole" or "last", not {closing!r}')
         self.name = name
         self.description = description
         self.version = version

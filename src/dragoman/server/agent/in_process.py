@@ -14,8 +14,10 @@ from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.agent import Agent
 from dragoman.server.agent.base import BareAgent
 from dragoman.server.cards.cache import build_card
+from dragoman.server.plugins import refine_settings
 from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
@@ -105,5 +107,8 @@ def connect(
     clock = clock or SystemClock()
     store = store or MemoryStore()
     runnable = EngineAgent(agent) if isinstance(agent, BareAgent) else agent
-    service = Service(runnable, store, LocalBus(clock), clock, settings or EngineSettings(drain=0))
+    settings = settings or EngineSettings(drain=0)
+    if isinstance(agent, Agent) and agent.task_store is not None:
+        settings = refine_settings(agent, store, clock, settings)
+    service = Service(runnable, store, LocalBus(clock), clock, settings)
     return ServiceConnection(agent, runnable, service, store, clock)

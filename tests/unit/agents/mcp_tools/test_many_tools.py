@@ -63,7 +63,7 @@ async def test_the_card_is_made_at_the_start_while_others_have_their_turn(
 
     served = Cards(agent, "both", 0)
     for host in ("http://a", "http://b"):  # the Host header is the caller's to choose
-        assert served._build(CARD, host, None, None).count(b'"tool_') >= 300
+        assert served._build(CARD, "both", host, None, None).count(b'"tool_') >= 300
     assert made == 300
 
 
@@ -136,7 +136,7 @@ async def test_a_tool_that_says_very_much_is_cut_on_the_card(start: Start, tool_
     tool = _tool("t", title="t" * 1_000_000, description="d" * 1_000_000, input_schema={**much, "required": ["a"]})
     agent = Agent.from_mcp(_server([tool]))
     engine = await start(agent)
-    assert len(Cards(agent, "both", 0)._build(CARD, "http://a", None, None)) < 100_000
+    assert len(Cards(agent, "both", 0)._build(CARD, "both", "http://a", None, None)) < 100_000
     task = await engine.send(None, parts=(tool_part("t"),))
     assert len(task.question) < 300
 

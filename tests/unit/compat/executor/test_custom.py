@@ -1,0 +1,517 @@
+"""Task stores, push config stores and push senders of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dragoman import Agent, Client, User
+from dragoman.compat.executor import (
+    Message,
+    PushAuthInfo,
+    PushConfig,
+    PushSender,
+    RequestHandler,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+    TextPart,
+)
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.testing import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+URL = "https://hooks.example.com/a2a"
+HOOK = {"url": URL, "id": "p", "token": "T0K3N", "authentication": {"schemes": ["Bearer"], "credentials": "S3CR3T"}}
+CONFIG = PushConfig(URL, "p", "T0K3N", PushAuthInfo(("Bearer",), "S3CR3T"))
+
+
+class OwnTasks:
+    """A task store as a reader writes it: plain methods, a dict, no base class."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.trouble: Callable[[Task], Any] = lambda _: None
+
+    def get(self, task_id: str) -> Any:
+        self.calls.append(("get", task_id))
+        task = self.tasks.get(task_id)
+        return ("error", "not_found") if task is None else ("ok", task)
+
+    def save(self, task: Task) -> Any:
+        self.calls.append(("save", task.status.state.value))
+        trouble = self.trouble(task)
+        if trouble is None:
+            self.tasks[task.id] = task
+            return ("ok", task)
+        return trouble
+
+    def delete(self, task_id: str) -> Any:
+        self.calls.append(("delete", task_id))
+        self.tasks.pop(task_id, None)
+        return "ok"
+
+    @property
+    def saved(self) -> list[str]:
+        return [what for method, what in self.calls if method == "save"]
+
+
+class AsyncTasks(OwnTasks):
+    """The same with coroutines, None for nothing, and JSON values in place of objects."""
+
+    async def get(self, task_id: str) -> Any:
+        outcome = super().get(task_id)
+        await asyncio.sleep(0)
+        return outcome[1].to_map() if outcome[0] == "ok" else None
+
+    async def save(self, task: Task) -> Any:
+        outcome = super().save(task)
+        await asyncio.sleep(0)
+        return outcome if outcome[0] == "error" else None
+
+    async def delete(self, task_id: str) -> Any:
+        super().delete(task_id)
+
+
+class OwnConfigs:
+    """A push config store of the user's own."""
+
+    def __init__(self) -> None:
+        self.configs: dict[str, dict[str, PushConfig]] = {}
+        self.calls: list[tuple[Any, ...]] = []
+        self.misses: asyncio.Queue[str] = asyncio.Queue()
+        self.trouble: Callable[[], Any] = lambda: None
+
+    def set(self, task_id: str, config: PushConfig) -> Any:
+        self.calls.append(("set", task_id, config))
+        trouble = self.trouble()
+        if trouble is None:
+            self.configs.setdefault(task_id, {})[config.id or ""] = config
+        return trouble
+
+    def get(self, task_id: str, config_id: str | None = None) -> Any:
+        self.calls.append(("get", task_id, config_id))
+        found = [each for each in self.configs.get(task_id, {}).values() if config_id in (None, each.id)]
+        if not found:
+            self.misses.put_nowait(task_id)
+        return self.trouble() or (("ok", found[0]) if found else ("error", "not_found"))
+
+    async def list(self, task_id: str) -> Any:
+        self.calls.append(("list", task_id))
+        return self.trouble() or tuple(self.configs.get(task_id, {}).values())
+
+    async def delete(self, task_id: str, config_id: str) -> Any:
+        self.calls.append(("delete", task_id, config_id))
+        self.configs.get(task_id, {}).pop(config_id, None)
+        return self.trouble()
+
+
+class OwnSender:
+    """A push sender of the user's own, which writes down what it sends."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[Task, PushConfig]] = []
+        self.news = asyncio.Condition()
+        self.trouble: Callable[[], Any] = lambda: None
+
+    async def send(self, task: Task, config: PushConfig) -> Any:
+        async with self.news:
+            self.came.append((task, config))
+            self.news.notify_all()
+        return self.trouble()
+
+    @property
+    def states(self) -> list[str]:
+        return [task.status.state.value for task, _ in self.came]
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        async with self.news:
+            await asyncio.wait_for(self.news.wait_for(condition), 10)
+
+
+async def work(told: Any) -> None:
+    await told.artifact("a", "x", last_chunk=True)
+    await told.status(TaskState.COMPLETED)
+
+
+async def ask_first(told: Any) -> None:
+    if told.context.task is None:
+        await told.status(TaskState.INPUT_REQUIRED, "which?")
+    else:
+        await told.status(TaskState.COMPLETED, f"{told.context.task.history[1].text} {told.context.message.text}")
+
+
+def code(answer: dict[str, Any]) -> int:
+    return answer["error"]["code"]
+
+
+# -- the task store --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-94", "S2-22", "S2-44")
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_every_change_of_a_task_is_saved_in_order(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
+    own = make()
+    task = await calling(doing(work), task_store=own).send("hi")
+    assert own.saved == ["submitted", "working", "working", "completed"]
+    assert own.tasks[task["id"]].to_map() == task
+    assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "x"}]
+
+
+@pytest.mark.requirement("S2-94", "S2-40")
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_a_task_is_read_from_the_users_store(calling: Any, echo: Any, make: type[OwnTasks]) -> None:
+    own = make()
+    caller = calling(echo, task_store=own)
+    own.tasks["t"] = Task(
+        "t", "c", TaskStatus(TaskState.WORKING), history=(Message(Role.USER, (TextPart("hi"),), "m"),)
+    )
+    assert (await caller.ask("tasks/get", id="t"))["result"] == own.tasks["t"].to_map()
+    own.tasks["t"] = Task("t", "c", TaskStatus(TaskState.COMPLETED))
+    assert (await caller.ask("tasks/get", id="t"))["result"] == own.tasks["t"].to_map()
+    del own.tasks["t"]
+    assert code(await caller.ask("tasks/get", id="t")) == -32001
+    assert {method for method, _ in own.calls} == {"get"}
+
+
+@pytest.mark.requirement("S2-94")
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
+    own = make()
+    first = await calling(doing(ask_first), task_store=own).send("first")
+    assert first["status"]["state"] == "input-required"
+    second = await calling(doing(ask_first), task_store=own).send("second", taskId=first["id"])
+    assert second["status"]["message"]["parts"][0]["text"] == "which? second"
+    assert [each["parts"][0]["text"] for each in second["history"]] == ["first", "which?", "second"]
+    assert own.saved[-2:] == ["working", "completed"]
+    assert own.tasks[first["id"]].to_map() == second
+
+
+@pytest.mark.requirement("S2-94")
+async def test_a_canceled_task_is_saved_too(calling: Any, doing: Any) -> None:
+    own = OwnTasks()
+    caller = calling(doing(ask_first), task_store=own)
+    task = await caller.send("first")
+    assert (await caller.ask("tasks/cancel", id=task["id"]))["result"]["status"]["state"] == "canceled"
+    assert own.saved[-1] == "canceled"
+    assert code(await caller.ask("tasks/cancel", id=task["id"])) == -32002
+
+
+async def test_a_task_is_saved_before_its_executor_is_called(calling: Any, doing: Any) -> None:
+    own = OwnTasks()
+    found: list[list[str]] = []
+
+    async def look(told: Any) -> None:
+        found.append(own.saved.copy())
+
+    await calling(doing(look), task_store=own).send("hi")
+    assert found == [["submitted", "working"]]
+
+
+async def test_a_message_to_a_working_task_is_saved_in_its_history(calling: Any, doing: Any) -> None:
+    own, go = OwnTasks(), asyncio.Event()
+
+    async def wait(told: Any) -> None:
+        await told.status(TaskState.WORKING, "begun")
+        await go.wait()
+
+    caller = calling(doing(wait), task_store=own)
+    task = await caller.send("first", blocking=False)
+    await caller.send("second", blocking=False, taskId=task["id"])
+    assert [each.text for each in own.tasks[task["id"]].history if each.role is Role.USER] == ["first", "second"]
+    go.set()
+
+
+@pytest.mark.requirement("S2-94")
+async def test_a_save_that_fails_is_an_error_and_nothing_is_executed(
+    calling: Any, echo: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = OwnTasks()
+    caller = calling(echo, task_store=own)
+
+    def explode(task: Task) -> Any:
+        raise OSError("/secret/path is full")
+
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    own.trouble = explode
+    answer = await caller.ask("message/send", message=message)
+    assert code(answer) == -32000
+    assert answer["error"]["message"] == "the task store failed to save: the log says why"
+    assert "secret" not in json.dumps(answer)
+    assert "/secret/path is full" in caplog.text
+    own.trouble = lambda _: ("error", "quota exceeded")
+    answer = await caller.ask("message/send", message=message)
+    assert (code(answer), answer["error"]["message"]) == (-32000, "the task store failed to save: quota exceeded")
+    assert echo.executed == []
+    own.trouble = lambda _: None
+    assert (await caller.send("hi"))["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-94")
+async def test_a_save_that_fails_during_the_work_fails_the_task(calling: Any, doing: Any) -> None:
+    own, clock = OwnTasks(), Clock()
+    own.trouble = lambda task: ("error", "quota exceeded") if task.artifacts else None
+    caller = calling(doing(work), task_store=own, clock=clock)
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    answer = await caller.ask("message/send", message=message)
+    assert answer["error"]["message"] == "the task store failed to save: quota exceeded"
+    [task_id] = own.tasks
+    assert own.tasks[task_id].status.state is TaskState.WORKING
+    own.trouble = lambda _: None
+    await clock.advance(1)
+    task = (await caller.ask("tasks/get", id=task_id))["result"]
+    assert task["status"]["state"] == "failed"
+    assert task["status"]["message"]["parts"][0]["text"] == "the store could not take writes"
+    assert own.tasks[task_id].to_map() == task
+
+
+@pytest.mark.requirement("S2-94")
+async def test_a_get_that_fails_is_an_error_that_says_so(calling: Any, echo: Any) -> None:
+    class Failing(OwnTasks):
+        def get(self, task_id: str) -> Any:
+            if task_id == "r":
+                raise OSError("secret")
+            return {
+                "b": ("error", "no connection"),
+                "x": 7,
+                "j": {"id": "j"},
+                "w": Task("v", "c", TaskStatus(TaskState.WORKING)),
+            }[task_id]
+
+    caller = calling(echo, task_store=Failing())
+    texts = {
+        "r": "the task store failed to get: the log says why",
+        "b": "the task store failed to get: no connection",
+        "x": "the task store failed to get: it returned a int, which is no task",
+        "j": "the task store failed to get: it returned a task that cannot be read: "
+        "contextId is required and must not be empty",
+        "w": "the task store failed to get: it returned another task",
+    }
+    for task_id, text in texts.items():
+        answer = await caller.ask("tasks/get", id=task_id)
+        assert (code(answer), answer["error"]["message"]) == (-32000, text)
+
+
+async def test_an_object_that_is_no_store_is_refused_at_once(echo: Any) -> None:
+    class Half:
+        def get(self, task_id: str) -> Any: ...
+        def save(self, task: Task, context: Any) -> Any: ...
+
+    with pytest.raises(ConfigError, match=r"task_store: a Half has no method `save\(task\)`"):
+        RequestHandler(echo, task_store=Half())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"push_sender: a object has no method `send\(task, config\)`"):
+        RequestHandler(echo, push_sender=object())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"push_config_store: a object has no method `set\(task_id, config\)`"):
+        RequestHandler(echo, push_sender=PushSender(), push_config_store=object())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="push_config_store needs a push_sender"):
+        RequestHandler(echo, push_config_store=OwnConfigs())
+
+
+# -- the push sender and the push config store -----------------------------------------------------------------------
+
+
+def with_hook() -> dict[str, Any]:
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    return {"message": message, "configuration": {"blocking": True, "pushNotificationConfig": HOOK}}
+
+
+@pytest.mark.requirement("S2-55")
+@pytest.mark.parametrize("has_own_configs", [False, True])
+async def test_a_sender_of_ones_own_gets_every_state_of_the_task(
+    calling: Any, doing: Any, has_own_configs: bool
+) -> None:
+    sender, configs = OwnSender(), OwnConfigs() if has_own_configs else None
+    caller = calling(doing(work), push_sender=sender, push_config_store=configs)
+    task = (await caller.ask("message/send", **with_hook()))["result"]
+    await sender.wait(lambda: "completed" in sender.states)
+    assert sender.states == ["working", "completed"]
+    assert [(sent.id, config) for sent, config in sender.came] == [(task["id"], CONFIG)] * 2
+    assert sender.came[-1][0].to_map() == task
+
+
+@pytest.mark.requirement("S2-55")
+@pytest.mark.parametrize("trouble", ["returns", "raises"])
+async def test_a_sender_that_fails_is_called_again(
+    calling: Any, doing: Any, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender, clock = OwnSender(), Clock()
+
+    def fail() -> Any:
+        if trouble == "raises":
+            raise OSError("no route")
+        return ("error", "no route")
+
+    sender.trouble = fail
+    caller = calling(doing(work), push_sender=sender, clock=clock)
+    with caplog.at_level("INFO"):
+        await caller.ask("message/send", **with_hook())
+        await sender.wait(lambda: len(sender.came) == 1)
+        sender.trouble = lambda: None
+        while "completed" not in sender.states:
+            await clock.advance(60)
+    assert sender.states == ["working", "working", "completed"]
+    assert "no route" in caplog.text
+
+
+@pytest.mark.requirement("S2-55")
+async def test_a_push_sender_with_another_send_is_called(calling: Any, echo: Any) -> None:
+    came: asyncio.Queue[Task] = asyncio.Queue()
+
+    class Recording(PushSender):
+        async def send(self, task: Task, config: PushConfig) -> Any:
+            await came.put(task)
+            return "ok"
+
+    caller = calling(echo, push_sender=Recording(allow=["127.0.0.1"]))
+    hook = with_hook()
+    hook["configuration"]["pushNotificationConfig"] = {"url": "http://127.0.0.1:9/"}
+    await caller.ask("message/send", **hook)
+    assert (await came.get()).status.state is TaskState.WORKING
+    assert (await came.get()).status.state is TaskState.COMPLETED
+
+
+@pytest.mark.requirement("S2-56", "S2-94", "S2-42")
+async def test_the_methods_for_webhooks_call_the_store_of_ones_own(calling: Any, doing: Any) -> None:
+    configs = OwnConfigs()
+    caller = calling(doing(ask_first), push_sender=OwnSender(), push_config_store=configs)
+    task_id = (await caller.send("hi"))["id"]
+
+    async def ask(method: str, **params: Any) -> Any:
+        return await caller.ask(f"tasks/pushNotificationConfig/{method}", **params)
+
+    made = await ask("set", taskId=task_id, pushNotificationConfig=HOOK)
+    assert made["result"]["taskId"] == task_id
+    read = (await ask("get", id=task_id, pushNotificationConfigId="p"))["result"]
+    assert read == {
+        "taskId": task_id,
+        "pushNotificationConfig": {"url": URL, "id": "p", "authentication": {"schemes": ["Bearer"]}},
+    }
+    assert (await ask("list", id=task_id))["result"] == [read]
+    await ask("delete", id=task_id, pushNotificationConfigId="p")
+    assert configs.calls == [
+        ("set", task_id, CONFIG),
+        ("get", task_id, "p"),
+        ("list", task_id),
+        ("delete", task_id, "p"),
+    ]
+    assert (await ask("list", id=task_id))["result"] == []
+    assert code(await ask("get", id=task_id, pushNotificationConfigId="p")) == -32001
+
+
+@pytest.mark.requirement("S2-56", "S2-94")
+async def test_a_webhook_that_comes_with_a_message_is_set_too(calling: Any, doing: Any) -> None:
+    configs = OwnConfigs()
+    caller = calling(doing(work), push_sender=OwnSender(), push_config_store=configs)
+    task = (await caller.ask("message/send", **with_hook()))["result"]
+    assert configs.calls[0] == ("set", task["id"], CONFIG)
+
+
+@pytest.mark.requirement("S2-56")
+async def test_nothing_is_sent_to_a_webhook_that_the_store_no_longer_has(calling: Any, doing: Any) -> None:
+    configs, sender = OwnConfigs(), OwnSender()
+    caller = calling(doing(ask_first), push_sender=sender, push_config_store=configs)
+    task = (await caller.ask("message/send", **with_hook()))["result"]
+    await sender.wait(lambda: "input-required" in sender.states)
+    moved = PushConfig("https://hooks.example.com/new", "p")
+    configs.configs[task["id"]] = {"p": moved}
+    await caller.send("second", taskId=task["id"])
+    await sender.wait(lambda: "completed" in sender.states)
+    assert sender.came[-1][1] == moved
+    other = (await caller.ask("message/send", **with_hook()))["result"]
+    await sender.wait(lambda: sender.came[-1][0].id == other["id"] and sender.states[-1] == "input-required")
+    configs.configs.clear()
+    sent = len(sender.came)
+    await caller.send("second", taskId=other["id"])
+    async with asyncio.timeout(10):
+        await configs.misses.get()
+    assert len(sender.came) == sent
+
+
+@pytest.mark.requirement("S2-56", "S2-94")
+@pytest.mark.parametrize("method", ["set", "get", "list", "delete"])
+async def test_a_config_store_that_fails_is_an_error_that_says_so(calling: Any, doing: Any, method: str) -> None:
+    configs = OwnConfigs()
+    caller = calling(doing(ask_first), push_sender=OwnSender(), push_config_store=configs)
+    task_id = (await caller.send("hi"))["id"]
+    configs.trouble = lambda: ("error", "no connection")
+    params = {"taskId": task_id, "pushNotificationConfig": HOOK} if method == "set" else {"id": task_id}
+    more = {"pushNotificationConfigId": "p"} if method in ("get", "delete") else {}
+    answer = await caller.ask(f"tasks/pushNotificationConfig/{method}", **params, **more)
+    assert code(answer) == -32000
+    assert answer["error"]["message"] == f"the push config store failed to {method}: no connection"
+
+
+@pytest.mark.requirement("S2-56")
+async def test_a_message_whose_webhook_cannot_be_set_starts_nothing(calling: Any, echo: Any) -> None:
+    configs = OwnConfigs()
+    configs.trouble = lambda: ("error", "no connection")
+    caller = calling(echo, push_sender=OwnSender(), push_config_store=configs)
+    answer = await caller.ask("message/send", **with_hook())
+    assert answer["error"]["message"] == "the push config store failed to set: no connection"
+    assert echo.executed == []
+
+
+# -- Agent.from_executor ---------------------------------------------------------------------------------------------
+
+
+class Pieces:
+    """An executor of a2a-sdk's shape, which needs no a2a-sdk."""
+
+    async def execute(self, context: Any, event_queue: Any) -> None:
+        artifact = {"artifactId": "a", "parts": [{"text": "x"}]}
+        update = {"taskId": context.task_id, "contextId": context.context_id, "artifact": artifact, "lastChunk": True}
+        await event_queue.enqueue_event({"artifactUpdate": update})
+
+    async def cancel(self, context: Any, event_queue: Any) -> None: ...
+
+
+@pytest.mark.requirement("S2-94", "S2-56", "S2-55")
+async def test_an_agent_made_of_an_executor_uses_them_too(exchange: Any) -> None:
+    tasks, configs, sender = OwnTasks(), OwnConfigs(), OwnSender()
+    agent = Agent.from_executor(Pieces(), task_store=tasks, push_config_store=configs, push_sender=sender)
+    app = agent.app(store="memory:", drain=0)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": with_hook()}
+    task = (await exchange(app, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+    assert tasks.saved == ["submitted", "working", "working", "completed"]
+    assert tasks.tasks[task["id"]].to_map() == task
+    assert configs.calls[0] == ("set", task["id"], CONFIG)
+    await sender.wait(lambda: "completed" in sender.states)
+    assert sender.came[-1][0].to_map() == task
+    await app.stop()
+
+
+@pytest.mark.requirement("S2-94")
+async def test_an_agent_that_is_called_in_process_saves_its_tasks_too() -> None:
+    tasks = OwnTasks()
+    async with Client(Agent.from_executor(Pieces(), task_store=tasks)) as client:
+        await client.send("hi")
+        assert tasks.saved == ["submitted", "working", "working", "completed"]
+        tasks.trouble = lambda _: ("error", "quota exceeded")
+        with pytest.raises(ServerError, match="the task store failed to save: quota exceeded"):
+            await client.send("again")
+    assert [task.status.state for task in tasks.tasks.values()] == [TaskState.COMPLETED]
+
+
+async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(exchange: Any) -> None:
+    tasks = OwnTasks()
+    tasks.tasks["t"] = Task("t", "c", TaskStatus(TaskState.COMPLETED))
+    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}).encode()
+    app = Agent.from_executor(Pieces(), task_store=tasks).app(store="memory:")
+    found = (await exchange(app, "POST", "/", request).whole()).json()
+    assert found["result"] == tasks.tasks["t"].to_map()
+    await app.stop()
+
+    async def as_ann(_: Any) -> User:
+        return User("ann")
+
+    named = Agent.from_executor(Pieces(), task_store=tasks).app(store="memory:", auth=as_ann)
+    answer = (await exchange(named, "POST", "/", request).whole()).json()
+    assert code(answer) == -32001
+    await named.stop()
