@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
-from dragoman.dialects.table import EXTENSIONS_HEADERS, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
+from dragoman.dialects.table import ADK_EXTENSION, EXTENSIONS_HEADERS, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.dialects.v03_proto.dialect import (
@@ -79,9 +79,8 @@ _MAX_COMPARED = 2 * max(map(len, METHODS))
 # Suggestions that a comparison of letters would not find.
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
-ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 # On a task, it tells ADK's clients that the answer is in its artifacts, chunk by chunk. Then progress, too, has to say
-# that it is not the answer. Up to 2.5 they lose why a task has failed that has it and is not streamed.
+# that it is not the answer. Tasks that are not streamed are read well without it.
 ADK_MARK: dict[str, Any] = {ADK_EXTENSION: {"adk_agent_executor_v2": True}}
 ADK_PROGRESS: dict[str, Any] = {"adk_thought": True}
 _USER_INPUT, _PREFIX = "is_user_input", "adk_"

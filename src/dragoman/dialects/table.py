@@ -29,6 +29,7 @@ VERSION_HEADER = "A2A-Version"
 # Headers arrive in lower case.
 VERSION_HEADER_RECEIVED = VERSION_HEADER.lower()
 EXTENSIONS_HEADERS = ("a2a-extensions", "x-a2a-extensions")
+ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
 
 class ErrorEncoding(Struct, frozen=True):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.negotiate import ADK_EXTENSION, is_from_adk
+from dragoman.dialects.negotiate import is_from_adk
+from dragoman.dialects.table import ADK_EXTENSION
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.dialects.table import ADK_EXTENSION
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadResponse, MethodNotFound
@@ -369,3 +370,17 @@ def test_a_part_that_cannot_be_read_in_an_answer_is_named() -> None:
             Operation.GET,
             {"id": "t", "status": {"state": "x"}, "artifacts": [{"artifactId": "a", "parts": [{"text": "a"}, {}]}]},
         )
+
+
+@pytest.mark.parametrize(
+    ("state", "artifacts", "is_kept"),
+    [(State.FAILED, (), False), (State.FAILED, (ARTIFACT,), True), (State.COMPLETED, (), True)],
+)
+def test_the_reason_of_a_failed_adk_agent_is_where_google_adk_1_looks_for_it(
+    state: State, artifacts: tuple[Artifact, ...], is_kept: bool
+) -> None:
+    metadata = {ADK_EXTENSION: {"adk_agent_executor_v2": True}, "other": 1}
+    task = Task("t", "c", TaskStatus(state, MESSAGE), artifacts, metadata=metadata)
+    written = json.loads(V03_RPC.write_result(Operation.GET, task))
+    assert written["metadata"] == (metadata if is_kept else {"other": 1})
+    assert task.metadata == metadata

@@ -28,6 +28,8 @@ from dragoman.agents.adk.replies import read_answers
 from dragoman.agents.adk.turn import AdkTurn
 from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS
 from dragoman.engine.execute.outputs import Ask, OutputMetadata
+from dragoman.engine.ports.store import Scope
+from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
 
@@ -65,6 +67,11 @@ async def session_of(runner: Runner, ctx: Context) -> Session:
     if session.id != name:
         ctx.state[STATE] = session.id
     return session
+
+
+def plain_session_id(context_id: str) -> str:
+    """Return a context id that is safe as a session id everywhere, else a UUID derived from it."""
+    return context_id if _PLAIN.fullmatch(context_id) else session_id(Scope("", "", ""), context_id)
 
 
 def runner_of(agent: object, app_name: str | None = None) -> Runner:

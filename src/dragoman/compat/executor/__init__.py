@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.compat.executor.adk import ADKExecutor, Converter
     from dragoman.compat.executor.bridge import AgentExecutor, RequestContext, run_of
     from dragoman.compat.executor.custom.interfaces import (
         PushConfigStoreInterface,
@@ -18,10 +19,19 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.event_queue import EventQueue, EventQueues, Subscription
     from dragoman.compat.executor.handler import RequestHandler
     from dragoman.compat.executor.ids import new_id
-    from dragoman.compat.executor.jsonrpc import Error, ErrorType
+    from dragoman.compat.executor.jsonrpc import (
+        Error,
+        ErrorType,
+        decode_request,
+        encode_error,
+        encode_response,
+        error_code,
+        error_type,
+    )
     from dragoman.compat.executor.params import (
         AgentCapabilities,
         AgentCard,
+        AgentProvider,
         AgentSkill,
         MessageSendConfig,
         MessageSendParams,
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.types import (
         Artifact,
         DataPart,
+        Event,
         FileBytes,
         FilePart,
         FileURI,
@@ -53,14 +64,18 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.webhooks import PushConfigStore, PushSender
 
 __all__ = [
+    "ADKExecutor",
     "AgentCapabilities",
     "AgentCard",
     "AgentExecutor",
+    "AgentProvider",
     "AgentSkill",
     "Artifact",
+    "Converter",
     "DataPart",
     "Error",
     "ErrorType",
+    "Event",
     "EventQueue",
     "EventQueues",
     "FileBytes",
@@ -90,6 +105,11 @@ __all__ = [
     "TaskStore",
     "TaskStoreInterface",
     "TextPart",
+    "decode_request",
+    "encode_error",
+    "encode_response",
+    "error_code",
+    "error_type",
     "event_from_map",
     "new_id",
     "part_from_map",
@@ -109,6 +129,7 @@ _MODULES = (
     "webhooks",
     "bridge",
     "handler",
+    "adk",
 )
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from dragoman.agents.executor.execution import Execution
 from dragoman.compat.executor.event_queue import EventQueue, EventQueues
-from dragoman.compat.executor.types import Event, Message, Task, TaskState, TaskStatus
+from dragoman.compat.executor.types import AnyEvent, Message, Task, TaskState, TaskStatus
 from dragoman.model.error import ConfigError, Failed, InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message as ModelMessage
@@ -143,7 +143,7 @@ class _Adapter:
         return None
 
     async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
-        if not isinstance(event, Event):
+        if not isinstance(event, AnyEvent):
             self._invalid_event = InvalidAgentResponse(
                 f"an executor enqueued a {type(event).__name__}, which is no event"
             )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.compat.executor.types import Event
+    from dragoman.compat.executor.types import AnyEvent
 
 QUEUE_LIMIT = 256
 
@@ -26,7 +26,7 @@ class Subscription:
     def __init__(self, limit: int, leave: Callable[[], None]) -> None:
         self._limit = limit
         self._leave = leave
-        self._events: deque[Event] = deque()
+        self._events: deque[AnyEvent] = deque()
         self._arrived = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_ended = False
@@ -34,7 +34,7 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> AnyEvent:
         while not self._events:
             if self._has_ended:
                 raise StopAsyncIteration
@@ -43,7 +43,7 @@ class Subscription:
         self._has_room.set()
         return self._events.popleft()
 
-    async def put(self, event: Event) -> None:
+    async def put(self, event: AnyEvent) -> None:
         """Add an event; waits while the subscription is full."""
         while len(self._events) >= self._limit and not self._has_ended:
             self._has_room.clear()
@@ -76,7 +76,7 @@ class EventQueue:
         self.task_id = task_id
         self._limit = limit
         self._on_close = on_close
-        self._forward: Callable[[Event], Awaitable[None]] | None = None
+        self._forward: Callable[[AnyEvent], Awaitable[None]] | None = None
         self._subscriptions: dict[Hashable, Subscription] = {}
         self._order = asyncio.Lock()
         self._closed = asyncio.Event()
@@ -91,7 +91,7 @@ class EventQueue:
         """True when the queue accepts no more events."""
         return self._closed.is_set()
 
-    async def enqueue(self, event: Event) -> Ok[Event] | Failure:
+    async def enqueue(self, event: AnyEvent) -> Ok[AnyEvent] | Failure:
         """Send an event to every subscriber and to the task. On a closed queue the result is `not_found`.
 
         Raises, while an executor works on the task:
@@ -107,7 +107,7 @@ class EventQueue:
                 await self._forward(event)
             return ("ok", event)
 
-    def set_forward(self, take: Callable[[Event], Awaitable[None]]) -> None:
+    def set_forward(self, take: Callable[[AnyEvent], Awaitable[None]]) -> None:
         """Set a callback that gets every event after the subscribers: the one that writes it to the task."""
         self._forward = take
 
@@ -176,7 +176,7 @@ class EventQueues:
         queue = self._queues.get(task_id)
         return NOT_FOUND if queue is None else ("ok", queue)
 
-    async def enqueue(self, task_id: str, event: Event) -> Ok[Event] | Failure:
+    async def enqueue(self, task_id: str, event: AnyEvent) -> Ok[AnyEvent] | Failure:
         """Enqueue an event of a task; `not_found` when it has no open queue."""
         queue = self._queues.get(task_id)
         return NOT_FOUND if queue is None else await queue.enqueue(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -108,7 +108,8 @@ class RequestHandler:
         custom = CustomParts(task_store, push_config_store, push_sender)
         journal = task_store if isinstance(task_store, TaskStore) and custom.tasks is None else TaskStore(clock=clock)
         self._journal = journal
-        self.task_store = journal if task_store is None else task_store
+        # Typed as the classes of this package; whoever gave objects of their own has them in their own types.
+        self.task_store = journal if task_store is None else cast("TaskStore", task_store)
         self.queues = EventQueues()
         journal.attach(self.queues)
         self._extended_card = extended_card
@@ -117,14 +118,14 @@ class RequestHandler:
         self._agent = Agent(journal.agent, run=run)
         cards = FixedCard(self._agent, agent_card, journal.clock.now())
         hosted = HostedAgent(self._agent, cards, self._make_service, Limits().body, blocking=True)
-        self.push_configs: PushConfigStoreInterface | None = None
+        self.push_configs: PushConfigStore | None = None
         deliveries = keys = None
         if push_sender is not None:
             sender = push_sender if isinstance(push_sender, PushSender) else PushSender()
             configs = PushConfigStore(journal, sender)
             senders = {} if custom.sender is None else {journal.agent: custom.sender}
             deliveries, keys = partial(configs.delivery, senders), sender.keys
-            self.push_configs = configs if push_config_store is None else push_config_store
+            self.push_configs = configs if push_config_store is None else cast("PushConfigStore", push_config_store)
         self._app = App(
             [hosted], journal.engine_store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys
         )

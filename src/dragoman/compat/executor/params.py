@@ -10,7 +10,7 @@ from dragoman.compat.executor.types import Message, Wire, read
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.table import CARD_PROTOCOL_VERSION, V0_3
 from dragoman.dialects.v03.dialect import V03_RPC
-from dragoman.model.card import AgentExtension, AgentProvider
+from dragoman.model.card import AgentExtension
 from dragoman.model.json import decode_any
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -119,6 +119,13 @@ class AgentCapabilities(Wire, frozen=True):
     push_notifications: bool = False
     state_transition_history: bool = False
     extensions: tuple[AgentExtension, ...] = ()
+
+
+class AgentProvider(Wire, frozen=True):
+    """The organization that offers an agent."""
+
+    url: str
+    organization: str
 
 
 class AgentSkill(Wire, frozen=True):

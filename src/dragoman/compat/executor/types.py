@@ -60,8 +60,13 @@ class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
             return ("error", error.message)
 
 
-class WireEvent(Wire, Generic[M], frozen=True):
-    """An object of A2A 0.3 that an executor may enqueue and a stream may carry."""
+class Event(Wire, Generic[M], frozen=True):
+    """An object of A2A 0.3 that an executor may enqueue and a stream may carry: `from_map` reads any of the four."""
+
+    @classmethod
+    def from_map(cls, map: Mapping[str, Any]) -> Ok[Self] | Failure:
+        """Read the object from JSON values; `Event.from_map` reads it by its `kind`. Raises nothing."""
+        return cast("Ok[Self] | Failure", event_from_map(map)) if cls is Event else super().from_map(map)
 
     def to_model(self) -> M:
         """Convert the object to A2A 1.0. Raises BadResponse when a file is not base64."""
@@ -210,7 +215,7 @@ class Role(StrEnum):
         return cls(ROLE_WORDS[role_of(value) or ModelRole.USER]) if isinstance(value, str) else None
 
 
-class Message(WireEvent[ModelMessage], frozen=True, tag_field="kind", tag="message"):
+class Message(Event[ModelMessage], frozen=True, tag_field="kind", tag="message"):
     """A message. Its `id` is `messageId` in JSON; one without gets a new one."""
 
     role: Role
@@ -286,7 +291,7 @@ class Artifact(Wire, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-class Task(WireEvent[ModelTask], frozen=True, tag_field="kind", tag="task"):
+class Task(Event[ModelTask], frozen=True, tag_field="kind", tag="task"):
     """A unit of work."""
 
     id: str
@@ -310,7 +315,7 @@ class Task(WireEvent[ModelTask], frozen=True, tag_field="kind", tag="task"):
 
 
 class TaskStatusUpdateEvent(
-    WireEvent[StatusUpdate], frozen=True, omit_defaults=False, tag_field="kind", tag="status-update"
+    Event[StatusUpdate], frozen=True, omit_defaults=False, tag_field="kind", tag="status-update"
 ):
     """A change of a task's status. `final` is always in the JSON; A2A 1.0 does not have it."""
 
@@ -326,7 +331,7 @@ class TaskStatusUpdateEvent(
         return read(cls, _plain(event_to_03(model, last=model.status.state.final if final is None else final)))
 
 
-class TaskArtifactUpdateEvent(WireEvent[ArtifactUpdate], frozen=True, tag_field="kind", tag="artifact-update"):
+class TaskArtifactUpdateEvent(Event[ArtifactUpdate], frozen=True, tag_field="kind", tag="artifact-update"):
     """An artifact that is new, replaced or extended. False flags are left out of the JSON."""
 
     task_id: str
@@ -337,8 +342,8 @@ class TaskArtifactUpdateEvent(WireEvent[ArtifactUpdate], frozen=True, tag_field=
     metadata: dict[str, Any] | None = None
 
 
-Event: TypeAlias = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
-_EVENTS: dict[str, type[Event]] = {
+AnyEvent: TypeAlias = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+_EVENTS: dict[str, type[AnyEvent]] = {
     "message": Message,
     "task": Task,
     "status-update": TaskStatusUpdateEvent,
@@ -346,6 +351,6 @@ _EVENTS: dict[str, type[Event]] = {
 }
 
 
-def event_from_map(map: Mapping[str, Any]) -> Ok[Event] | Failure:
+def event_from_map(map: Mapping[str, Any]) -> Ok[AnyEvent] | Failure:
     """Read an event by its `kind`. A failure says which kind is unknown or which field is wrong. Raises nothing."""
     return _read_kind("event", _EVENTS, map)

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from dragoman.dialects.reading.invalid import missing_field, quoted
 from dragoman.dialects.spelling import ROLE_WORDS, WORDS, role_of, state_of
+from dragoman.dialects.table import ADK_EXTENSION
 from dragoman.dialects.v03.types import (
     Artifact03,
     ArtifactUpdate03,
@@ -218,6 +219,13 @@ def _auth(auth: Auth03) -> AuthenticationInfo | None:
     return AuthenticationInfo(scheme, auth.credentials) if auth.schemes or auth.credentials else None
 
 
+def _metadata_of_failed(task: Task) -> dict[str, Any] | None:
+    """Return metadata without ADK's mark if only the status says why the task has failed: there ADK 1 does not look."""
+    if task.artifacts or not task.metadata or ADK_EXTENSION not in task.metadata:
+        return task.metadata
+    return {key: value for key, value in task.metadata.items() if key != ADK_EXTENSION} or None
+
+
 # -- tasks, messages and events ----------------------------------------------------------------------------------------
 
 
@@ -281,7 +289,7 @@ class Codec03:
             status=self._status_to(task.status),
             artifacts=tuple([self._artifact_to(artifact) for artifact in task.artifacts]),
             history=tuple([self.message_to(message) for message in task.history]),
-            metadata=task.metadata,
+            metadata=task.metadata if task.status.state is not State.FAILED else _metadata_of_failed(task),
         )
 
     def task_from(self, task: Any) -> Task:

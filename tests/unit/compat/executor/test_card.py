@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.compat.executor import AgentCapabilities, AgentCard, AgentSkill
-from dragoman.model.card import AgentExtension, AgentProvider
+from dragoman.compat.executor import AgentCapabilities, AgentCard, AgentProvider, AgentSkill
+from dragoman.model.card import AgentExtension
 from dragoman.model.error import BadCard
 
 SKILL = AgentSkill("s", "Skill", "does it", ("a",), ("do it",), ("text/plain",), ("application/json",))
