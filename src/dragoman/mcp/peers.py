@@ -11,7 +11,7 @@ from dragoman.client.client import Client
 from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
 from dragoman.mcp.tools.content import card_to_json, complete_answers
 from dragoman.mcp.tools.tool import ToolError, card_failed
-from dragoman.model.error import BadCard, CannotConnect, ConfigError, DragomanError
+from dragoman.model.error import AuthError, BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any
 from dragoman.model.operation import ListTasksRequest, ListTasksResponse, Operation
 
@@ -170,7 +170,7 @@ class Peers:
     async def resolve(self, base_url: str) -> AgentRecord:
         """Fetch an agent's card and register the agent. Raises ToolError."""
         address = self._address(base_url)
-        document = await self.fetch(address)
+        document = await self.fetch(base_url)
         remote = self._remote(address)
         before = self._registry.agent_at(address)
         record = self._registry.register_agent(
@@ -200,17 +200,21 @@ class Peers:
         except TimeoutError:
             raise ToolError("Failed to resolve agent card: timeout") from None
         except DragomanError as error:
-            raise card_failed(error, base_url) from error
+            raise card_failed(error, address if base_url in self._options.remotes else base_url) from error
 
     async def _fetch_either_path(self, address: str) -> CardDocument:
         try:
             return await self._fetch_document(address, address)
-        except BadCard:
+        except (BadCard, AuthError) as problem:
             older = address + WELL_KNOWN[1]
             if is_card_url(address):
                 raise
-            # The newer path may serve something that is not a card, while the older one has it.
-            document = await self._fetch_document(address, older)
+            # The newer path may serve something that is not a card, or be forbidden, while the older one has it.
+            try:
+                document = await self._fetch_document(address, older)
+            except DragomanError as error:
+                # The cause, rather than what came of it.
+                raise problem if isinstance(problem, AuthError) else error from None
             self._card_urls[address] = older
             return document
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,33 @@ async def test_a_host_of_either_era_reaches_an_agent_over_stdio(tmp_path: Path, 
         assert card["name"] == "echo"
         said = await client.call_tool("send_message", {"agent_id": card["agent_id"], "text": "hello"})
         assert json.loads(text_of(said))["text"] == "You said: hello"
+
+
+@pytest.mark.requirement("S4-1", "S4-23", "S4-61")
+def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_path: Path) -> None:
+    old = {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2024-11-05"}}
+    agents = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "list_remote_agents"}}
+    with started(tmp_path) as process:
+        say(process, old)
+        begun = heard(process)["result"]
+        assert (begun["protocolVersion"], begun["serverInfo"]["name"]) == ("2024-11-05", "dragoman")
+        assert begun["serverInfo"]["version"] == version("dragoman")
+        say(process, INITIALIZED, LIST)
+        assert [each["name"] for each in heard(process)["result"]["tools"]] == [
+            "resolve_agent_card",
+            "validate_agent_card",
+            "list_remote_agents",
+            "send_message",
+            "send_streaming_message",
+            "get_task",
+            "list_tasks",
+            "cancel_task",
+            "subscribe_to_task",
+            "configure_push_notifications",
+            "get_extended_agent_card",
+        ]
+        say(process, agents)
+        assert heard(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
 
 
 def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path, agent_url: str) -> None:

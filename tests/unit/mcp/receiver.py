@@ -19,6 +19,7 @@ class Receiver:
         self.came: list[Any] = []
         self.tries: list[Any] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self._news = threading.Condition()
         receiver = self
 
@@ -33,6 +34,7 @@ class Receiver:
                     receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
                     if 200 <= status < 300:
                         receiver.came.append(body)
+                        receiver.paths.append(self.path)
                     receiver._news.notify_all()
                 self.send_response(status)
                 self.send_header("Content-Length", "0")

@@ -90,6 +90,46 @@ async def test_what_a_tool_needs_must_be_there_and_be_of_its_type(hosted: Any) -
         assert (await host.error("get_task", task_id="x", surprise=1)).startswith("Invalid params: ")
 
 
+# The tables of the documentation: name, type, whether it is required.
+DOCUMENTED = {
+    "resolve_agent_card": [("base_url", "string", True)],
+    "validate_agent_card": [("base_url", "string", True)],
+    "list_remote_agents": [],
+    "send_message": [("agent_id", "string", True), ("text", "string", True)],
+    "send_streaming_message": [("agent_id", "string", True), ("text", "string", True)],
+    "get_task": [("task_id", "string", True)],
+    "list_tasks": [("limit", "integer", False)],
+    "cancel_task": [("task_id", "string", True)],
+    "subscribe_to_task": [("task_id", "string", True)],
+    "configure_push_notifications": [
+        ("agent_id", "string", True),
+        ("webhook_url", "string", True),
+        ("events", "array", False),
+    ],
+    "get_extended_agent_card": [("agent_id", "string", True)],
+}
+
+
+@pytest.mark.requirement(
+    "S4-2", "S4-14", "S4-21", "S4-24", "S4-35", "S4-39", "S4-41", "S4-45", "S4-47", "S4-49", "S4-54"
+)
+async def test_parameters_have_the_documented_types_and_nothing_else_is_required(hosted: Any) -> None:
+    async with hosted() as host:
+        tools = {tool.name: tool.input_schema for tool in (await host.client.list_tools()).tools}
+        assert list(tools) == list(DOCUMENTED)
+        for name, documented in DOCUMENTED.items():
+            found = tools[name]["properties"]
+            assert [(each, found[each]["type"]) for each, _, _ in documented] == [each[:2] for each in documented]
+            assert tools[name].get("required", []) == [each for each, _, required in documented if required]
+        assert tools["list_remote_agents"]["properties"] == {}
+        assert tools["configure_push_notifications"]["properties"]["events"]["items"]["type"] == "string"
+        # Without arguments, and with an empty object, but not with others.
+        bare = await host.client.call_tool("list_remote_agents")
+        assert (bare.is_error, bare.content[0].text) == (False, "[]")
+        assert (await host.ok("list_remote_agents"))["agents"] == []
+        assert (await host.error("list_remote_agents", surprise=1)).startswith("Invalid params: ")
+
+
 # -- resolving ---------------------------------------------------------------------------------------------------------
 
 
@@ -137,7 +177,10 @@ async def test_a_card_of_another_version_is_shown_with_the_same_keys(hosted: Any
 
 
 @pytest.mark.requirement("S4-4")
-@pytest.mark.parametrize("newer", [None, b"<html>", b"{}", b'{"name": ""}', b'{"name": 5}', b"[]", b"{"])
+@pytest.mark.parametrize(
+    "newer",
+    [None, b"<html>", b"{}", b'{"name": ""}', b'{"name": 5}', b"[]", b"{", b"", (403, {}), (405, {}), (500, {})],
+)
 async def test_the_older_path_is_tried_when_the_newer_has_no_card(hosted: Any, foreign: Any, newer: Any) -> None:
     foreign.offers(foreign.url, OLD)
     if newer is not None:
@@ -155,10 +198,13 @@ async def test_the_older_path_is_tried_when_the_newer_has_no_card(hosted: Any, f
 @pytest.mark.requirement("S4-12")
 async def test_without_a_card_the_error_says_where_none_was_found(hosted: Any, foreign: Any) -> None:
     async with hosted() as host:
-        for cards in ({}, {NEW: b"{}", OLD: b"{}"}, {NEW: b"<html>"}):
+        for cards in ({}, {NEW: b"{}", OLD: b"{}"}, {NEW: b"<html>"}, {OLD: b"not JSON"}):
             foreign.cards = cards
-            said = await host.error("resolve_agent_card", base_url=foreign.url)
-            assert said == f"No agent card found at {foreign.url}"
+            for base_url in (foreign.url, f"{foreign.url}/"):
+                foreign.asked.clear()
+                said = await host.error("resolve_agent_card", base_url=base_url)
+                assert said == f"No agent card found at {base_url}"
+                assert {NEW, OLD} <= set(foreign.asked)
         assert (await host.ok("list_remote_agents"))["agents"] == []
         # Who wants to know why asks for that.
         foreign.cards = {NEW: b'{"name": "x"}', OLD: b'{"name": "x"}'}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dragoman.mcp.tools.agents import SOURCE
+from dragoman.testing import served
 
 BASE_URL = "http://localhost:8003"
 RECORD = json.loads("""
@@ -137,7 +138,8 @@ async def test_the_server_names_itself_and_the_document_whose_tools_it_has(hoste
 # -- cards -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S4-3", "S4-5", "S4-6", "S4-7", "S4-9", "S4-10", "S4-11", "S4-55", "S4-56", "S4-57", "S4-58")
+@pytest.mark.requirement("S4-3", "S4-5", "S4-6", "S4-7", "S4-9", "S4-10", "S4-11", "S4-22")
+@pytest.mark.requirement("S4-55", "S4-56", "S4-57", "S4-58")
 async def test_resolving_the_documented_agent_gives_the_documented_record(hosted: Any, foreign: Any) -> None:
     serve_card(foreign)
     async with hosted() as host:
@@ -230,7 +232,7 @@ async def test_history_that_names_the_kind_of_its_parts_is_shown_in_the_document
         assert task["context_id"] == "c-1"
 
 
-@pytest.mark.requirement("S4-26")
+@pytest.mark.requirement("S4-25", "S4-26")
 async def test_the_message_on_the_wire_is_a_json_rpc_call_of_message_send(hosted: Any, foreign: Any) -> None:
     serve_card(foreign)
     foreign.answers["message/send"] = ADK
@@ -267,6 +269,52 @@ async def test_a_task_in_the_background_is_started_followed_and_canceled_as_docu
         assert foreign.methods()[-1] == "tasks/cancel"
         foreign.answers["tasks/get"] = foreign.answers["tasks/cancel"]
         assert (await host.ok("get_task", task_id="a1b2c3d4"))["status"]["state"] == "canceled"
+
+
+@pytest.mark.requirement("S4-12", "S4-13", "S4-32", "S4-33")
+async def test_what_goes_wrong_has_the_documented_words(hosted: Any, foreign_module: Any) -> None:
+    agent = foreign_module.ForeignAgent()
+    async with hosted() as host:
+        with served(agent) as url:
+            agent.url = url
+            assert await host.error("resolve_agent_card", base_url=url) == f"No agent card found at {url}"
+            serve_card(agent)
+            agent_id = await host.agent(url)
+        refused = "Failed to resolve agent card: connection refused"
+        assert await host.error("resolve_agent_card", base_url=url) == refused
+        assert await host.error("send_message", agent_id=agent_id, text="hi") == "Request failed: connection refused"
+        unknown = RECORD["agent_id"]
+        assert await host.error("send_message", agent_id=unknown, text="hi") == f"Agent not found: {unknown}"
+
+
+@pytest.mark.requirement("S4-42", "S4-43", "S4-44")
+async def test_all_tasks_are_listed_unless_fewer_are_wanted(hosted: Any, foreign: Any) -> None:
+    serve_card(foreign)
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        for number in range(60):
+            foreign.answers["message/send"] = {**ADK, "id": f"task-{number}"}
+            await host.ok("send_message", agent_id=agent_id, text="go")
+        newest_first = [f"task-{number}" for number in reversed(range(60))]
+        listed = json.loads((await host.call("list_tasks")).content[0].text)
+        assert [each["id"] for each in listed] == newest_first
+        assert all(each["status"] == {"state": "completed"} for each in listed)
+        few = json.loads((await host.call("list_tasks", limit=55)).content[0].text)
+        assert [each["id"] for each in few] == newest_first[:55]
+        assert all(each["artifacts"] == ADK["artifacts"] for each in few)
+
+
+@pytest.mark.requirement("S4-60")
+@pytest.mark.parametrize("remote", ["input-required", "input_required"])
+async def test_a_state_is_spelled_with_an_underscore_by_every_tool(hosted: Any, foreign: Any, remote: str) -> None:
+    serve_card(foreign)
+    foreign.answers["message/send"] = foreign.answers["tasks/get"] = {"id": "1", "status": {"state": remote}}
+    async with hosted() as host:
+        task = await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert task["status"]["state"] == "input_required"
+        assert (await host.ok("get_task", task_id="1"))["status"]["state"] == "input_required"
+        assert (await host.ok("list_tasks"))["tasks"][0]["status"]["state"] == "input_required"
+        assert (await host.ok("subscribe_to_task", task_id="1"))["current_state"] == "input_required"
 
 
 # -- an agent that takes longer ----------------------------------------------------------------------------------------

@@ -145,6 +145,13 @@ async def test_the_same_address_again_is_the_same_webhook_with_other_events(sile
         other = await host.call(TOOL, agent_id=silent, webhook_url=receiver.url + "2")
         assert again["config_id"] == first["config_id"] != other["config_id"]
         assert again["events"] == ["artifact_update"]
+        assert set(host.mine.context.registry.webhooks) == {first["config_id"], other["config_id"]}
+        await host.call("send_message", agent_id=silent, text="go", skill_id="count")
+        await receiver.until(lambda: "completed" in receiver.events())
+    posted: dict[str, set[str]] = {}
+    for path, body in zip(receiver.paths, receiver.came, strict=True):
+        posted.setdefault(path, set()).add(body["event"])
+    assert posted == {"/hooks/?secret=in-the-query": {"artifact_update"}, "/hooks/?secret=in-the-query2": set(BOTH)}
 
 
 async def test_an_unknown_agent_and_an_address_elsewhere_are_refused(silent: str, receiver: Receiver) -> None:

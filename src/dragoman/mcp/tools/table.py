@@ -166,7 +166,10 @@ TOOLS: tuple[ToolDefinition, ...] = (
         list_tasks,
         "List the tasks that were begun here, the newest first; with agent_id, those the agent lists for us.",
         parameters={
-            "limit": _described({"type": "integer", "minimum": 1}, "How many at most; by default 50."),
+            "limit": _described(
+                {"type": "integer", "minimum": 1},
+                "How many at most. By default all, the newest 50 of them with their texts; of an agent's own list 50.",
+            ),
             "agent_id": _AGENT,
             "page_token": _described(TEXT, "The next_page_token of the page before."),
         },

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 SUBSCRIBED = "Subscribed to task events."
 _MAX_CONCURRENT = 8
-_DEFAULT_LIMIT = 50
+# How many tasks a list shows in full when it has no limit, and how many an agent is asked for.
+_DETAILED = 50
 _LIST_SECONDS = 10.0
 _CANCEL_POLLS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -40,13 +41,17 @@ async def get_task(context: ToolContext, request: ToolInvocation) -> ToolResult:
 
 
 async def list_tasks(context: ToolContext, request: ToolInvocation) -> ToolResult:
-    """List the tasks started here, newest first, refreshed from their agents; or an agent's own list."""
-    limit = request.get("limit", _DEFAULT_LIMIT)
+    """List the tasks started here, newest first; or an agent's own list.
+
+    Those asked for are refreshed from their agents and have their texts; without a limit, only the newest.
+    """
+    limit = request.get("limit")
     if request.get("agent_id") is not None:
-        return await _list_remote(context, request, limit)
-    records = context.registry.tasks()[:limit]
-    await _refresh_all(context, [each for each in records if each.task is not None and not each.task.state.final])
-    summaries = [_summary(context, each) for each in records]
+        return await _list_remote(context, request, limit or _DETAILED)
+    records = context.registry.tasks()
+    detailed, others = records[: limit or _DETAILED], records[_DETAILED:] if limit is None else []
+    await _refresh_all(context, [each for each in detailed if each.task is not None and not each.task.state.final])
+    summaries = [_summary(context, each) for each in detailed] + [_brief_summary(context, each) for each in others]
     return ToolResult({"tasks": summaries}, items=summaries)
 
 
@@ -189,15 +194,19 @@ async def _list_remote(context: ToolContext, request: ToolInvocation, limit: int
 
 
 def _summary(context: ToolContext, record: TaskRecord) -> dict[str, Any]:
-    summary: dict[str, Any] = {"id": context.registry.public_id(record), "status": {"state": "working"}}
+    summary = _brief_summary(context, record)
     if record.task is not None:
         summary |= {**task_summary_to_json(record.task), "id": summary["id"]}
-    elif record.problem:
-        summary["status"] = {"state": "failed"}
     if record.problem:
         summary["problem"] = record.problem
-    source = context.attribution(context.registry.agents.get(record.agent_id))
-    return {**summary, "agent_id": record.agent_id, "source": source}
+    summary["source"] = context.attribution(context.registry.agents.get(record.agent_id))
+    return summary
+
+
+def _brief_summary(context: ToolContext, record: TaskRecord) -> dict[str, Any]:
+    begun = "failed" if record.problem else "working"
+    state = begun if record.task is None else state_name(record.task.state)
+    return {"id": context.registry.public_id(record), "status": {"state": state}, "agent_id": record.agent_id}
 
 
 async def _report(request: ToolInvocation, follower: TaskFollower) -> None:
