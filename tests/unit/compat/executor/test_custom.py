@@ -290,7 +290,7 @@ async def test_a_get_that_fails_is_an_error_that_says_so(calling: Any, echo: Any
     texts = {
         "r": "the task store failed to get: the log says why",
         "b": "the task store failed to get: no connection",
-        "x": "the task store failed to get: it returned a int, which is no task",
+        "x": "the task store failed to get: it returned int, which is no task",
         "j": "the task store failed to get: it returned a task that cannot be read: "
         "contextId is required and must not be empty",
         "w": "the task store failed to get: it returned another task",
@@ -305,11 +305,15 @@ async def test_an_object_that_is_no_store_is_refused_at_once(echo: Any) -> None:
         def get(self, task_id: str) -> Any: ...
         def save(self, task: Task, context: Any) -> Any: ...
 
-    with pytest.raises(ConfigError, match=r"task_store: a Half has no method `save\(task\)`"):
+    with pytest.raises(ConfigError, match=r"task_store: an object of type Half has no method `save\(task\)`"):
         RequestHandler(echo, task_store=Half())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_sender: a object has no method `send\(task, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_sender: an object of type object has no method `send\(task, config\)`"
+    ):
         RequestHandler(echo, push_sender=object())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_config_store: a object has no method `set\(task_id, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_config_store: an object of type object has no method `set\(task_id, config\)`"
+    ):
         RequestHandler(echo, push_sender=PushSender(), push_config_store=object())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="push_config_store needs a push_sender"):
         RequestHandler(echo, push_config_store=OwnConfigs())
