@@ -26,6 +26,7 @@ from dragoman.testing import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 URL = "https://hooks.example.com/a2a"
 HOOK = {"url": URL, "id": "p", "token": "T0K3N", "authentication": {"schemes": ["Bearer"], "credentials": "S3CR3T"}}
@@ -289,7 +290,7 @@ async def test_a_get_that_fails_is_an_error_that_says_so(calling: Any, echo: Any
     texts = {
         "r": "the task store failed to get: the log says why",
         "b": "the task store failed to get: no connection",
-        "x": "the task store failed to get: it returned a int, which is no task",
+        "x": "the task store failed to get: it returned int, which is no task",
         "j": "the task store failed to get: it returned a task that cannot be read: "
         "contextId is required and must not be empty",
         "w": "the task store failed to get: it returned another task",
@@ -304,14 +305,53 @@ async def test_an_object_that_is_no_store_is_refused_at_once(echo: Any) -> None:
         def get(self, task_id: str) -> Any: ...
         def save(self, task: Task, context: Any) -> Any: ...
 
-    with pytest.raises(ConfigError, match=r"task_store: a Half has no method `save\(task\)`"):
+    with pytest.raises(ConfigError, match=r"task_store: an object of type Half has no method `save\(task\)`"):
         RequestHandler(echo, task_store=Half())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_sender: a object has no method `send\(task, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_sender: an object of type object has no method `send\(task, config\)`"
+    ):
         RequestHandler(echo, push_sender=object())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_config_store: a object has no method `set\(task_id, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_config_store: an object of type object has no method `set\(task_id, config\)`"
+    ):
         RequestHandler(echo, push_sender=PushSender(), push_config_store=object())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="push_config_store needs a push_sender"):
         RequestHandler(echo, push_config_store=OwnConfigs())
+
+
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_reading_a_task_that_has_not_changed_writes_nothing(
+    calling: Any, doing: Any, make: type[OwnTasks]
+) -> None:
+    caller = calling(doing(ask_first), task_store=make())
+    task = await caller.send("first")
+    journal: Any = caller.handler.app()._store
+    before = await journal.task(task["id"])
+    for _ in range(3):
+        assert (await caller.ask("tasks/get", id=task["id"]))["result"] == task
+    assert await journal.task(task["id"]) == before
+
+
+async def test_a_handler_that_is_closed_has_saved_everything(doing: Any) -> None:
+    class Slow(OwnTasks):
+        async def save(self, task: Task) -> Any:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return super().save(task)
+
+    own, begun = Slow(), asyncio.Event()
+
+    async def wait(told: Any) -> None:
+        await told.artifact("a", "x", last_chunk=True)
+        begun.set()
+
+    handler = RequestHandler(doing(wait), task_store=own)
+    params = with_hook() | {"configuration": {"blocking": False}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    await handler.handle(request)
+    await begun.wait()
+    await handler.close()
+    assert own.saved == ["submitted", "working", "working", "completed"]
 
 
 # -- the push sender and the push config store -----------------------------------------------------------------------
@@ -497,6 +537,70 @@ async def test_an_agent_that_is_called_in_process_saves_its_tasks_too() -> None:
         with pytest.raises(ServerError, match="the task store failed to save: quota exceeded"):
             await client.send("again")
     assert [task.status.state for task in tasks.tasks.values()] == [TaskState.COMPLETED]
+
+
+@pytest.mark.requirement("S2-94")
+async def test_many_tasks_at_once_are_saved_each_in_its_order(exchange: Any, tmp_path: Path) -> None:
+    histories: dict[str, list[str]] = {}
+
+    class Watching(AsyncTasks):
+        async def save(self, task: Task) -> Any:
+            histories.setdefault(task.id, []).append(task.status.state.value)
+            return await super().save(task)
+
+    own = Watching()
+    app = Agent.from_executor(Pieces(), task_store=own).app(store=f"sqlite:///{tmp_path / 'tasks.db'}", drain=0)
+
+    async def send(number: int) -> Any:
+        message = {"role": "user", "messageId": f"m{number}", "parts": [{"kind": "text", "text": "hi"}]}
+        request = {"jsonrpc": "2.0", "id": number, "method": "message/send", "params": {"message": message}}
+        return (await exchange(app, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+
+    tasks = await asyncio.gather(*map(send, range(30)))
+    assert histories == {task["id"]: ["submitted", "working", "working", "completed"] for task in tasks}
+    assert {task_id: task.to_map() for task_id, task in own.tasks.items()} == {task["id"]: task for task in tasks}
+    await app.stop()
+
+
+@pytest.mark.requirement("S2-94")
+async def test_a_task_that_a_crash_interrupted_is_saved_as_failed(exchange: Any, tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    class Endless(Pieces):
+        async def execute(self, context: Any, event_queue: Any) -> None:
+            await super().execute(context, event_queue)
+            begun.set()
+            await asyncio.Event().wait()
+
+    own, path = OwnTasks(), tmp_path / "tasks.db"
+    crashed = Agent.from_executor(Endless(), name="a", task_store=own).app(store=f"sqlite:///{path}", drain=0)
+    params = with_hook() | {"configuration": {"blocking": False}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    task = (await exchange(crashed, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+    await begun.wait()
+    await crashed.stop()
+    assert own.tasks[task["id"]].status.state is TaskState.WORKING
+    after = Agent.from_executor(Endless(), name="a", task_store=own).app(store=f"sqlite:///{path}", drain=0)
+    await after.start()
+    assert own.tasks[task["id"]].status.state is TaskState.FAILED
+    read = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task["id"]}}
+    answer = (await exchange(after, "POST", "/", json.dumps(read).encode()).whole()).json()
+    assert answer["result"] == own.tasks[task["id"]].to_map()
+    await after.stop()
+
+
+async def test_a_task_that_another_process_works_on_is_left_to_it(exchange: Any, tmp_path: Path) -> None:
+    own = OwnTasks()
+    own.tasks["t"] = Task(
+        "t", "c", TaskStatus(TaskState.WORKING), history=(Message(Role.USER, (TextPart("hi"),), "m"),)
+    )
+    read = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}).encode()
+    for _ in range(2):
+        app = Agent.from_executor(Pieces(), task_store=own).app(store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        answer = (await exchange(app, "POST", "/", read).whole()).json()
+        assert answer["result"]["status"]["state"] == "working"
+        await app.stop()
+    assert own.saved == []
 
 
 async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(exchange: Any) -> None:

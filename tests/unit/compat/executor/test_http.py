@@ -10,8 +10,12 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from dragoman import Client
 from dragoman.compat.executor import (
+    AgentCapabilities,
     AgentCard,
+    AgentProvider,
+    AgentSkill,
     Message,
     RequestHandler,
     Role,
@@ -177,3 +181,47 @@ async def test_http_and_the_handler_share_tasks_and_runs(calling: Any, doing: An
     answer = await exchange(caller.handler.app(), "POST", "/", body).whole()
     assert answer.json()["result"]["status"]["state"] == "canceled"
     await executor.stopped.wait()
+
+
+# -- the whole of it, as the document has it ---------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-1", "S2-4", "S2-28", "S2-53")
+async def test_a_card_is_built_served_and_parsed_and_its_agent_called_by_the_client(echo: Any) -> None:
+    card = AgentCard(
+        "echo",
+        "Says it again",
+        "https://x.example",
+        "0.5.0",
+        capabilities=AgentCapabilities(streaming=True),
+        skills=(AgentSkill("echo", "Echo", "Says it again", ("text",)),),
+        provider=AgentProvider("https://p.example", "P"),
+    )
+    with served(RequestHandler(echo, agent_card=card).app()) as url:
+        answer = httpx2.get(f"{url}/.well-known/agent.json", timeout=10)
+        assert AgentCard.from_map(answer.json()) == ("ok", card)
+        async with Client(replace(card, url=url).to_map()) as client:
+            assert (await client.send("hello")).text == "hello"
+            stream = client.stream("again")
+            assert [event.state.value async for event in stream][-1] == "TASK_STATE_COMPLETED"
+            assert stream.task.text == "again"
+
+
+@pytest.mark.requirement("S2-8")
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 1, "method": ', -32700),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "tasks/get"}', -32600),
+        (b'{"id": 1, "method": "tasks/get"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', -32600),
+        (b'{"jsonrpc": "2.0", "id": {}, "method": "tasks/get"}', -32600),
+    ],
+)
+async def test_what_is_no_json_rpc_is_an_error_with_its_code(
+    calling: Any, echo: Any, exchange: Any, body: bytes, expected: int
+) -> None:
+    answer = await exchange(calling(echo).handler.app(), "POST", "/", body).whole()
+    assert (answer.status, answer.json()["error"]["code"]) == (200, expected)
+    assert answer.json()["jsonrpc"] == "2.0"

@@ -119,7 +119,7 @@ async def test_a_task_of_another_agent_is_neither_seen_nor_touched() -> None:
     assert await theirs.get("t") == ("ok", SUBMITTED)
 
 
-@pytest.mark.requirement("S2-44")
+@pytest.mark.requirement("S2-30", "S2-44")
 async def test_fifty_writers_and_readers_at_once_lose_no_task(store: TaskStore) -> None:
     tasks = [replace(SUBMITTED, id=f"t{number}") for number in range(50)]
 
@@ -132,6 +132,7 @@ async def test_fifty_writers_and_readers_at_once_lose_no_task(store: TaskStore) 
     assert [await store.get(task.id) for task in tasks] == [("ok", in_state(TaskState.COMPLETED, t)) for t in tasks]
 
 
+@pytest.mark.requirement("S2-30")
 async def test_writers_of_one_task_follow_each_other(store: TaskStore) -> None:
     versions = [replace(SUBMITTED, metadata={"version": number}) for number in range(20)]
     outcomes = await asyncio.gather(*map(store.save, versions))

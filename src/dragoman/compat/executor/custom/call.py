@@ -28,7 +28,7 @@ class CustomObject:
         for name, arguments in methods.items():
             if not _accepts(getattr(target, name, None), len(arguments)):
                 wanted = f"{name}({', '.join(arguments)})"
-                raise ConfigError(f"{option}: a {type(target).__name__} has no method `{wanted}`")
+                raise ConfigError(f"{option}: an object of type {type(target).__name__} has no method `{wanted}`")
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method and return its value: that of an `("ok", value)` pair, or what it returned.
@@ -64,7 +64,7 @@ class CustomObject:
             return value
         noun = type_.__name__.lower()
         if not isinstance(value, Mapping):
-            raise self.error(method, f"it returned a {type(value).__name__}, which is no {noun}")
+            raise self.error(method, f"it returned {type(value).__name__}, which is no {noun}")
         word, outcome = type_.from_map(cast("Mapping[str, Any]", value))
         if word == "ok":
             return cast("W", outcome)

@@ -129,6 +129,12 @@ class WriteThroughStore:
             return stored
         return await self._store.task(task_id)
 
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks that a run of this process has left, without those that were only read from the user's store."""
+        stored = await self._store.unfinished(agent)
+        # What a run writes has no snapshot before the task settles; what `task` writes is one.
+        return [each for each in stored if self._tasks is None or each.snapshot_generation < each.row.generation]
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write(self, write: Write) -> None:
