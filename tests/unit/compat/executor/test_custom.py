@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,6 +197,37 @@ async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, do
 
 
 @pytest.mark.requirement("S2-94")
+async def test_tasks_may_be_in_a_database_of_ones_own(calling: Any, doing: Any, tmp_path: Path) -> None:
+    class Database:
+        def __init__(self) -> None:
+            self.connection = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
+            self.connection.execute("CREATE TABLE IF NOT EXISTS tasks (id TEXT PRIMARY KEY, task TEXT)")
+
+        def get(self, task_id: str) -> Any:
+            row = self.connection.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
+            return None if row is None else json.loads(row[0])
+
+        def save(self, task: Task) -> None:
+            self.connection.execute("REPLACE INTO tasks VALUES (?, ?)", (task.id, json.dumps(task.to_map())))
+
+        def delete(self, task_id: str) -> None:
+            self.connection.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
+
+    first, second = Database(), Database()
+    task = await calling(doing(ask_first), task_store=first).send("first")
+    first.connection.close()
+    caller = calling(doing(ask_first), task_store=second)
+    assert (await caller.ask("tasks/get", id=task["id"]))["result"] == task
+    ended = await caller.send("second", taskId=task["id"])
+    assert ended["status"]["state"] == "completed"
+    assert second.get(task["id"]) == ended
+    await caller.handler.close()  # its run is over now, and what it had in memory is gone
+    second.delete(task["id"])
+    assert code(await caller.ask("tasks/get", id=task["id"])) == -32001
+    second.connection.close()
+
+
+@pytest.mark.requirement("S2-94")
 async def test_a_canceled_task_is_saved_too(calling: Any, doing: Any) -> None:
     own = OwnTasks()
     caller = calling(doing(ask_first), task_store=own)
@@ -253,6 +285,19 @@ async def test_a_save_that_fails_is_an_error_and_nothing_is_executed(
     assert echo.executed == []
     own.trouble = lambda _: None
     assert (await caller.send("hi"))["status"]["state"] == "completed"
+
+
+async def test_a_save_that_cancels_itself_has_failed(calling: Any, echo: Any) -> None:
+    own = OwnTasks()
+
+    def cancel(task: Task) -> Any:
+        raise asyncio.CancelledError
+
+    own.trouble = cancel
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    async with asyncio.timeout(10):
+        answer = await calling(echo, task_store=own).ask("message/send", message=message)
+    assert answer["error"]["message"] == "the task store failed to save: it was cancelled"
 
 
 @pytest.mark.requirement("S2-94")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Mapping
@@ -42,6 +43,11 @@ class CustomObject:
             result = getattr(self._target, method)(*arguments)
             if inspect.isawaitable(result):
                 result = await result
+        except asyncio.CancelledError as error:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                raise
+            raise self.error(method, "it was cancelled") from error
         except Exception as error:
             logger.exception("the %s failed to %s", self._noun, method)
             raise self.error(method, "the log says why") from error

@@ -122,12 +122,12 @@ class WriteThroughStore:
         _, current = await self._journal.get(task_id)
         if found is None and stored is not None:
             await self._journal.delete(task_id)
-        elif found is not None and found != current:
+            return None
+        if found is not None and found != current:
             # An ended task stays as it ended: saving another is refused.
             await self._journal.save(found)
-        else:
-            return stored
-        return await self._store.task(task_id)
+            return await self._store.task(task_id)
+        return stored
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks that a run of this process has left, without those that were only read from the user's store."""
