@@ -664,3 +664,29 @@ async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(
     answer = (await exchange(named, "POST", "/", request).whole()).json()
     assert code(answer) == -32001
     await named.stop()
+
+
+@pytest.mark.requirement("S2-94")
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_a_task_stays_its_caller_s_when_only_the_store_has_it(exchange: Any, make: type[OwnTasks]) -> None:
+    tasks = make()
+
+    async def named(request: Any) -> User | None:
+        name = request.headers.get("authorization", "")
+        return User(name) if name else None
+
+    async def ask(app: Any, caller: str, method: str, **params: Any) -> Any:
+        request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        return (await exchange(app, "POST", "/", request, caller).whole()).json()
+
+    def serve() -> Any:
+        return Agent.from_executor(Pieces(), name="a", task_store=tasks).app(store="memory:", auth=named)
+
+    before, after = serve(), serve()
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    task = (await ask(before, "ann", "message/send", message=message))["result"]
+    assert "metadata" not in task
+    await before.stop()
+    assert code(await ask(after, "bob", "tasks/get", id=task["id"])) == -32001
+    assert (await ask(after, "ann", "tasks/get", id=task["id"]))["result"] == task
+    await after.stop()
