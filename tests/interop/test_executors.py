@@ -104,7 +104,8 @@ async def test_the_task_that_was_given_may_be_enqueued_again(client: Client) -> 
     asked = await sent(client, "again")
     assert (asked.question, [artifact.text for artifact in asked.artifacts]) == ("Again?", ["once"])
     events = [event.raw async for event in client.stream("again", task=asked)]
-    assert not [event for event in events if isinstance(event, ArtifactUpdate)]
+    updates = [event for event in events if isinstance(event, ArtifactUpdate)]
+    assert [(event.artifact.text, event.append, event.last_chunk) for event in updates] == [("", True, True)]  # its end
     assert (await client.get_task(asked)).state is State.COMPLETED
 
 
