@@ -88,6 +88,24 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, ahead = set[Path](), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        targets = re.findall(r"\]\(([^)\s#]+\.md)", page.read_text(encoding="utf-8"))
+        found = {(page.parent / target).resolve() for target in targets if "://" not in target}
+        ahead += [each for each in found if each not in reached and each not in ahead]
+    assert not [name(page) for page in PAGES if page not in reached]
+
+
+def test_the_readme_links_to_every_page_for_those_who_come_from_something_else() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [page for page in PAGES if page.parent.name == "coming-from"]
+    assert len(pages) == 8
+    assert not [name(page) for page in pages if f"]({name(page)})" not in readme]
+
+
 # -- the reader itself ---------------------------------------------------------------------------------------------
 
 

@@ -108,6 +108,15 @@ def test_requests_that_offer_an_upgrade_may_follow_each_other(server: Any) -> No
         assert until_closed(connection).count(b'"task"') == 5
 
 
+def test_too_many_requests_that_offer_an_upgrade_end_as_too_many_others_do(server: Any) -> None:
+    answers = []
+    for extra in (b"", OFFER):
+        with connected(server) as connection:
+            connection.sendall((b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + extra + b"\r\n") * 150)
+            answers.append(until_closed(connection).count(b"HTTP/1.1 200 "))
+    assert answers[0] == answers[1] > 100
+
+
 FLOODS = {
     "a header": (HEAD + b"X-Long: ", b"x" * 50_000),
     "a header's name": (HEAD, b"x" * 50_000),

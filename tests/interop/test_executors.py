@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
 
 FOLDERS = ("a2a-sdk", "a2a-sdk-03")
 ADA = {"Authorization": "Bearer ada"}
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "coming-from-a2a-sdk.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "coming-from" / "a2a-sdk.md"
 
 
 def packages(folder: str) -> Path:
@@ -173,7 +173,7 @@ async def test_it_finds_its_own_types_and_all_it_looks_at(url: str) -> None:
     }
 
 
-# -- docs/guides/coming-from-a2a-sdk.md --------------------------------------------------------------------------------
+# -- docs/coming-from/a2a-sdk.md --------------------------------------------------------------------------------
 
 
 def saved(folder: Path) -> list[str]:

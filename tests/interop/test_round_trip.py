@@ -98,8 +98,8 @@ class Through:
         parts = [await self._part(part, blocks) for part in parts_of(task)]
         beside = task["status"].get("message", {}).get("parts", [])
         for part in beside:
-            if part["kind"] == "file":
-                await self._part(part, blocks)
+            if "file" in part:  # the parts of messages have no kind
+                await self._part({"kind": "file", **part}, blocks)
         assert not self._left
         assert list(blocks) == [], "there are blocks that no part stands for"
         state = task["status"]["state"]

@@ -123,20 +123,31 @@ def test_an_empty_post_in_chunks_may_have_any_content_type(wire: Any) -> None:
 # -- JSON-RPC at the paths of REST -------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows(
-    "path", ["/v1/message:send", "/message:send", "/v1/message:stream", "/v1/tasks/t:cancel", "/tasks/t:subscribe"]
-)
+@pytest.mark.parametrize("path", ["/v1/message:send", "/message:send", "/v1/message:stream"])
 @pytest.mark.rows("version", ["0.3-rpc", "1.0-rpc"])
-def test_a_json_rpc_request_at_a_path_of_rest_is_answered_as_json_rpc(wire: Any, path: str, version: str) -> None:
+def test_a_json_rpc_message_at_a_path_of_rest_is_answered_as_json_rpc(wire: Any, path: str, version: str) -> None:
     speaker = wire.speaker(version)
-    methods = {"0.3-rpc": ("message/send", "tasks/get"), "1.0-rpc": ("SendMessage", "GetTask")}
-    send, get = methods[version]
+    send = {"0.3-rpc": "message/send", "1.0-rpc": "SendMessage"}[version]
     answer = wire.rpc(send, speaker.params("hi"), id="r1", path=path)
     assert (answer.json["jsonrpc"], answer.json["id"]) == ("2.0", "r1")
     assert speaker.texts(answer) == ["hi"]
-    refused = wire.rpc(get, {"id": "nobody"}, id="r2", path=path)
-    assert (refused.status, refused.json["id"], refused.code) == (200, "r2", -32001)
+    refused = wire.rpc(send, {"message": {}}, id="r2", path=path)
+    assert (refused.status, refused.json["id"], refused.code) == (200, "r2", -32602)
     assert refused.headers["content-type"] == "application/json"
+
+
+def test_an_envelope_of_json_rpc_is_refused_where_a_path_says_more(wire: Any) -> None:
+    params = wire.speaker("1.0-rpc").params("hi")
+    for path, method in (
+        ("/acme/message:send", "SendMessage"),  # the path names a tenant
+        ("/tasks/nope:cancel", "SendMessage"),
+        ("/tasks/nope:subscribe", "SendMessage"),
+        ("/message:send", "CancelTask"),
+        ("/v1/message:send", "tasks/get"),
+    ):
+        answer = wire.rpc(method, params, path=path)
+        assert answer.status in (400, 404), path
+        assert "jsonrpc" not in answer.json
 
 
 def test_a_json_rpc_stream_at_a_path_of_rest_is_one_of_json_rpc(wire: Any) -> None:

@@ -70,7 +70,8 @@ def sent_files(task: Any) -> list[str]:
     return [part["file"]["fileWithBytes"] for part in task["history"][0]["content"] if "file" in part]
 
 
-KINDS = [(PNG, "image/png"), (BLOB, "application/octet-stream"), ("grüße".encode(), "text/plain")]
+TEXT = "grüße".encode()
+KINDS = [(PNG, "image/png"), (BLOB, "application/octet-stream")]
 
 
 @pytest.mark.parametrize(("caller", "encode"), [(SDK, twice), (GO, twice), (JS, once), (OTHER, once), (JAVA, once)])
@@ -83,6 +84,17 @@ def test_a_file_arrives_and_returns_as_the_caller_s_sdk_encodes_it(
     for shown in (task, get(files, caller, task)):
         assert sent_files(shown) == [encode(content)]
         assert artifact(shown)["fileWithBytes"] == encode(BLOB)
+
+
+@pytest.mark.parametrize("caller", [SDK, GO, JS, OTHER])
+def test_a_text_is_never_decoded_again_unless_another_file_proves_that_it_must_be(files: Any, caller: str) -> None:
+    send(files, caller, (once(TEXT), "text/plain"))
+    assert received == [TEXT]
+    send(files, caller, (once(b"YWJj"), "text/plain; charset=utf-8"))
+    assert received == [b"YWJj"]
+    if caller != JS:
+        send(files, caller, (twice(TEXT), "text/plain"), (twice(PNG), "image/png"))
+        assert received == [TEXT, PNG]
 
 
 def test_a_stream_carries_files_as_the_caller_s_sdk_encodes_them(files: Any) -> None:

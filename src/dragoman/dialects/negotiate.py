@@ -75,6 +75,7 @@ def _build_methods(version: str) -> dict[str, Operation]:
 
 _METHODS_1, _METHODS_03, _METHODS_01 = map(_build_methods, (table.V1_0, V0_3, V0_1))
 METHODS: dict[str, Operation] = _METHODS_1 | _METHODS_03 | _METHODS_01
+SENDING_METHODS = frozenset(name for name, each in METHODS.items() if each in (Operation.SEND, Operation.STREAM))
 _MAX_COMPARED = 2 * max(map(len, METHODS))
 # Suggestions that a comparison of letters would not find.
 _SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}

@@ -214,7 +214,8 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            if call.closing == "whole" and not accepted.repeat:
+            # The text comes once more only if the task closes so, whoever answers.
+            if call.closing == "whole" and live is not None and live.closing == "whole" and not accepted.repeat:
                 task = _with_empty_artifacts(task)
             batches = self._follow_from_snapshot(
                 accepted.row, truncate_history(task, length), slot, ends_on_input_required=True

@@ -11,7 +11,7 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
 from dragoman.model.json import decode_event, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part, is_plain_text
-from dragoman.model.state import State
+from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task, TaskStatus
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Folding:
     __slots__ = (
         "_appended",
         "_artifacts",
+        "_kept",
         "_oldest_progress",
         "_progress_count",
         "context_id",
@@ -119,6 +120,8 @@ class Folding:
             self._artifacts[artifact.artifact_id] = artifact
         # The parts of artifacts that were appended to.
         self._appended: dict[str, list[Part | _StreamedText]] = {}
+        # True when the message of the current status is in the history; False when that is not certain.
+        self._kept = False
         # The progress messages in the history, counted with the first new one; no earlier index holds one.
         self._progress_count: int | None = None
         self._oldest_progress = 0
@@ -133,9 +136,11 @@ class Folding:
         if status.state.final:
             raise ValueError(f"task {self.id} is {status.state}: nothing changes after that")
         if isinstance(event, StatusUpdate):
-            if status.message is not None:
-                self._keep(status.message, event.status.message)
+            # Some servers repeat a status.
+            if status.message is not None and status.message != event.status.message:
+                self._keep(status.message)
             self.status = event.status
+            self._kept = False
         elif event.append and event.artifact.artifact_id in self._artifacts:
             self._append(event.artifact)
         else:
@@ -145,11 +150,15 @@ class Folding:
                 self._appended.pop(artifact_id, None)
         self.generation += 1
 
-    def _keep(self, message: Message, following: Message | None) -> None:
-        """Move the message of a status that is over to the history, where callers who poll find it."""
-        # Some servers repeat a status, or have its message in the history from the beginning.
-        if message != following and self.history[-1:] != [message]:
-            self.add_message(message)
+    def _keep(self, message: Message) -> None:
+        """Add the message of the current status to the history, where callers who poll find it, unless it is there."""
+        if self._kept:
+            return
+        self._kept = True
+        # It is there if a message of the caller followed it; some servers have it there from the beginning.
+        last = next((each for each in reversed(self.history) if each.role is Role.AGENT), None)
+        if message != last:
+            self._add(message)
 
     def _append(self, artifact: Artifact) -> None:
         key = artifact.artifact_id
@@ -160,7 +169,16 @@ class Folding:
             _append(parts, part)
 
     def add_message(self, message: Message) -> None:
-        """Append a message to the history without counting a generation. Of progress only the last messages stay."""
+        """Append a message of the caller to the history, without counting a generation.
+
+        What the agent wrote before it, the message of the current status, goes first.
+        """
+        if self.status.message is not None and message.role is not Role.AGENT:
+            self._keep(self.status.message)
+        self._add(message)
+
+    def _add(self, message: Message) -> None:
+        """Append a message to the history. Of progress only the last messages stay."""
         history = self.history
         history.append(message)
         if not message.is_progress:
@@ -183,6 +201,10 @@ class Folding:
     def artifact_ids(self) -> tuple[str, ...]:
         """The ids of the artifacts so far, in the order they appeared."""
         return tuple(self._artifacts)
+
+    def has_artifact(self, artifact_id: str) -> bool:
+        """True when there is such an artifact; unlike `artifact`, this copies no text."""
+        return artifact_id in self._artifacts
 
     def artifact(self, artifact_id: str) -> Artifact | None:
         """An artifact as it is so far, or None when there is no such artifact. Adjacent chunks of text are one part."""

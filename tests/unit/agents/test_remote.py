@@ -184,6 +184,7 @@ async def test_values_come_through_as_they_were_returned(address: str, version: 
         assert json.dumps(await client.call("wide")) == json.dumps(WIDE)
 
 
+@pytest.mark.requirement("S2-26")
 async def test_a_stream_comes_through_chunk_by_chunk(address: str, version: str) -> None:
     words = [f"{number} " for number in range(40)]
     async with in_front(address, protocol=version) as client:

@@ -32,7 +32,7 @@ from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 MCP = [sys.executable, "-m", "dragoman.cli.main", "mcp"]
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",

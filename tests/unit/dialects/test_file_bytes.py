@@ -88,8 +88,13 @@ def test_files_in_data_and_metadata_are_not_those_of_the_protocol() -> None:
     [
         ("python-httpx/0.28.1", None, UNKNOWN),
         ("Go-http-client/1.1", b'{"message": {"parts": []}}', UNKNOWN),
-        ("python-httpx/0.28.1", request(), PeerFormat(twice=True, guessed=True)),
-        ("Go-http-client/1.1", request((twice(ANY), "application/octet-stream")), PeerFormat(twice=True, guessed=True)),
+        ("python-httpx/0.28.1", request(), PeerFormat(twice=True, guessed=True, likely=True)),
+        (
+            "Go-http-client/1.1",
+            request((twice(ANY), "application/octet-stream")),
+            PeerFormat(twice=True, guessed=True, likely=True),
+        ),
+        ("Go-http-client/1.1", request((twice(PNG), "image/png")), PeerFormat(twice=True, guessed=True)),
         ("python-httpx/0.28.1", request((once(PNG), "image/png")), UNKNOWN),
         ("node", None, PeerFormat(appends=False)),
         ("node", request((twice(PNG), "image/png")), PeerFormat(appends=False)),

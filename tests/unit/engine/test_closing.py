@@ -12,8 +12,9 @@ from dragoman.engine.call import CallContext, Closing
 from dragoman.engine.operations import EngineSettings
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
+from dragoman.model.record import Folding
 from dragoman.model.state import State
-from dragoman.model.task import Artifact
+from dragoman.model.task import Artifact, Task
 from dragoman.outputs import Ask
 
 ADDS_UP, TAKES_THE_LAST = CallContext(), CallContext(closing="whole")
@@ -63,6 +64,27 @@ async def test_who_answers_inherits_the_decision(start: Any, creates: CallContex
     task = await engine.send(call=creates)
     await engine.send("on", task=task, call=answers)
     assert await updates(engine, task) == (WHOLE if creates is TAKES_THE_LAST else LAST)
+
+
+@pytest.mark.parametrize("setting", ["auto", "last", "whole"])
+@pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
+async def test_who_answers_and_takes_the_last_update_gets_the_earlier_text_with_it_or_in_the_task(
+    start: Any, setting: Any, creates: CallContext
+) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield "one "
+            yield Ask("?")
+            return
+        yield "two"
+
+    engine = await start(run, settings=EngineSettings(drain=0, closing=setting))
+    task = await engine.send(call=creates)
+    first, *rest = [record.event for record in await engine.stream("on", task=task, call=TAKES_THE_LAST)]
+    assert isinstance(first, Task)
+    [end] = [event for event in rest if isinstance(event, ArtifactUpdate) and event.last_chunk]
+    repeats = setting == "whole" or (setting == "auto" and creates is TAKES_THE_LAST)
+    assert (first.text, end.artifact.text) == (("", "one two") if repeats else ("one ", "two"))
 
 
 @pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
@@ -181,3 +203,55 @@ async def test_what_is_no_streamed_text_is_sent_as_given(start: Any, closing: Cl
     assert [(event.artifact, event.append, event.last_chunk, event.metadata) for event in sent] == [
         (event.artifact, event.append, event.last_chunk, event.metadata) for event in given
     ]
+
+
+@pytest.mark.parametrize("closing", ["last", "whole"])
+async def test_a_chunk_costs_the_same_however_long_the_text_before_it(
+    start: Any, closing: Closing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[str] = []
+    copy = Folding.artifact
+
+    def artifact(folding: Folding, artifact_id: str) -> Artifact | None:
+        copies.append(artifact_id)
+        return copy(folding, artifact_id)
+
+    monkeypatch.setattr(Folding, "artifact", artifact)
+
+    async def run(ctx: Any) -> Any:
+        for number in range(100):
+            await ctx.update_artifact(Artifact("a", (Part(text="x"),)), append=number > 0, last_chunk=False)
+        if False:
+            yield
+
+    engine = await start(run)
+    task = await engine.send(call=CallContext(closing=closing))
+    assert task.text == "x" * 100
+    assert len(copies) < 5
+
+
+@pytest.mark.parametrize("touches", [False, True])
+@pytest.mark.parametrize("closing", ["last", "whole"])
+async def test_a_text_left_open_at_a_question_is_closed_at_the_end(start: Any, closing: Closing, touches: bool) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            await ctx.update_artifact(Artifact("done", (Part(text="1"),)), last_chunk=False)
+            await ctx.update_artifact(Artifact("done", (Part(text="2"),)), append=True)
+            await ctx.update_artifact(Artifact("open", (Part(text="one "),)), last_chunk=False)
+        elif touches and len(ctx.answers) == 2:
+            await ctx.update_artifact(Artifact("open", (Part(text="two"),)), append=True, last_chunk=True)
+        if len(ctx.answers) < 2:
+            yield Ask("?")
+
+    engine = await start(run)
+    task = await engine.send(call=CallContext(closing=closing))
+    await engine.send("on", task=task)
+    before = len(await updates(engine, task))
+    ended = await engine.send("on", task=task)
+    added = "two" if touches else ""
+    assert [artifact.text for artifact in ended.artifacts] == ["12", f"one {added}"]
+    if closing == "last":
+        expected = [(added, True, True)]
+    else:
+        expected = [*([(added, True, False)] if touches else []), (f"one {added}", False, True)]
+    assert (await updates(engine, task))[before:] == expected

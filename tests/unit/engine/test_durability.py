@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
+from dragoman.engine.journal.replay import Replay, messages_by_generation
 from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS
 from dragoman.model.error import ServerError
+from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
 
@@ -267,6 +269,37 @@ async def test_what_is_folded_alive_is_what_the_journal_folds_to(start: Any) -> 
     stored = await engine.store.task(task.id)
     replayed = await engine.service._tasks.read(stored._replace(snapshot=None, snapshot_generation=0))
     assert replayed == ended
+
+
+async def test_a_follow_up_stands_after_what_the_agent_wrote_before_it_alive_and_in_the_journal(
+    start: Any, until: Any
+) -> None:
+    async def run(ctx: Any) -> Any:
+        await ctx.progress("looking")
+        async for message in ctx.messages():
+            await ctx.progress(f"heard {message.text}")
+            if message.text == "end":
+                break
+        yield "done"
+
+    engine = await start(run)
+    task = await engine.send(wait=False)
+    await until(lambda: engine.service._tasks.live[task.id].folding.status.message is not None)
+    await engine.send("on", task=task, wait=False)
+    ended = await engine.send("end", task=task)
+    assert [message.text for message in ended.history] == ["go", "looking", "on", "heard on", "end", "heard end"]
+    await engine.idle()
+    stored = await engine.store.task(task.id)
+    for generation in range(1, stored.row.generation + 1):
+        at = await Replay(engine.store, stored._replace(snapshot=None, snapshot_generation=0)).task(generation)
+        folding = Folding(at, generation)
+        rest = await engine.store.records(stored.row.number, generation, 100)
+        notes = messages_by_generation(await engine.store.notes(stored.row.number))
+        for record in rest:
+            folding.apply(record.event)
+            for message in notes.get(record.generation, ()):
+                folding.add_message(message)
+        assert folding.task() == ended
 
 
 # A store that fails

@@ -6,11 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman import Agent, Context, User
 from dragoman.engine.call import CallContext
+from dragoman.engine.ports.store import Write
+from dragoman.model.event import StatusUpdate
+from dragoman.model.record import MAX_PROGRESS, Record
 from dragoman.model.state import State
 from dragoman.outputs import Ask
+from dragoman.stores.memory import MemoryStore
 
 INTERRUPTED = "interrupted by a restart"
 
@@ -255,3 +260,41 @@ async def test_runs_of_a_conversation_follow_each_other_after_a_restart_too(
     after = await start(run, store=before.store)
     await after.idle()
     assert log == [f"{name} {what}" for name in range(number) for what in ("begins", "ends")]
+
+
+class EarlierStore(MemoryStore):
+    """A store as an earlier version wrote it: progress is not marked."""
+
+    def write(self, write: Write) -> None:
+        records = tuple(Record(each.generation, _without_mark(each)) for each in write.records)
+        super().write(structs.replace(write, records=records))
+
+
+def _without_mark(record: Record) -> bytes:
+    event = record.event
+    if not isinstance(event, StatusUpdate) or event.status.message is None:
+        return record.body
+    message = structs.replace(event.status.message, metadata=None)
+    return Record.of(
+        record.generation, structs.replace(event, status=structs.replace(event.status, message=message))
+    ).body
+
+
+async def test_progress_in_the_journal_of_an_earlier_version_is_progress(start: Any, turns: Any) -> None:
+    agent, hangs = Agent("test"), [True]
+
+    @agent.skill(restart=True)
+    async def work(ctx: Context) -> None:
+        if hangs:
+            for number in range(MAX_PROGRESS + 10):
+                await ctx.progress(str(number))
+            await asyncio.Event().wait()
+
+    before = await start(agent, store=EarlierStore())
+    task = await before.send(wait=False)
+    await crash(before, turns)
+    hangs.clear()
+    after = await start(agent, store=before.store)
+    ended = await after.until_state(task, State.COMPLETED)
+    assert [message.text for message in ended.history] == ["go", *map(str, range(10, MAX_PROGRESS + 10))]
+    assert ended.text == ""

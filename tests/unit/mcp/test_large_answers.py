@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from typing import Any
 
@@ -48,6 +50,46 @@ async def test_a_long_text_is_shortened_and_can_be_read_as_a_resource(
         shown = await host.shown("send_message", result)
         for key in {"text", "question"} & set(shown):
             assert shown[key] == "done" or "characters in all: the parts say how to read the rest" in shown[key]
+
+
+def without_ids(answer: Any) -> Any:
+    """An answer in the forms of the documentation, where neither artifacts nor messages have an id."""
+    return json.loads(re.sub(r'"(artifactId|messageId)": "\w+", ', "", json.dumps(answer)))
+
+
+@pytest.mark.parametrize("answer", ANSWERS[:5], ids=["one", "several", "history", "question", "error"])
+async def test_a_long_text_of_something_without_an_id_can_be_read_too(hosted: Any, foreign: Any, answer: Any) -> None:
+    foreign.answers["message/send"] = foreign.answers["tasks/get"] = without_ids(answer)
+    async with hosted() as host:
+        result = await host.call("send_message", agent_id=await host.agent(foreign.url), text="go")
+        found = re.findall(r"read the resource (a2a://[^\]]+)\]", result.content[0].text)
+        links = [each.uri for each in result.content if each.type == "resource_link"]
+        assert set(links) <= set(found)
+        for uri in found:
+            (contents,) = (await host.client.read_resource(uri)).contents
+            assert len(contents.text) in (len(LONG), MAX_INLINE)
+        listed = (await host.client.list_resources()).resources
+        assert {each.uri for each in listed} <= set(found)
+
+
+async def test_files_of_messages_without_an_id_are_told_apart(hosted: Any, foreign: Any) -> None:
+    def said(name: str) -> dict[str, Any]:
+        content = base64.b64encode(name.encode()).decode()
+        file = {"name": name, "mimeType": "application/zip", "bytes": content}
+        return {"role": "agent", "parts": [{"kind": "file", "file": file}]}
+
+    foreign.answers["message/send"] = {
+        "id": "1",
+        "status": {"state": "completed"},
+        "history": [said("first"), said("second")],
+    }
+    async with hosted() as host:
+        await host.ok("send_message", agent_id=await host.agent(foreign.url), text="go")
+        listed = (await host.client.list_resources()).resources
+        assert [each.name for each in listed] == ["first", "second"]
+        for each in listed:
+            (contents,) = (await host.client.read_resource(each.uri)).contents
+            assert base64.b64decode(contents.blob) == each.name.encode()
 
 
 async def test_a_long_text_is_linked_in_place_of_its_block(hosted: Any, foreign: Any) -> None:

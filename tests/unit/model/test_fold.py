@@ -157,6 +157,20 @@ def test_a_status_that_is_repeated_is_one_message_of_the_history() -> None:
     assert texts_of(folding.task()) == ["hi", "busy"]
 
 
+def test_what_the_agent_wrote_before_a_message_of_the_caller_stands_before_it() -> None:
+    folding = Folding(FIRST)
+    folding.apply(status(State.WORKING, "first remark"))
+    for number in range(2):
+        folding.add_message(Message(f"u{number}", Role.USER, (Part(text=f"stop {number}"),), "c", "t"))
+        assert folding.task().status.message == status(State.WORKING, "first remark").status.message
+    folding.apply(status(State.WORKING, "second remark"))
+    assert texts_of(folding.task()) == ["hi", "first remark", "stop 0", "stop 1"]
+    folding.apply(status(State.COMPLETED))
+    task = folding.task()
+    assert texts_of(task) == ["hi", "first remark", "stop 0", "stop 1", "second remark"]
+    assert task.text == "second remark"
+
+
 def test_the_generation_counts_events_and_not_messages() -> None:
     folding = Folding(FIRST)
     assert folding.task().generation == 1

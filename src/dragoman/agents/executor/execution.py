@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman.agents.executor.adapter import ExecutorRequest
 from dragoman.agents.executor.events import parse_event
+from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.clock import wait
 from dragoman.engine.execute.outputs import Ask, Conclude, Reply
 from dragoman.model.error import Failed, Rejected
@@ -59,8 +60,9 @@ class Execution:
         self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
         self._ends_with_message = False
-        # What the executor wrote while it worked, since the caller's last message; progress is not in it.
-        self._remarks: list[Part] = []
+        # What the executor wrote while it worked, since the caller's last message: the answer, if there is no artifact.
+        # Progress is not in it.
+        self._remarks = Remarks()
         self._wakeup = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -211,6 +213,7 @@ class Execution:
         # Clients drop chunks of an artifact that was never started: such a chunk starts it.
         append = append and (self._one_shot or artifact.artifact_id in self._started_artifacts)
         self._started_artifacts.add(artifact.artifact_id)
+        self._remarks.clear()
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
     async def _whole_task(self, task: Task) -> None:
@@ -235,8 +238,9 @@ class Execution:
             text = _text(status)
             done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
             message = status.message
-            if message is not None and not message.is_progress and done is None and total is None:
-                self._remarks.extend(message.parts)
+            may_be_answer = not self._started_artifacts and not self._one_shot and done is None and total is None
+            if message is not None and may_be_answer and not message.is_progress:
+                self._remarks.add(message)
             if text and (state is State.WORKING or not self._one_shot):
                 await self._ctx.progress(text, done, total)
 
@@ -267,8 +271,13 @@ class Execution:
 
         Some executors answer so. Callers have got it as progress, which is never an answer.
         """
-        is_answer = self._remarks and not self._ctx.artifacts and not self._one_shot
-        return Conclude(tuple(self._remarks)) if is_answer else None
+        parts = self._remarks.parts
+        if not parts or self._ctx.artifacts:
+            return None
+        if self._remarks.cut:
+            text = "the executor wrote more than %d bytes while it worked on task %s: the answer is only the end of it"
+            self._ctx.log.warning(text, MAX_REMARK_BYTES, self._ctx.task_id)
+        return Conclude(parts)
 
 
 def build_question(ctx: Context, status: TaskStatus) -> Ask:

@@ -78,9 +78,9 @@ def error(message: str, kind: str = "process_error") -> Event:
 
 
 def content_of(event: Event) -> str:
-    """Return the text of an `assistant` event: its content, or the first text among its blocks."""
+    """Return the text of an `assistant` event: the content of its message or its own, or the first text in there."""
     message: Any = event.get("message")
-    content: Any = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else None
+    content: Any = cast("Mapping[str, Any]", message if isinstance(message, Mapping) else event).get("content")
     if isinstance(content, str):
         return content
     blocks = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else ()

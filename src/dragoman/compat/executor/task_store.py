@@ -100,8 +100,10 @@ class TaskStore:
         stored = await self._find(task_id)
         return NOT_FOUND if stored is None else ("ok", await self._read(stored))
 
-    async def save(self, task: Task) -> Ok[Task] | Failure:
+    async def save(self, task: Task, *, tenant: str = "", owner: str = "") -> Ok[Task] | Failure:
         """Store the task as it is, in one record that replaces all before it.
+
+        A new task belongs to that owner and tenant: by default to callers without a name.
 
         Fails with a reason when an executor works on the task, when the stored task has ended and differs from this
         one or has another context, when the id belongs to a task of another agent, and with `conflict` when the engine
@@ -120,7 +122,7 @@ class TaskStore:
                 reason = self._refusal(stored, task)
                 if reason is not None:
                     return ("error", reason)
-            row = self._row(model, stored)
+            row = self._row(model, stored, Scope(self.agent, tenant, owner))
             record = Record.of(row.generation, model)
             error = await self._write(row, create=stored is None, records=(record,), snapshot=encode(model))
             if error is None:
@@ -166,11 +168,11 @@ class TaskStore:
         # Two writers would give two records the same number, so only the run writes while it lasts.
         return "task is running" if self._is_running(row.id) else None
 
-    def _row(self, model: ModelTask, stored: StoredTask | None) -> TaskRow:
+    def _row(self, model: ModelTask, stored: StoredTask | None, scope: Scope) -> TaskRow:
         state, now = model.status.state, self.clock.now()
         status_ms = _status_ms(model.status.timestamp, now)
         if stored is None:
-            number, scope = self.engine_store.next_number(), Scope(self.agent, "", "")
+            number = self.engine_store.next_number()
             return TaskRow(number, model.id, scope, model.context_id, ORIGIN, state, status_ms, 1, now)
         generation = stored.row.generation + 1
         return structs.replace(stored.row, state=state, status_ms=status_ms, generation=generation)

@@ -69,7 +69,7 @@ class ProtoCodec(Codec03):
         raw = file.content if file.file_with_bytes is None else file.file_with_bytes
         name, mime_type = file.name or None, file.mime_type or None
         if raw is not None and not uri:
-            raw = unwrap(raw, mime_type) if self._files.twice else raw
+            raw = unwrap(raw, mime_type, likely=self._files.likely) if self._files.twice else raw
             return Part(raw=raw, filename=name, media_type=mime_type, metadata=part.metadata)
         if uri and raw is None:
             return Part(url=uri, filename=name, media_type=mime_type, metadata=part.metadata)

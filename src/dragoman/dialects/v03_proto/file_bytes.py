@@ -19,19 +19,21 @@ class PeerFormat(NamedTuple):
     """How one kind of peer writes and reads files, and what it reads of a stream.
 
     `twice`: it encodes their bytes twice. `named`: it knows the `name` of a file, which the first proto of 0.3 had not
-    and strict readers refuse. `guessed`: of the peer nothing is known but what it has written. `appends`: it appends a
+    and strict readers refuse. `guessed`: of the peer nothing is known but what it has written. `likely`: it may encode
+    twice or not, so its texts are read as they are: base64 may be just what they are. `appends`: it appends a
     chunk of a text to the others; without, each replaces the one before.
     """
 
     twice: bool = False
     named: bool = True
     guessed: bool = False
+    likely: bool = False
     appends: bool = True
 
 
 ONCE, TWICE, UNKNOWN = PeerFormat(), PeerFormat(twice=True), PeerFormat(guessed=True)
 _JAVA = PeerFormat(named=False, guessed=True)
-_LIKELY_TWICE = PeerFormat(twice=True, guessed=True)
+_LIKELY_TWICE = PeerFormat(twice=True, guessed=True, likely=True)
 _JAVASCRIPT = PeerFormat(appends=False)
 # By the product of the User-Agent: the HTTP libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
 _CALLERS = {
@@ -77,7 +79,7 @@ def caller_format(user_agent: str, body: bytes | None) -> PeerFormat:
     if usual == _LIKELY_TWICE and (body is None or b'"content"' not in body):
         usual = UNKNOWN
     twice = None if body is None or usual == _JAVASCRIPT else shows_twice(body)
-    return usual if twice is None else usual._replace(twice=twice)
+    return usual if twice is None else usual._replace(twice=twice, likely=False)
 
 
 def server_format(headers: Mapping[str, str], body: bytes) -> PeerFormat:
@@ -119,16 +121,20 @@ def has_files(body: bytes) -> bool:
     return b"ileWithBytes" in body or b"ile_with_bytes" in body or b'"bytes"' in body
 
 
-def unwrap(raw: bytes, media_type: str | None) -> bytes:
-    """Return the bytes of a file that was encoded twice and decoded once; others are unchanged."""
+def unwrap(raw: bytes, media_type: str | None, *, likely: bool = False) -> bytes:
+    """Return the bytes of a file that was encoded twice and decoded once; others are unchanged.
+
+    A text is decoded again if it is one afterwards, and never where that it was encoded twice is only `likely`.
+    """
     inner = _decode_again(raw)
     if inner is None:
         return raw
-    if (media_type or "").startswith("text/"):
+    if (media_type or "").lower().startswith("text/"):
         try:
             inner.decode()
         except UnicodeDecodeError:  # it is a text that happens to be base64
             return raw
+        return raw if likely else inner
     return inner
 
 

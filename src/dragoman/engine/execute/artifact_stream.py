@@ -10,7 +10,6 @@ from dragoman.model.event import ArtifactUpdate
 from dragoman.model.part import Part, is_plain_text
 
 if TYPE_CHECKING:
-    from dragoman.engine.call import Closing
     from dragoman.engine.journal.live import LiveTask
     from dragoman.model.task import Artifact
 
@@ -19,18 +18,22 @@ class ArtifactStream:
     """Sends the updates of artifacts that come from elsewhere, such as from a remote agent or an executor.
 
     They end a streamed text in their own way: with its last chunk, with the whole text once more, or not at all. The
-    caller gets the form of `closing` in each case. Other updates are sent as they are.
+    caller gets the form of the task's `closing` in each case. Other updates are sent as they are.
     """
 
-    def __init__(self, live: LiveTask, closing: Closing) -> None:
+    def __init__(self, live: LiveTask, open_ids: tuple[str, ...] = ()) -> None:
         self._live = live
-        self._closing = closing
-        # For each artifact of this run, whether its last chunk was sent.
-        self._closed: dict[str, bool] = {}
+        # For each artifact of this run, and those that were open at the last pause, whether its last chunk was sent.
+        self._closed: dict[str, bool] = dict.fromkeys(open_ids, False)
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """The ids of the artifacts whose last chunk did not come."""
+        return tuple([key for key, closed in self._closed.items() if not closed])
 
     def write(self, artifact: Artifact, *, append: bool, last_chunk: bool, metadata: dict[str, Any] | None) -> None:
         """Send an artifact, or a chunk of one. Raises as `LiveTask.emit`."""
-        key, whole = artifact.artifact_id, self._closing == "whole"
+        key, whole = artifact.artifact_id, self._live.closing == "whole"
         if not append and (rest := self._continuation(artifact)) is not None:
             if not rest and (not last_chunk or self._closed.get(key)):
                 return  # nothing is new
@@ -40,7 +43,7 @@ class ArtifactStream:
             if artifact.text:
                 self._send(artifact, append=True, last_chunk=False, metadata=metadata, more=True)
             artifact, append = self._live.folding.artifact(key) or artifact, False
-        elif whole and not last_chunk and self._live.folding.artifact(key) is None:
+        elif whole and not last_chunk and not self._live.folding.has_artifact(key):
             append = all(map(is_plain_text, artifact.parts))
             if append:  # as `ResultWriter` begins a text
                 empty = replace(artifact, parts=(Part(text=""),))
@@ -50,11 +53,11 @@ class ArtifactStream:
 
     def close(self) -> None:
         """Close the texts whose last chunk did not come. Another event must follow at once."""
-        for key, closed in self._closed.items():
-            artifact = None if closed else self._live.folding.artifact(key)
+        for key in self.open_ids:
+            artifact = self._live.folding.artifact(key)
             if artifact is None or self._text_before(artifact) is None:
                 continue
-            append = self._closing == "last"
+            append = self._live.closing == "last"
             if append:
                 artifact = replace(artifact, parts=(Part(text=""),))
             self._send(artifact, append=append, last_chunk=True, metadata=None, more=True)

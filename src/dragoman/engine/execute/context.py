@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from dragoman.clock import Clock
-    from dragoman.engine.call import CallContext, Closing
+    from dragoman.engine.call import CallContext
     from dragoman.engine.journal.live import LiveTask
     from dragoman.model.user import User
 
@@ -70,7 +70,7 @@ class Context:
         followups: tuple[Message, ...] = (),
         progress_metadata: dict[str, Any] | None = None,
         restarted: bool = False,
-        closing: Closing = "last",
+        open_artifacts: tuple[str, ...] = (),
     ) -> None:
         self._live = live
         self._call = call
@@ -86,13 +86,12 @@ class Context:
         self.first_metadata: dict[str, Any] = {**(self.first_message.metadata or {}), **(first_metadata or {})}
         self.answers = answers
         self.restarted = restarted
-        self.closing: Closing = closing
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
-        self.artifact_stream: ArtifactStream | None = None
+        self.artifact_stream = ArtifactStream(live, open_artifacts) if open_artifacts else None
 
     # -- properties ------------------------------------------------------------------------------------------------
 
@@ -281,12 +280,12 @@ class Context:
         """
         if self._drops_output:
             return
-        if last_chunk and not append and self._live.folding.artifact(artifact.artifact_id) is None:
+        if last_chunk and not append and not self._live.folding.has_artifact(artifact.artifact_id):
             # New and complete: nothing is streamed.
             self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         else:
             if self.artifact_stream is None:
-                self.artifact_stream = ArtifactStream(self._live, self.closing)
+                self.artifact_stream = ArtifactStream(self._live)
             self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
 

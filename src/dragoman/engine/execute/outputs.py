@@ -16,7 +16,6 @@ from dragoman.model.part import File, Part
 from dragoman.model.task import Artifact
 
 if TYPE_CHECKING:
-    from dragoman.engine.call import Closing
     from dragoman.engine.journal.live import LiveTask
 
 
@@ -134,9 +133,8 @@ class ResultWriter:
     When the last chunk was sent before the run ended, an empty one follows it.
     """
 
-    def __init__(self, live: LiveTask, name: str, closing: Closing, *, restarted: bool) -> None:
+    def __init__(self, live: LiveTask, name: str, *, restarted: bool) -> None:
         self._live = live
-        self._closing = closing
         self.name = name
         self._pending: str | None = None
         self._replaced = False
@@ -202,7 +200,7 @@ class ResultWriter:
             return
         if self._replaced and last is None:
             return
-        if self._closing == "last" or not self._only_text:
+        if self._live.closing == "last" or not self._only_text:
             self._send_text(last or "", append=True, last=True, more=True)
             return
         if last is not None:
@@ -210,11 +208,11 @@ class ResultWriter:
         self._send_text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
 
     def _flush(self) -> None:
-        text, self._pending = self._pending, None
-        if text is None or self._live.over:
+        live, text, self._pending = self._live, self._pending, None
+        if text is None or live.over:
             return
-        self._live.defer_output(None)
-        if not self._started and self._closing == "whole" and self._live.folding.artifact(self._text_id()) is None:
+        live.defer_output(None)
+        if not self._started and live.closing == "whole" and not live.folding.has_artifact(self._text_id()):
             # ADK up to 2.5 takes every update that does not append for an answer, unless it is empty.
             self._send_text("", append=False, last=False, more=True)
             self._started = True

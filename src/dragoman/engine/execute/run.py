@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.engine.execute.context import agent_message
 from dragoman.engine.execute.outputs import Ask, Conclude, Reply, ResultWriter, json_of, parts_of
+from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -19,6 +20,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from dragoman.engine.execute.artifact_stream import ArtifactStream
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
@@ -162,7 +164,7 @@ class Run:
                 writer = self._result_writer(ctx)
             if isinstance(value, Ask):
                 writer.pause()
-                self._pause(value)
+                self._pause(value, ctx.artifact_stream)
                 return
             writer.write(value)
             if live.needs_drain:
@@ -179,7 +181,7 @@ class Run:
 
     def _result_writer(self, ctx: Context) -> ResultWriter:
         name = ctx.skill or self._runner.agent.name
-        return ResultWriter(self.live, f"{name}-result", ctx.closing, restarted=ctx.restarted)
+        return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
@@ -196,11 +198,12 @@ class Run:
                 _warn_of_reply(ctx, ctx.skill or self._runner.agent.name)
             live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
-    def _pause(self, ask: Ask) -> None:
+    def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
         details = tuple(part for value in ask.details for part in parts_of(value))
         message = agent_message(self.live, (Part(text=ask.question), *details))
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
-        body = msgspec.json.encode({"question": ask.question, "ref": json_of(ask.ref)})
+        open_artifacts = () if artifacts is None else artifacts.open_ids
+        body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))
         self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_context_state())
 
     def _end(self, state: State, text: str | None = None) -> None:

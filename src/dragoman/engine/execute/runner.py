@@ -66,8 +66,9 @@ class Runner:
     ) -> Context:
         """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
         first_call = history.call(live.row)
-        if self.settings.data_as_text or first_call.text_only:
-            live.write_data_as_text()
+        closing, text_only = self._closing or first_call.closing, self.settings.data_as_text or first_call.text_only
+        if text_only or closing != live.closing:
+            live.set_form(closing, text_only=text_only)
         return Context(
             live,
             call,
@@ -81,15 +82,16 @@ class Runner:
             in_doubt=history.in_doubt,
             followups=history.followups,
             restarted=restarted,
-            closing=self._closing or first_call.closing,
+            open_artifacts=history.questions[-1].open_artifacts if history.questions else (),
         )
 
     def build_first_context(
         self, live: LiveTask, call: CallContext, message: Message, metadata: dict[str, Any] | None
     ) -> Context:
         """Build the context of the first run of a new task, which has no history yet."""
-        if self.settings.data_as_text or call.text_only:
-            live.write_data_as_text()
+        closing, text_only = self._closing or call.closing, self.settings.data_as_text or call.text_only
+        if text_only or closing != live.closing:
+            live.set_form(closing, text_only=text_only)
         return Context(
             live,
             call,
@@ -98,7 +100,6 @@ class Runner:
             metadata=metadata,
             first_metadata=metadata,
             progress_metadata=self._progress_metadata or call.progress_metadata,
-            closing=self._closing or call.closing,
         )
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:

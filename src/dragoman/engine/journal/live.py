@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dragoman.clock import Clock
+    from dragoman.engine.call import Closing
     from dragoman.engine.ownership.port import Claim
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
@@ -59,7 +60,7 @@ class LiveTask(TaskWriter):
     A draft is stored, but no query returns it: `open` or its first event makes it a task, unless the run answers with a
     bare reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those
     of the last pause. `status_metadata` is added to every status. `claim` is that of a task loaded from the store; a
-    new task needs none.
+    new task needs none. `closing` is how streamed texts end, whoever reads them.
 
     `ended` is True when the task takes no more events: it has ended, its draft was answered with a bare reply, or the
     store has refused a write. `over` is True when further output of the run is ignored: `ended`, or the task is paused
@@ -90,6 +91,7 @@ class LiveTask(TaskWriter):
         self.ended: bool = state.final
         self.over: bool = state.final or state.waiting
         self.unloaded = False
+        self.closing: Closing = "last"
         self._text_only = False
         self.reply: Message | None = None
         self.followups: deque[Message] = deque()
@@ -123,9 +125,9 @@ class LiveTask(TaskWriter):
         if self.worker is not None:
             self.worker.cancel()
 
-    def write_data_as_text(self) -> None:
-        """Write data parts of what follows as JSON text."""
-        self._text_only = True
+    def set_form(self, closing: Closing, *, text_only: bool) -> None:
+        """Set how the streamed texts that follow end; with `text_only`, data parts are written as JSON text."""
+        self.closing, self._text_only = closing, text_only
 
     def defer_output(self, flush: Callable[[], None] | None) -> None:
         """Register output that is not emitted yet; `flush` emits it before the next event. None clears it."""

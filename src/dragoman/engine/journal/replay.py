@@ -11,7 +11,9 @@ from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
+from dragoman.model.message import PROGRESS_KEY
 from dragoman.model.record import Folding
+from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
@@ -72,13 +74,24 @@ class Replay:
                 elif folding is None:
                     raise JournalCompacted(f"task {stored.row.id} has no first record")
                 elif isinstance(event, (StatusUpdate, ArtifactUpdate)):
-                    folding.apply(event)
+                    folding.apply(_with_progress_mark(event))
                 for message in self._messages.get(after, ()):
                     folding.add_message(message)
             # A long journal must not block the event loop.
             await asyncio.sleep(0)
         self._folding = folding
         return folding
+
+
+def _with_progress_mark(event: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
+    """Mark the message of a working task as progress, for records of versions that did not: they wrote no others."""
+    if isinstance(event, ArtifactUpdate) or event.status.state is not State.WORKING:
+        return event
+    message = event.status.message
+    if message is None or message.is_progress:
+        return event
+    message = msgspec.structs.replace(message, metadata={**(message.metadata or {}), PROGRESS_KEY: True})
+    return msgspec.structs.replace(event, status=msgspec.structs.replace(event.status, message=message))
 
 
 def messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
@@ -97,11 +110,15 @@ class StoredRequest(msgspec.Struct, omit_defaults=True):
     metadata: dict[str, Any] | None = None
 
 
-class OpenQuestion(msgspec.Struct):
-    """A question that paused a run, and the `ref` the agent gets back with the answer. The body of an "ask" note."""
+class OpenQuestion(msgspec.Struct, omit_defaults=True):
+    """A question that paused a run, and the `ref` the agent gets back with the answer. The body of an "ask" note.
+
+    `open_artifacts` are the ids of artifacts that the agent manages itself and has not closed.
+    """
 
     question: str
     ref: Any = None
+    open_artifacts: tuple[str, ...] = ()
 
 
 class RunHistory(NamedTuple):

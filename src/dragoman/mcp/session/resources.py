@@ -9,7 +9,15 @@ import mcp_types as types
 from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman.mcp.tools.content import SCHEME, parse_uri, part_uri, parts_of, resource_contents, resource_link
+from dragoman.mcp.tools.content import (
+    SCHEME,
+    holders_of,
+    parse_uri,
+    part_uri,
+    parts_of,
+    resource_contents,
+    resource_link,
+)
 from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.error import TaskNotFound
 
@@ -102,10 +110,6 @@ class Resources:
 
 
 def _find_part(task: Task, holder: str, number: int) -> Part | None:
-    """Return a part of an artifact or of a message by the holder's id and its index; None when there is none."""
-    messages = (*task.history, *((task.status.message,) if task.status.message is not None else ()))
-    holders = (
-        *(each.parts for each in task.artifacts if each.artifact_id == holder),
-        *(each.parts for each in messages if each.message_id == holder),
-    )
-    return next((parts[number] for parts in holders if number < len(parts)), None)
+    """Return a part of an artifact or of a message by the holder's name and its index; None when there is none."""
+    found = (each.parts for name, each in holders_of(task) if name == holder and number < len(each.parts))
+    return next((parts[number] for parts in found), None)

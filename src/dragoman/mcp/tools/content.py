@@ -18,7 +18,7 @@ from dragoman.model.json import decode_any, encode
 from dragoman.model.message import Message, join_paragraphs
 from dragoman.model.part import Part
 from dragoman.model.state import State
-from dragoman.model.task import Task, answer_messages
+from dragoman.model.task import Artifact, Task, answer_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,12 +94,25 @@ def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
     if not isinstance(answer, Task):
         yield from ((answer.message_id, number, part) for number, part in enumerate(answer.parts))
         return
-    for artifact in answer.artifacts:
-        yield from ((artifact.artifact_id, number, part) for number, part in enumerate(artifact.parts))
-    for message in answer_messages(answer.status, () if answer.artifacts else answer.history):
-        for number, part in enumerate(message.parts):
-            if part.kind in ("raw", "url"):
-                yield message.message_id, number, part
+    answers = {id(each) for each in answer_messages(answer.status, () if answer.artifacts else answer.history)}
+    for name, holder in holders_of(answer):
+        for number, part in enumerate(holder.parts):
+            if isinstance(holder, Artifact) or (id(holder) in answers and part.kind in ("raw", "url")):
+                yield name, number, part
+
+
+def holders_of(task: Task) -> Iterator[tuple[str, Artifact | Message]]:
+    """Yield artifacts and messages with the names that URIs have for them: the id, else one from the position."""
+    for number, artifact in enumerate(task.artifacts):
+        yield artifact.artifact_id or _artifact_name(number), artifact
+    for number, message in enumerate(task.history):
+        yield message.message_id or f"message-{number}", message
+    if task.status.message is not None:
+        yield task.status.message.message_id or "status", task.status.message
+
+
+def _artifact_name(number: int) -> str:
+    return f"artifact-{number}"
 
 
 # -- URIs --------------------------------------------------------------------------------------------------------------
@@ -250,6 +263,7 @@ def task_to_json(task: Task, history_length: int | None = None, *, base_uri: str
     Long texts are truncated, with the URI of the resource that has the rest, under `base_uri`.
     """
     max_chars = text_limit(task)
+    names = [name for name, _ in holders_of(task)]
     wire_task: Json = decode_any(encode(task_to_03(task)))
     status: Json = wire_task["status"]
     result: Json = {"id": task.id}
@@ -257,12 +271,19 @@ def task_to_json(task: Task, history_length: int | None = None, *, base_uri: str
         result["context_id"] = task.context_id
     result["status"] = {**status, "state": state_name(task.state)}
     if isinstance(status.get("message"), dict):
-        result["status"]["message"] = _message_json(cast("Json", status["message"]), max_chars, base_uri)
+        result["status"]["message"] = _message_json(cast("Json", status["message"]), max_chars, base_uri, names[-1])
     wire_artifacts = cast("list[Json]", wire_task.get("artifacts") or [])
-    artifacts = [_limit_parts(_without_extras(each), max_chars, base_uri) for each in wire_artifacts]
+    artifacts = [
+        _limit_parts(_without_extras(each), max_chars, base_uri, name)
+        for each, name in zip(wire_artifacts, names, strict=False)
+    ]
     if artifacts:
         result["artifacts"] = artifacts
-    history = [_message_json(each, max_chars, base_uri) for each in cast("list[Json]", wire_task.get("history") or [])]
+    wire_history = cast("list[Json]", wire_task.get("history") or [])
+    history = [
+        _message_json(each, max_chars, base_uri, name)
+        for each, name in zip(wire_history, names[len(artifacts) :], strict=False)
+    ]
     if history_length is not None:
         history = history[len(history) - history_length :] if history_length else []
     if history:
@@ -321,7 +342,9 @@ def message_to_json(message: Message, *, base_uri: str) -> Json:
 
 def _message_parts(message: Message, base_uri: str) -> list[Json]:
     wire_message: Json = decode_any(encode(message_to_03(message)))
-    return _limit_parts(wire_message, text_limit(message), base_uri)["parts"]
+    # It is stored as the only artifact of a task.
+    holder = message.message_id or _artifact_name(0)
+    return _limit_parts(wire_message, text_limit(message), base_uri, holder)["parts"]
 
 
 def _limit_depth(value: Any, depth: int = MAX_DEPTH) -> Any:
@@ -339,17 +362,16 @@ def _without_extras(value: Json) -> Json:
     return {key: each for key, each in value.items() if key not in extras and (each or not key.endswith("Id"))}
 
 
-def _message_json(message: Json, max_chars: int, base_uri: str) -> Json:
-    result = _limit_parts(_without_extras(message), max_chars, base_uri)
+def _message_json(message: Json, max_chars: int, base_uri: str, holder: str) -> Json:
+    result = _limit_parts(_without_extras(message), max_chars, base_uri, holder)
     parts = cast("list[Json]", result["parts"])
     return {**result, "parts": [{key: each for key, each in part.items() if key != "kind"} for part in parts]}
 
 
-def _limit_parts(value: Json, max_chars: int, base_uri: str) -> Json:
+def _limit_parts(value: Json, max_chars: int, base_uri: str, holder: str) -> Json:
     parts = value.get("parts")
     if not isinstance(parts, list):
         return value
-    holder = str(value.get("artifactId") or value.get("messageId") or "")
     numbered = enumerate(cast("list[Json]", parts))
     return {
         **value,

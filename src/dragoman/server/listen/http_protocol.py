@@ -65,6 +65,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._discard(len(data))
             return
         self._pending += len(data)
+        rest: bytes | memoryview | None = None
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -76,9 +77,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.send_400_response(text)
             return
         except httptools.HttpParserUpgrade as offer:
-            if self._offers_upgrade:
-                self._ignore_upgrade(data[offer.args[0] :])
-                return
+            rest = data[offer.args[0] :] if self._offers_upgrade else None
+        if rest is not None:  # not while the exception is handled: it would be the context of those that follow
+            self._ignore_upgrade(rest)
+            return
         # Nothing is pending after a complete request: this is the only cost of ordinary ones.
         if self._pending and self._pending + (0 if self._has_head else self._lines()) > self._limit:
             self._refuse()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.dialects.errors import rpc_failure
+from dragoman.dialects.negotiate import SENDING_METHODS
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, is_error_event, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
@@ -58,15 +59,15 @@ def parse_request(body: bytes) -> JsonRpcRequest:
     return request
 
 
-def is_json_rpc(body: bytes) -> bool:
-    """True for a JSON-RPC request: some clients send them to the paths of REST."""
+def is_enveloped_message(body: bytes) -> bool:
+    """True for a JSON-RPC request that sends a message: some clients post such to the paths of REST."""
     if b'"jsonrpc"' not in body or b'"method"' not in body:
         return False
     try:
         request = _decode(body)
     except UNREADABLE:
         return False
-    return request.jsonrpc == "2.0" and isinstance(request.method, str)
+    return request.jsonrpc == "2.0" and isinstance(request.method, str) and request.method in SENDING_METHODS
 
 
 def _take_params(request: JsonRpcRequest) -> bytes:

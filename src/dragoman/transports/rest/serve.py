@@ -22,7 +22,7 @@ from dragoman.transports.http import (
     respond,
     unexpected_error,
 )
-from dragoman.transports.jsonrpc.serve import is_json_rpc
+from dragoman.transports.jsonrpc.serve import is_enveloped_message
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.sse import SseWriter, last_event_id
 
@@ -42,6 +42,7 @@ NOT_TENANTS = frozenset(
 
 
 _BODILESS = ("GET", "DELETE")
+_SENDS = (Operation.SEND, Operation.STREAM)
 # Bodies that say nothing, where a body is optional; some clients encode the absent one as null.
 _NOTHING = (b"", b"null")
 
@@ -150,7 +151,8 @@ class Rest:
         body = None
         if request.method not in _BODILESS:
             body = await request.json_body(endpoint.body_limit)
-            if is_json_rpc(body):
+            # Nowhere else: an envelope has no place for what a path says, and rules for paths must hold.
+            if route.operation in _SENDS and not route.tenant and is_enveloped_message(body):
                 await self._rpc.answer(request, send, body)
                 return
             await self._check_body(request, body)
@@ -190,7 +192,7 @@ def _read_params(request: Request, dialect: Dialect, route: OperationRoute, body
     if body is None:
         query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
         return dialect.read_values(route.operation, {**query, **route.params})
-    if route.operation in (Operation.SEND, Operation.STREAM):
+    if route.operation in _SENDS:
         return dialect.read_request(route.operation, body)
     return dialect.read_values(route.operation, {**_parse_object(body), **route.params})
 

@@ -67,7 +67,7 @@ async def test_it_is_called_over_a_real_port(remote: Make, streaming: bool) -> N
         await agent.close()
 
 
-@pytest.mark.requirement("S2-115")
+@pytest.mark.requirement("S2-3", "S2-26", "S2-115")
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_in_a_sequence_it_hears_what_the_agent_before_it_said(remote: Make, streaming: bool) -> None:
     parrot = Hearing()

@@ -121,7 +121,8 @@ async def test_the_task_that_was_given_may_be_enqueued_again() -> None:
         asked = await client.send("hi")
         assert isinstance(asked, Task)
         events = [event.raw async for event in client.stream("yes", task=asked)]
-    assert not [event for event in events if isinstance(event, ArtifactUpdate)]
+    updates = [event for event in events if isinstance(event, ArtifactUpdate)]
+    assert [(event.artifact.text, event.append, event.last_chunk) for event in updates] == [("", True, True)]  # its end
     assert isinstance(events[-1], StatusUpdate)
     assert events[-1].status.state is State.COMPLETED
 

@@ -13,6 +13,7 @@ from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connec
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
+from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.engine.call import CallContext
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -300,6 +301,38 @@ async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> 
 
     task = await answer_of(execute)
     assert (task.text, task.status.message) == ("found", None)
+
+
+async def test_what_it_says_while_it_works_is_kept_only_while_it_may_be_the_answer() -> None:
+    kept: list[int] = []
+
+    def remarks() -> int:
+        return sum(len(each.parts) for each in gc.get_objects() if isinstance(each, Remarks))
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("working", "reading")
+        kept.append(remarks())
+        await said.artifact("a", {"text": "the answer"}, lastChunk=False)
+        kept.append(remarks())
+        await said.status("working", "reading on")
+        kept.append(remarks())
+
+    assert (await answer_of(execute)).text == "the answer"
+    assert kept == [1, 0, 0]
+
+
+async def test_of_very_much_that_it_says_while_it_works_the_end_is_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    size = MAX_REMARK_BYTES // 4
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        for letter in "abcdef":
+            await said.status("working", letter * size)
+        await said.status("completed")
+
+    task = await answer_of(execute)
+    assert [part.text and part.text[0] for part in task.parts] == ["d", "e", "f"]
+    assert "the answer is only the end of it" in caplog.text
+    assert len(caplog.records) == 1
 
 
 async def test_last_words_after_an_artifact_are_heard_too() -> None:

@@ -120,6 +120,12 @@ async def test_a_message_of_the_agent_is_a_result_by_itself(content: Any) -> Non
     assert [artifact.text for artifact in task.artifacts] == ["Hi there"]
 
 
+@pytest.mark.requirement("S3-43")
+async def test_the_content_of_an_agent_s_message_may_be_in_the_event_itself() -> None:
+    task = await task_of({"type": "assistant", "content": "Hi there"}, EXITED)
+    assert (task.state, task.text) == (State.COMPLETED, "Hi there")
+
+
 @pytest.mark.parametrize(
     "event",
     [

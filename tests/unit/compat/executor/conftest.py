@@ -135,7 +135,7 @@ class Response(NamedTuple):
 class Exchange:
     """One HTTP exchange with an ASGI app, piece by piece; the caller may leave in the middle."""
 
-    def __init__(self, app: Any, method: str, path: str, body: bytes) -> None:
+    def __init__(self, app: Any, method: str, path: str, body: bytes, caller: str = "") -> None:
         self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._gone = asyncio.Event()
         self._body: bytes | None = body
@@ -147,7 +147,11 @@ class Exchange:
             "raw_path": path.encode(),
             "query_string": b"",
             "root_path": "",
-            "headers": [(b"content-type", b"application/json"), (b"host", b"test")],
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"host", b"test"),
+                *([(b"authorization", caller.encode())] if caller else []),
+            ],
         }
         self._answering = asyncio.ensure_future(app(scope, self._receive, self._sent.put))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,6 +197,37 @@ async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, do
 
 
 @pytest.mark.requirement("S2-94")
+async def test_tasks_may_be_in_a_database_of_ones_own(calling: Any, doing: Any, tmp_path: Path) -> None:
+    class Database:
+        def __init__(self) -> None:
+            self.connection = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
+            self.connection.execute("CREATE TABLE IF NOT EXISTS tasks (id TEXT PRIMARY KEY, task TEXT)")
+
+        def get(self, task_id: str) -> Any:
+            row = self.connection.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
+            return None if row is None else json.loads(row[0])
+
+        def save(self, task: Task) -> None:
+            self.connection.execute("REPLACE INTO tasks VALUES (?, ?)", (task.id, json.dumps(task.to_map())))
+
+        def delete(self, task_id: str) -> None:
+            self.connection.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
+
+    first, second = Database(), Database()
+    task = await calling(doing(ask_first), task_store=first).send("first")
+    first.connection.close()
+    caller = calling(doing(ask_first), task_store=second)
+    assert (await caller.ask("tasks/get", id=task["id"]))["result"] == task
+    ended = await caller.send("second", taskId=task["id"])
+    assert ended["status"]["state"] == "completed"
+    assert second.get(task["id"]) == ended
+    await caller.handler.close()  # its run is over now, and what it had in memory is gone
+    second.delete(task["id"])
+    assert code(await caller.ask("tasks/get", id=task["id"])) == -32001
+    second.connection.close()
+
+
+@pytest.mark.requirement("S2-94")
 async def test_a_canceled_task_is_saved_too(calling: Any, doing: Any) -> None:
     own = OwnTasks()
     caller = calling(doing(ask_first), task_store=own)
@@ -255,6 +287,19 @@ async def test_a_save_that_fails_is_an_error_and_nothing_is_executed(
     assert (await caller.send("hi"))["status"]["state"] == "completed"
 
 
+async def test_a_save_that_cancels_itself_has_failed(calling: Any, echo: Any) -> None:
+    own = OwnTasks()
+
+    def cancel(task: Task) -> Any:
+        raise asyncio.CancelledError
+
+    own.trouble = cancel
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    async with asyncio.timeout(10):
+        answer = await calling(echo, task_store=own).ask("message/send", message=message)
+    assert answer["error"]["message"] == "the task store failed to save: it was cancelled"
+
+
 @pytest.mark.requirement("S2-94")
 async def test_a_save_that_fails_during_the_work_fails_the_task(calling: Any, doing: Any) -> None:
     own, clock = OwnTasks(), Clock()
@@ -290,7 +335,7 @@ async def test_a_get_that_fails_is_an_error_that_says_so(calling: Any, echo: Any
     texts = {
         "r": "the task store failed to get: the log says why",
         "b": "the task store failed to get: no connection",
-        "x": "the task store failed to get: it returned a int, which is no task",
+        "x": "the task store failed to get: it returned int, which is no task",
         "j": "the task store failed to get: it returned a task that cannot be read: "
         "contextId is required and must not be empty",
         "w": "the task store failed to get: it returned another task",
@@ -305,11 +350,15 @@ async def test_an_object_that_is_no_store_is_refused_at_once(echo: Any) -> None:
         def get(self, task_id: str) -> Any: ...
         def save(self, task: Task, context: Any) -> Any: ...
 
-    with pytest.raises(ConfigError, match=r"task_store: a Half has no method `save\(task\)`"):
+    with pytest.raises(ConfigError, match=r"task_store: an object of type Half has no method `save\(task\)`"):
         RequestHandler(echo, task_store=Half())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_sender: a object has no method `send\(task, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_sender: an object of type object has no method `send\(task, config\)`"
+    ):
         RequestHandler(echo, push_sender=object())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"push_config_store: a object has no method `set\(task_id, config\)`"):
+    with pytest.raises(
+        ConfigError, match=r"push_config_store: an object of type object has no method `set\(task_id, config\)`"
+    ):
         RequestHandler(echo, push_sender=PushSender(), push_config_store=object())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="push_config_store needs a push_sender"):
         RequestHandler(echo, push_config_store=OwnConfigs())
@@ -615,3 +664,29 @@ async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(
     answer = (await exchange(named, "POST", "/", request).whole()).json()
     assert code(answer) == -32001
     await named.stop()
+
+
+@pytest.mark.requirement("S2-94")
+@pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
+async def test_a_task_stays_its_caller_s_when_only_the_store_has_it(exchange: Any, make: type[OwnTasks]) -> None:
+    tasks = make()
+
+    async def named(request: Any) -> User | None:
+        name = request.headers.get("authorization", "")
+        return User(name) if name else None
+
+    async def ask(app: Any, caller: str, method: str, **params: Any) -> Any:
+        request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        return (await exchange(app, "POST", "/", request, caller).whole()).json()
+
+    def serve() -> Any:
+        return Agent.from_executor(Pieces(), name="a", task_store=tasks).app(store="memory:", auth=named)
+
+    before, after = serve(), serve()
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    task = (await ask(before, "ann", "message/send", message=message))["result"]
+    assert "metadata" not in task
+    await before.stop()
+    assert code(await ask(after, "bob", "tasks/get", id=task["id"])) == -32001
+    assert (await ask(after, "ann", "tasks/get", id=task["id"]))["result"] == task
+    await after.stop()

@@ -184,7 +184,7 @@ async def test_a_write_the_engine_made_first_is_a_conflict() -> None:
     stored = await kept.task("t")
     assert stored is not None
     model = in_state(TaskState.WORKING).to_model()
-    row = engine._row(model, stored)  # pyright: ignore[reportPrivateUsage]
+    row = engine._row(model, stored, stored.row.scope)  # pyright: ignore[reportPrivateUsage]
     first = Write(row, lambda _: None, records=(Record.of(row.generation, model),), snapshot=encode(model))
     kept.before = lambda: MemoryStore.write(kept, first)
     assert await store.save(in_state(TaskState.FAILED)) == ("error", "conflict")

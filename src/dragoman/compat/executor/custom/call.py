@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class CustomObject:
         for name, arguments in methods.items():
             if not _accepts(getattr(target, name, None), len(arguments)):
                 wanted = f"{name}({', '.join(arguments)})"
-                raise ConfigError(f"{option}: a {type(target).__name__} has no method `{wanted}`")
+                raise ConfigError(f"{option}: an object of type {type(target).__name__} has no method `{wanted}`")
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method and return its value: that of an `("ok", value)` pair, or what it returned.
@@ -42,6 +43,11 @@ class CustomObject:
             result = getattr(self._target, method)(*arguments)
             if inspect.isawaitable(result):
                 result = await result
+        except asyncio.CancelledError as error:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                raise
+            raise self.error(method, "it was cancelled") from error
         except Exception as error:
             logger.exception("the %s failed to %s", self._noun, method)
             raise self.error(method, "the log says why") from error
@@ -64,7 +70,7 @@ class CustomObject:
             return value
         noun = type_.__name__.lower()
         if not isinstance(value, Mapping):
-            raise self.error(method, f"it returned a {type(value).__name__}, which is no {noun}")
+            raise self.error(method, f"it returned {type(value).__name__}, which is no {noun}")
         word, outcome = type_.from_map(cast("Mapping[str, Any]", value))
         if word == "ok":
             return cast("W", outcome)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.compat.executor.custom.parts import CustomParts
-from dragoman.compat.executor.task_store import TaskStore
 from dragoman.server.plugins import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
+    from dragoman.compat.executor.custom.parts import CustomParts
     from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.store import Store
     from dragoman.server.agent.agent import Agent
@@ -29,9 +28,11 @@ class CustomPartsPlugin(Plugin):
 
         def refine(agent: Agent, settings: EngineSettings) -> EngineSettings:
             parts = _parts_of(agent)
-            return (
-                settings if parts is None else parts.refine(settings, TaskStore(store, agent=agent.name, clock=clock))
-            )
+            if parts is None:
+                return settings
+            from dragoman.compat.executor.task_store import TaskStore
+
+            return parts.refine(settings, TaskStore(store, agent=agent.name, clock=clock))
 
         return refine
 
@@ -43,7 +44,12 @@ class CustomPartsPlugin(Plugin):
 
 def _parts_of(agent: Agent) -> CustomParts | None:
     given = (agent.task_store, agent.push_config_store, agent.push_sender)
-    return None if given == (None, None, None) else CustomParts(*given)
+    if given == (None, None, None):
+        return None
+    # Only then: every server that starts imports this module.
+    from dragoman.compat.executor.custom.parts import CustomParts
+
+    return CustomParts(*given)
 
 
 CUSTOM_PARTS = CustomPartsPlugin()

@@ -15,17 +15,20 @@ from dragoman.compat.executor.types import Task
 from dragoman.engine.journal.replay import Replay, messages_by_generation
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.json import as_object
 from dragoman.model.record import Folding
 from dragoman.model.task import Task as ModelTask
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.custom.webhooks import CustomConfigs
     from dragoman.compat.executor.task_store import TaskStore
-    from dragoman.engine.ports.store import Store, StoredTask, Write
+    from dragoman.engine.ports.store import Scope, Store, StoredTask, Write
     from dragoman.engine.ports.webhooks import Outbox
 
 # Seconds for the writes that are left when the server stops.
 FLUSH_SECONDS = 10.0
+# Metadata of saved tasks that belong to somebody. Without it, a task that only the user's store has is everybody's.
+OWNER_KEY = "dragoman/owner"
 _METHODS = {"get": ("task_id",), "save": ("task",), "delete": ("task_id",)}
 
 
@@ -39,18 +42,24 @@ class CustomTasks:
     def __init__(self, store: object) -> None:
         self._store = CustomObject(store, "task store", "task_store", _METHODS)
 
-    async def get(self, task_id: str) -> Task | None:
-        """Return a task, or None."""
+    async def get(self, task_id: str) -> tuple[Task, str, str] | None:
+        """Return a task with its tenant and its owner, or None."""
         value = await self._store.call("get", task_id)
         if value is None:
             return None
         task = self._store.read("get", value, Task)
         if task.id != task_id:
             raise self._store.error("get", "it returned another task")
-        return task
+        metadata = dict(task.metadata or {})
+        owner = as_object(metadata.pop(OWNER_KEY, None))
+        task = structs.replace(task, metadata=metadata or None)
+        return task, str(owner.get("tenant") or ""), str(owner.get("owner") or "")
 
-    async def save(self, task: ModelTask) -> None:
-        """Save a task."""
+    async def save(self, task: ModelTask, scope: Scope) -> None:
+        """Save a task. Who owns it is in its metadata, for `get`."""
+        if scope.tenant or scope.owner:
+            owner = {"tenant": scope.tenant, "owner": scope.owner}
+            task = structs.replace(task, metadata={**(task.metadata or {}), OWNER_KEY: owner})
         await self._store.call("save", Task.from_model(task))
 
     async def delete(self, task_id: str) -> None:
@@ -122,12 +131,13 @@ class WriteThroughStore:
         _, current = await self._journal.get(task_id)
         if found is None and stored is not None:
             await self._journal.delete(task_id)
-        elif found is not None and found != current:
+            return None
+        if found is not None and found[0] != current:
+            task, tenant, owner = found
             # An ended task stays as it ended: saving another is refused.
-            await self._journal.save(found)
-        else:
-            return stored
-        return await self._store.task(task_id)
+            await self._journal.save(task, tenant=tenant, owner=owner)
+            return await self._store.task(task_id)
+        return stored
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks that a run of this process has left, without those that were only read from the user's store."""
@@ -234,11 +244,11 @@ class WriteThroughStore:
             folding = await self._load(write, writes)
             for message in messages.pop(record.generation, ()):
                 folding.add_message(message)
-            await tasks.save(folding.task())
+            await tasks.save(folding.task(), write.row.scope)
         for message in (each for batch in messages.values() for each in batch):
             folding = await self._load(write, writes)
             folding.add_message(message)
-            await tasks.save(folding.task())
+            await tasks.save(folding.task(), write.row.scope)
 
     async def _load(self, write: Write, writes: _TaskWrites) -> Folding:
         """Return the task as it is before the write, read from the journal if need be."""

@@ -49,7 +49,7 @@ class CustomConfigs:
         if values is None:
             return ()
         if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
-            raise self._store.error("list", f"it returned a {type(values).__name__}, which is no list")
+            raise self._store.error("list", f"it returned {type(values).__name__}, which is no list")
         return tuple(self._to_model("list", task_id, value) for value in cast("Sequence[Any]", values))
 
     async def delete(self, task_id: str, config_id: str) -> None:
