@@ -230,6 +230,7 @@ async def test_https_on_a_plain_address_is_told() -> None:
         (reply({"detail": "no"}, 403), AuthError, "does not allow", 403),
         (html(401), AuthError, "requires authentication", 401),
         (html(503), CannotConnect, "not available: HTTP 503", 503),
+        (reply({"message": "no upstream"}, 503), CannotConnect, "not available: HTTP 503: no upstream", 503),
         (html(502), CannotConnect, "not available: HTTP 502", 502),
         (html(504), CannotConnect, "not available: HTTP 504", 504),
         (reply({"message": "bad gateway"}, 502), CannotConnect, "not available: HTTP 502", 502),
@@ -329,22 +330,31 @@ async def test_a_stream_cut_within_an_event_before_its_task_is_known_is_an_error
 
 
 @TRANSPORTS
-async def test_a_stream_cut_within_an_event_is_taken_up_again_under_the_same_message_id(transport: str) -> None:
-    calls = 0
-
+async def test_a_message_whose_stream_is_cut_within_its_first_event_is_not_sent_again(transport: str) -> None:
     def answer(got: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        whole = stream(got, {"task": task()})
-        return After(whole[:-25], Close) if calls == 1 else whole
+        return After(stream(got, {"task": task()})[:-25], Close) if b'"messageId"' in got.body else html(404)
 
     async with AgentStub(answer, transport) as stub:
         async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
-            events = [event async for event in client.stream("hello")]
-        assert [event.kind for event in events] == ["task"]
+            with pytest.raises(CannotConnect, match="ended within an event") as caught:
+                _ = [event async for event in client.stream("hello")]
+        assert caught.value.status == 200
+        assert len([got for got in stub.posts if b'"messageId"' in got.body]) == 1
+
+
+@TRANSPORTS
+async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_same_id(transport: str) -> None:
+    answers = iter([Close, Reset])
+
+    def answer(got: Any) -> Any:
+        return next(answers, None) or stream(got, {"task": task()}) if b'"messageId"' in got.body else html(404)
+
+    async with AgentStub(answer, transport) as stub:
+        async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
+            assert [event.kind async for event in client.stream("hello")] == ["task"]
         sent = [got.message_id for got in stub.posts if b'"messageId"' in got.body]
-        assert len(sent) == 2
-        assert sent[0] == sent[1]
+        assert len(sent) == 3
+        assert len(set(sent)) == 1
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:

@@ -190,17 +190,38 @@ async def test_a_subscription_is_taken_up_again_as_well() -> None:
 
 
 @wires
-@pytest.mark.parametrize("seen", ["nothing", "half of the first event"])
-async def test_a_message_that_was_taken_in_unheard_is_not_run_again(transport: str, protocol: str, seen: str) -> None:
+async def test_a_message_that_was_taken_in_unheard_is_not_run_again(transport: str, protocol: str) -> None:
     """The connection breaks before the client knows of a task: it sends the message again, under its id."""
     teller = Storyteller(2)
-    first = proxy.before_the_head() if seen == "nothing" else proxy.after_frames(0, 60)
+    first = proxy.before_the_head()
     async with through(teller, [first, first], transport=transport, protocol=protocol) as (client, between):
         stream = client.stream("go")
         answer = ""
         async for event in stream:
             answer = event.text if event.replaces else answer + event.text
         assert answer == stream.task.text == "".join(teller.words)
+        assert between.made == 2
+    assert teller.runs == 1
+
+
+@pytest.mark.parametrize(("transport", "protocol"), WIRES[:-1])
+async def test_a_message_is_not_sent_again_when_its_answer_breaks_off(transport: str, protocol: str) -> None:
+    teller = Storyteller(1)
+    async with through(teller, [proxy.after_frames(0, 60)], transport=transport, protocol=protocol) as (client, _):
+        with pytest.raises(CannotConnect) as caught:
+            await told(client.stream("go"))
+        assert (caught.value.reason, caught.value.status) == ("CONNECTION_LOST", 200)
+        assert len([task async for task in client.list_tasks()] if protocol[0] == "1" else [0]) == 1
+    assert teller.runs == 1
+
+
+async def test_a_task_of_our_naming_is_found_when_the_answer_to_its_message_breaks_off() -> None:
+    teller = Storyteller(2)
+    cut = proxy.after_frames(0, 60)
+    async with through(teller, [cut, cut], transport="jsonrpc", protocol="0.1") as (client, between):
+        stream = client.stream("go")
+        await told(stream)
+        assert stream.task.text == "".join(teller.words)
         assert between.made == 2
     assert teller.runs == 1
 

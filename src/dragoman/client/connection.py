@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urljoin
 
 from dragoman.clock import sleep
-from dragoman.model.error import AuthError, BadResponse, ResponseTooLarge
+from dragoman.model.error import (
+    A2AError,
+    AuthError,
+    BadResponse,
+    CannotConnect,
+    Overloaded,
+    ResponseTooLarge,
+    ServerError,
+)
 from dragoman.model.json import encode
 from dragoman.net.exchange import MAX_RESPONSE, format_size, origin_of, redact_url
 from dragoman.telemetry import trace
@@ -282,16 +290,35 @@ def _wrap(interceptor: Interceptor, call_next: CallNext) -> CallNext:
     return call
 
 
-# The reasons of CannotConnect that are worth a retry.
-RETRYABLE = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
-# Any other server error is a response: retrying would start the work again.
-RETRYABLE_STATUS = (429, 503)
-# A gateway has lost the agent, or given up waiting for it. The agent may have the message: it is not sent again.
-MAY_BE_AT_WORK = (502, 504)
+# The reasons of CannotConnect that may pass.
+_TRANSIENT = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 FIRST_DELAY = 0.2
 MAX_DELAY = 8.0
 # The longest Retry-After that is honored.
 MAX_RETRY_AFTER = 60.0
+
+
+def is_transient(problem: DragomanError) -> bool:
+    """True for an error that may pass: a request that only reads can be repeated after it."""
+    if isinstance(problem, CannotConnect):
+        return problem.reason in _TRANSIENT
+    if isinstance(problem, Overloaded) or problem.status == 429:
+        return True
+    # Any other error is the server's response, and stays the same.
+    return isinstance(problem, ServerError) and problem.status == 503
+
+
+def may_send_again(problem: DragomanError) -> bool:
+    """True for an error after which a message can be sent again under its id.
+
+    Either the agent has refused the message and says so, or there was no answer at all. Any other answer, even one that
+    breaks off after its status, leaves open whether the message was run: a gateway may have lost an agent at work.
+    """
+    if not is_transient(problem):
+        return False
+    if not isinstance(problem, CannotConnect) or problem.arrived is False or problem.status is None:
+        return True
+    return hasattr(problem, "retry_after")
 
 
 class Backoff:
@@ -319,10 +346,16 @@ class Backoff:
         await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), MAX_RETRY_AFTER)))
 
 
-def with_retry_after(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
-    """Return the error of a response; with status 429 or 503, the server's Retry-After is attached to it."""
-    if status in (429, 503):
-        vars(error)["retry_after"] = _parse_retry_after(headers.get("Retry-After", "").strip(), clock)
+def with_response(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
+    """Return the error of a response that has begun.
+
+    The status is attached to a CannotConnect, and with status 429 or 503 the server's Retry-After, if there is one.
+    """
+    if isinstance(error, CannotConnect) and error.status is None:
+        error.status = status
+    retry_after = headers.get("Retry-After", "").strip()
+    if status in (429, 503) and retry_after:
+        vars(error)["retry_after"] = _parse_retry_after(retry_after, clock)
     return error
 
 
@@ -333,3 +366,14 @@ def _parse_retry_after(text: str, clock: Clock) -> float:
         return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
     except (ValueError, TypeError, IndexError, OverflowError):
         return 0.0
+
+
+def public_error_text(error: BaseException, agent: str) -> str:
+    """Return an error text that is safe for third parties: the agent's message, without its address."""
+    if isinstance(error, CannotConnect):
+        return f"{agent} cannot be reached"
+    if isinstance(error, Overloaded):
+        return f"{agent} is busy: try again later"
+    if isinstance(error, A2AError):
+        return f"{agent} says: {error.reason if '://' in error.message else error.message}"
+    return f"{agent} cannot be understood"

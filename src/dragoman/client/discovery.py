@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dragoman.client.connection import with_retry_after
+from dragoman.client.connection import with_response
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
@@ -203,7 +203,7 @@ class Discovery:
                 resolved = stale.resolved if self.verifier is None else await self._parse(stale.resolved.body, url)
                 self._cache.store(key, resolved, etag or stale.etag, control)
                 return resolved
-            raise with_retry_after(
+            raise with_response(
                 _fetch_error(status, response_headers, url), status, response_headers, self._cache.clock
             )
         try:

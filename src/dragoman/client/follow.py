@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import MAY_BE_AT_WORK, RETRYABLE, RETRYABLE_STATUS, Backoff, ByteBudget
+from dragoman.client.connection import Backoff, ByteBudget, may_send_again
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
 from dragoman.clock import sleep, wait
 from dragoman.model.error import (
@@ -19,7 +19,6 @@ from dragoman.model.error import (
     DragomanError,
     InternalError,
     MethodNotFound,
-    Overloaded,
     ResponseTooLarge,
     ServerError,
     UnsupportedOperation,
@@ -199,8 +198,7 @@ class ResumableStream:
             if _is_unsupported(problem):
                 streams, problem = False, None
                 break
-            await self._wait_before_retry(problem, backoff)
-            yield await self._find_started_task(request, problem)
+            yield await self._recover(request, problem, backoff)
         if self._is_over():
             return
         if not streams:
@@ -220,25 +218,32 @@ class ResumableStream:
             async for batch in batches:
                 yield batch
 
-    async def _wait_before_retry(self, problem: DragomanError | None, backoff: Backoff) -> None:
-        """Wait before the message is sent again under its id. Raises `problem` when that is pointless or unsafe."""
+    async def _recover(
+        self, request: SendMessageRequest, problem: DragomanError | None, backoff: Backoff
+    ) -> list[NumberedEvent]:
+        """Return the task that a message has started, or wait before it is sent again under its id.
+
+        Raises `problem` when there is no such task and sending again is pointless or unsafe.
+        """
         if problem is None:
             raise BadResponse(
                 "the agent took the message and ended the stream without an event: it may be at work on it"
             )
-        if isinstance(problem, CannotConnect):
-            # An agent never reached more likely has a wrong address than is restarting.
-            is_unsafe = problem.reason not in RETRYABLE or problem.status in MAY_BE_AT_WORK
-            if is_unsafe or not self._connection.reached:
-                raise problem
-        elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
-            # Any other error is the server's response.
+        # An agent never reached more likely has a wrong address than is restarting.
+        if isinstance(problem, CannotConnect) and not self._connection.reached:
+            raise problem
+        can_repeat = may_send_again(problem)
+        if not can_repeat and problem.reason != "CONNECTION_LOST":
             raise problem
         await backoff.pause(problem)
+        if can_repeat:
+            return await self._find_started_task(request, problem)
+        with suppress(DragomanError):
+            if started := await self._find_started_task(request, problem):
+                return started
+        raise problem
 
-    async def _find_started_task(
-        self, request: SendMessageRequest, problem: DragomanError | None
-    ) -> list[NumberedEvent]:
+    async def _find_started_task(self, request: SendMessageRequest, problem: DragomanError) -> list[NumberedEvent]:
         """Return the task that a message started before the connection broke, if the server used the client's task id.
 
         That is so in 0.1, where a server does not deduplicate messages: sending it again would start a second task.
@@ -485,14 +490,3 @@ async def poll_task(
     while True:
         await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
         yield await get_task()
-
-
-def public_error_text(error: BaseException, agent: str) -> str:
-    """Return an error text that is safe for third parties: the agent's message, without its address."""
-    if isinstance(error, CannotConnect):
-        return f"{agent} cannot be reached"
-    if isinstance(error, Overloaded):
-        return f"{agent} is busy: try again later"
-    if isinstance(error, A2AError):
-        return f"{agent} says: {error.reason if '://' in error.message else error.message}"
-    return f"{agent} cannot be understood"

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from dragoman.client.connection import (
     DEFAULT_LIMIT,
     LIMIT_HINT,
-    MAY_BE_AT_WORK,
-    RETRYABLE,
-    RETRYABLE_STATUS,
     Backoff,
-    with_retry_after,
+    is_transient,
+    may_send_again,
+    with_response,
 )
 from dragoman.client.discovery import interfaces_of
 from dragoman.client.event import NumberedEvent
@@ -182,8 +181,8 @@ class RemoteConnection:
             return request
         try:
             task = await self.perform(Operation.GET, GetTaskRequest(message.task_id, 0))
-        except (A2AError, BadResponse):
-            # What the server has to say about the task, it says about the message too.
+        except DragomanError:
+            # What is wrong with the task, the server says of the message too. It may allow to send, but not to read.
             return request
         context_id = getattr(task, "context_id", "")
         return replace(request, message=replace(message, context_id=context_id)) if context_id else request
@@ -247,13 +246,16 @@ class RemoteConnection:
                     yield batch
                 if events.unreadable > unreadable:
                     yield ()
+            events.check()
+            if reader.pending:
+                raise CannotConnect(
+                    f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
+                )
+        except CannotConnect as error:
+            with_response(error, response.status, response.headers, self.clock)
+            raise
         finally:
             await response.close()
-        events.check()
-        if reader.pending:
-            raise CannotConnect(
-                f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
-            )
 
     # -- one exchange ------------------------------------------------------------------------------------------------
 
@@ -283,7 +285,7 @@ class RemoteConnection:
             except DragomanError as error:
                 problem = _refine_error(error, operation, interface)
                 if response is not None:
-                    with_retry_after(problem, response.status, response.headers, self.clock)
+                    with_response(problem, response.status, response.headers, self.clock)
                 if not self._should_try_next(interface, problem, operation):
                     raise problem from (error if problem is not error else error.__cause__)
                 first = first or problem
@@ -387,12 +389,8 @@ class RemoteConnection:
 
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before a retry. Raises `error` when a retry is pointless or unsafe."""
-        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
-            await backoff.pause(error)
-            return
-        if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self.reached:
-            raise error
-        if error.status in MAY_BE_AT_WORK and operation in _SENDS:
+        is_safe = may_send_again(error) if operation in _SENDS else is_transient(error)
+        if not is_safe or (isinstance(error, CannotConnect) and not self.reached):
             raise error
         await backoff.pause(error)
 

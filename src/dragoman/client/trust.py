@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dragoman.client.connection import with_retry_after
+from dragoman.client.connection import with_response
 from dragoman.client.discovery import TTL, parse_max_age
 from dragoman.client.remote import RemoteConnection
 from dragoman.dialects.cards.card import read_card
@@ -197,7 +197,7 @@ class CardVerifier:
             status, headers = response.status, response.headers
             if status != 200:
                 await response.close()
-                raise with_retry_after(_fetch_error(status, url), status, headers, self._clock)
+                raise with_response(_fetch_error(status, url), status, headers, self._clock)
             body = await response.read(MAX_BYTES)
         except BadResponse as error:
             raise BadSignature(f"its keys cannot be fetched: {error}", reason=_UNKNOWN_KEY) from None

@@ -174,13 +174,8 @@ def error_from_http(status: int, body: object) -> A2AError:
     """Build the error from a REST response: by the reason in its body, else by SDK name, code and status."""
     members = as_object(as_object(body).get("error"))
     details = members.get("details")
-    reason = _error_info(details).get("reason")
     by_status = _BY_STATUS.get(status, e.InvalidRequest if status < 500 else e.InternalError)
-    # 0.3 does not define error bodies; the official SDKs send the name of the error.
-    named, code = as_object(body).get("type"), as_object(body).get("code")
-    by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
-    by_name = _BY_SDK_NAME.get(str(named), by_code)
-    cls = _BY_REASON.get(reason, by_name) if isinstance(reason, str) else by_name
+    cls = named_error(body) or by_status
     message = members.get("message") or as_object(body).get("message")
     if not isinstance(message, str):
         explanation = _explanation(body)
@@ -188,6 +183,15 @@ def error_from_http(status: int, body: object) -> A2AError:
     error = _build_error(cls, message, details)
     error.status = status
     return error
+
+
+def named_error(body: object) -> type[A2AError] | None:
+    """Return the error that the body of a REST response names; None when it is of no defined form, as a gateway's."""
+    reason = _error_info(as_object(as_object(body).get("error")).get("details")).get("reason")
+    # 0.3 does not define error bodies; the official SDKs send the name of the error.
+    name, code = as_object(body).get("type"), as_object(body).get("code")
+    by_code = _BY_CODE.get(code) if isinstance(code, int) and code < 0 else None
+    return _BY_REASON.get(str(reason)) or _BY_SDK_NAME.get(str(name)) or by_code
 
 
 def _explanation(body: object) -> str:

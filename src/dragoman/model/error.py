@@ -54,7 +54,7 @@ class CannotConnect(DragomanError):
 
     `reason` is one of `CANNOT_CONNECT`, `NO_SUCH_HOST`, `BAD_ADDRESS`, `TLS`, `TIMED_OUT`, `CONNECTION_LOST`,
     `NOT_HTTP`, `UNAVAILABLE` and `CLIENT_CLOSED`. `arrived` is False when the server cannot have read the request, and
-    None when that is unknown.
+    None when that is unknown. `status` is set once an answer has begun, also if it broke off.
     """
 
     reason = "CANNOT_CONNECT"

@@ -212,7 +212,12 @@ def _connection_error(error: Exception, request: HttpRequest) -> CannotConnect:
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):
         detail = " ".join(error.message.split())[:_MAX_DETAIL]
         return CannotConnect(f"{where} does not answer in HTTP: {detail}", reason="NOT_HTTP")
-    return CannotConnect(f"the connection to {where} broke: {_one_line(error)}", reason="CONNECTION_LOST")
+    # The head of an answer that broke off within it.
+    head = error.message if isinstance(error, aiohttp.ServerDisconnectedError) else None
+    status = head.code if isinstance(head, aiohttp.http.RawResponseMessage) else None
+    return CannotConnect(
+        f"the connection to {where} broke: {_one_line(error)}", reason="CONNECTION_LOST", status=status
+    )
 
 
 def _one_line(error: Exception) -> str:

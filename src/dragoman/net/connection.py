@@ -156,11 +156,15 @@ class HttpConnection(asyncio.BufferedProtocol):
             response.complete()
             return
         why = str(exc) if exc else "it was closed"
-        if response.has_head:
+        # Before a byte has come, the parser has the status of the answer before.
+        status = self._parser.get_status_code() if response.has_head or response.head_size else 0
+        # An informational response is no answer yet, nor is the beginning of a number.
+        status = status if status >= 200 else None
+        if status is not None:
             why = f"{why} in the middle of the answer"
         where = redact_url(response.request.url)
         # `arrived` stays None: a server that closes an idle connection just as it is reused has not read the request.
-        response.fail(CannotConnect(f"the connection to {where} broke: {why}", reason="CONNECTION_LOST"))
+        response.fail(CannotConnect(f"the connection to {where} broke: {why}", reason="CONNECTION_LOST", status=status))
 
     # -- httptools -----------------------------------------------------------------------------------------------------
 

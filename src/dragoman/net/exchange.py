@@ -163,10 +163,12 @@ def origin_of(url: str) -> str:
 
 def redact_url(url: str) -> str:
     """Return a URL without its credentials, query and fragment, for errors and logs."""
-    scheme, _, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
+    if not separator:  # not a URL, but it may hold a password all the same
+        scheme, rest = "", url
     location = rest.partition("?")[0].partition("#")[0]
     host, slash, path = location.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def is_loopback(url: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from dragoman.dialects.errors import error_from_http
+from dragoman.dialects.errors import error_from_http, named_error
 from dragoman.model.error import (
     A2AError,
     AuthError,
@@ -155,7 +155,7 @@ def auth_error(status: int, headers: Mapping[str, str], url: str, message: str =
 def error_from_response(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:
     """Build the error for an HTTP error status with a JSON body."""
     error = error_from_http(status, body)
-    if type(error) is InternalError and status in _GATEWAY_ERRORS:
+    if status in _GATEWAY_ERRORS and (type(error) is InternalError or named_error(body) is None):
         # The JSON is from a gateway, not from the agent.
         text = f"{redact_url(url)} is not available: HTTP {status}: {error.message}"
         return CannotConnect(text, reason="UNAVAILABLE", status=status)

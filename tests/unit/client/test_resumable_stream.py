@@ -374,6 +374,7 @@ async def test_after_enough_tries_the_reason_is_told() -> None:
         InternalError("HTTP 500"),
         CannotConnect("HTTP 502", reason="UNAVAILABLE", status=502),
         CannotConnect("HTTP 504", reason="UNAVAILABLE", status=504),
+        CannotConnect("HTTP 503", reason="UNAVAILABLE", status=503),
         BadResponse("HTML", status=500),
     ],
 )
@@ -436,6 +437,23 @@ async def test_a_task_of_our_naming_is_looked_for_before_its_message_is_sent_aga
     wire = Scripted([CUT], [numbered(2, chunk("b"), DONE)], gets=[task("a ", generation=1)])
     events = await sent_events(wire.stream(), replace(REQUEST, new_task_id="t"))
     assert joined(events) == "a b"
+    assert wire.names == ["STREAM", "GET", "SUBSCRIBE"]
+
+
+@pytest.mark.parametrize("found", [TaskNotFound(), AuthError("no"), CUT])
+async def test_a_message_whose_stream_began_and_broke_is_not_sent_again(found: Exception) -> None:
+    cut = CannotConnect("cut", reason="CONNECTION_LOST", status=200)
+    wire = Scripted([cut], [numbered(1, task("a"), DONE)], gets=[found])
+    with pytest.raises(CannotConnect) as caught:
+        await sent_events(wire.stream(), replace(REQUEST, new_task_id="t"))
+    assert caught.value is cut
+    assert wire.names == ["STREAM", "GET"]
+
+
+async def test_a_task_of_our_naming_is_followed_when_the_stream_of_its_message_began_and_broke() -> None:
+    cut = CannotConnect("cut", reason="CONNECTION_LOST", status=200)
+    wire = Scripted([cut], [numbered(2, chunk("b"), DONE)], gets=[task("a ", generation=1)])
+    assert joined(await sent_events(wire.stream(), replace(REQUEST, new_task_id="t"))) == "a b"
     assert wire.names == ["STREAM", "GET", "SUBSCRIBE"]
 
 

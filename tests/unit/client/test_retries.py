@@ -75,9 +75,19 @@ class Scene:
         return await running
 
 
+def refusal(code: int, status: str, reason: str) -> bytes:
+    """An error of A2A over REST."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "a2a-protocol.org"}
+    return reply({"error": {"code": code, "status": status, "message": "no", "details": [info]}}, code)
+
+
+# A gateway that says when to come back has not passed the message on.
+BUSY = reply(b"<html>", 503, "text/html", Retry_After="0")
+RESET = b"upstream connect error or disconnect/reset before headers. reset reason: connection termination"
+
 AGAIN = [
-    html(503),
-    reply({"message": "no"}, 503),
+    BUSY,
+    reply({"message": "no"}, 503, Retry_After="0"),
     html(429),
     reply({"message": "no"}, 429),
     rpc_error(-32000, 503),
@@ -85,8 +95,7 @@ AGAIN = [
     rpc_error(-32000, data=[{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RESOURCE_EXHAUSTED"}]),
     Close,
     Reset,
-    After(b"HTTP/1.1 200 OK\r\nConte", Close),
-    After(head(200, Content_Length="500") + b'{"jsonrpc":', Close),
+    After(b"HTTP/1.1 100 Continue\r\n\r\n", Close),
 ]
 
 
@@ -94,7 +103,7 @@ AGAIN = [
 @pytest.mark.parametrize("answer", AGAIN)
 async def test_what_may_pass_is_tried_again_under_the_same_message_id(answer: Any, transport: str) -> None:
     if transport == "rest" and isinstance(answer, bytes) and b'"jsonrpc"' in answer:
-        answer = html(503)  # that error is one of JSON-RPC alone
+        answer = refusal(503, "UNAVAILABLE", "SERVER_ERROR")  # that error is one of JSON-RPC alone
     async with Scene(answer, answer, answer, transport=transport) as scene:
         assert (await scene.send()).id == "t1"
         assert [got.message_id for got in scene.stub.posts] == ["m1"] * 4
@@ -106,6 +115,15 @@ async def test_what_may_pass_is_tried_again_under_the_same_message_id(answer: An
         (html(504), CannotConnect),
         (html(502), CannotConnect),
         (reply({"message": "no"}, 502), CannotConnect),
+        # A gateway, whose agent may have been at work when the connection to it broke.
+        (html(503), CannotConnect),
+        (reply(RESET, 503, "text/plain"), CannotConnect),
+        (reply({"message": "no"}, 503), CannotConnect),
+        (reply({"error": {"status": "UNAVAILABLE", "message": "no"}}, 503), CannotConnect),
+        # An answer that breaks off is one.
+        (After(b"HTTP/1.1 200 OK\r\nConte", Close), CannotConnect),
+        (After(head(200, Content_Length="500"), Reset), CannotConnect),
+        (After(head(200, Content_Length="500") + b'{"jsonrpc":', Close), CannotConnect),
         (rpc_error(-32603), InternalError),
         # A generic error of a server that has done the work: asking again would do it again.
         (rpc_error(-32000), ServerError),
@@ -113,15 +131,21 @@ async def test_what_may_pass_is_tried_again_under_the_same_message_id(answer: An
         (After(b"SSH-2.0-x\r\n\r\n", Close), CannotConnect),
     ],
 )
-async def test_a_message_that_may_be_at_work_is_not_sent_again(answer: Any, kind: type[Exception]) -> None:
-    async with Scene(answer) as scene:
+@pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
+async def test_a_message_that_may_be_at_work_is_not_sent_again(
+    answer: Any, kind: type[Exception], transport: str
+) -> None:
+    if transport == "rest" and isinstance(answer, bytes) and b'"jsonrpc"' in answer:
+        answer, kind = refusal(500, "INTERNAL", "INTERNAL_ERROR"), InternalError  # that one is of JSON-RPC alone
+    async with Scene(answer, transport=transport) as scene:
         with pytest.raises(kind):
             await scene.send()
         assert len(scene.stub.posts) == 1
 
 
-async def test_a_question_is_asked_again_after_a_gateway_gave_up() -> None:
-    async with Scene(html(504)) as scene:
+@pytest.mark.parametrize("answer", [html(504), html(503), After(head(200, Content_Length="500"), Close)])
+async def test_a_question_is_asked_again_after_a_gateway_gave_up(answer: Any) -> None:
+    async with Scene(answer) as scene:
         assert (await scene.send(GetTaskRequest("t1"), Operation.GET)).id == "t1"
 
 
@@ -136,13 +160,13 @@ async def test_the_first_try_again_is_at_once_and_the_waits_grow() -> None:
 
 
 async def test_after_so_many_failures_in_a_row_the_error_is_raised() -> None:
-    async with Scene(*[html(503)] * 4, retries=3) as scene:
+    async with Scene(*[BUSY] * 4, retries=3) as scene:
         with pytest.raises(CannotConnect, match="not available") as caught:
             await scene.send()
         assert caught.value.reason == "UNAVAILABLE"
         assert len(scene.stub.posts) == 4
         # The next call counts anew.
-        scene.answers = [html(503)] * 3
+        scene.answers = [BUSY] * 3
         assert (await scene.send()).id == "t1"
 
 
@@ -179,7 +203,7 @@ def _date(clock: Clock, seconds: float) -> bytes:
 
 
 async def test_waiting_of_one_call_is_not_the_wait_of_another() -> None:
-    async with Scene(reply({}, 429, Retry_After="50"), html(503)) as scene:
+    async with Scene(reply({}, 429, Retry_After="50"), BUSY) as scene:
         first = asyncio.ensure_future(scene.connection.perform(Operation.SEND, MESSAGE))
         async with asyncio.timeout(10):
             while not scene.clock.pending:  # noqa: ASYNC110
@@ -227,7 +251,7 @@ def _rpc() -> Any:
 
 
 async def test_a_caller_who_gives_up_while_waiting_is_let_go() -> None:
-    async with Scene(*[html(503)] * 9) as scene:
+    async with Scene(*[BUSY] * 9) as scene:
         running = asyncio.ensure_future(scene.connection.perform(Operation.SEND, MESSAGE))
         async with asyncio.timeout(10):
             while not scene.clock.pending:  # noqa: ASYNC110

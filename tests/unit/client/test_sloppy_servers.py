@@ -18,7 +18,7 @@ from dragoman.sync import Client as SyncClient
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
 STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, Hold = STUB["AgentStub"], STUB["Hold"]
+AgentStub, Hold, After, Reset = (STUB[name] for name in ("AgentStub", "Hold", "After", "Reset"))
 reply, html, head, result, event = (STUB[name] for name in ("reply", "html", "head", "result", "event"))
 CAPABILITIES = {"streaming": False}
 
@@ -194,6 +194,24 @@ async def test_a_stream_of_which_nothing_can_be_read_is_an_error_and_its_message
         assert len(stub.posts) == 1
 
 
+NOT_FOUND = {"code": -32001, "message": "Task not found"}
+
+
+@pytest.mark.parametrize("said", [[{"x": 1}], []], ids=["an event that cannot be read", "nothing"])
+async def test_a_message_is_not_sent_again_when_its_stream_breaks_before_an_event_can_be_read(said: list[Any]) -> None:
+    def respond(got: Any) -> Any:
+        if method(got) == "GetTask":
+            return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": NOT_FOUND})
+        # Without an end of the body, a connection that closes has broken.
+        begun = head(200, "text/event-stream", Content_Length="5000")
+        return After(begun + b"".join(event(got, each) for each in said), Reset)
+
+    async with AgentStub(respond) as stub, Client(stub.url, retries=2) as client:
+        with pytest.raises(CannotConnect, match="broke"):
+            _ = [each async for each in client.stream("hello")]
+        assert methods(stub) == ["SendStreamingMessage", "GetTask"]
+
+
 # -- servers that do not stream ----------------------------------------------------------------------------------------
 
 
@@ -207,7 +225,7 @@ async def test_an_agent_whose_card_says_that_it_does_not_stream_is_never_asked_t
 
 
 @pytest.mark.parametrize("capabilities", [CAPABILITIES, {"streaming": True}, {}], ids=str)
-@pytest.mark.parametrize("answer", [html(500), reply({"detail": "boom"}, 500), html(502), html(504), html(200)])
+@pytest.mark.parametrize("answer", [html(500), reply({"detail": "boom"}, 500), *map(html, (502, 503, 504, 200))])
 async def test_a_message_is_not_sent_again_after_an_answer_that_does_not_prove_that_it_was_not_run(
     answer: bytes, capabilities: Any
 ) -> None:
@@ -251,15 +269,31 @@ async def test_a_task_named_by_its_id_alone_is_read_for_its_context() -> None:
         assert methods(stub) == ["GetTask", "SendMessage", "SendMessage"]
 
 
-async def test_where_a_task_cannot_be_read_its_message_is_sent_without_a_context() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply({"jsonrpc": "2.0", "id": "1", "error": {"code": -32601, "message": "no"}}),
+        reply({"error": "no scope tasks.read"}, 403),
+        html(401),
+        html(502),
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_where_a_task_cannot_be_read_its_message_is_sent_without_a_context(
+    answer: bytes, streaming: bool
+) -> None:
     def respond(got: Any) -> bytes:
         if method(got) == "GetTask":
-            return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": {"code": -32601, "message": "no"}})
-        return result(got, task())
+            return answer
+        return streamed(got, {"task": task()}) if "Stream" in method(got) else result(got, task())
 
-    async with AgentStub(respond) as stub, Client(stub.url) as client:
-        assert isinstance(await client.send("three", task="t1"), Task)
-        assert "contextId" not in stub.posts[-1].json["params"]["message"]
+    async with AgentStub(respond) as stub, Client(stub.url, retries=0) as client:
+        if streaming:
+            assert [each.kind async for each in client.stream("three", task="t1")] == ["task"]
+        else:
+            assert isinstance(await client.send("three", task="t1"), Task)
+        sent = [got.json["params"]["message"] for got in stub.posts if method(got) != "GetTask"]
+        assert [message.get("contextId") for message in sent] == [None]
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------

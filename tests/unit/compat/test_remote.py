@@ -521,6 +521,26 @@ async def test_the_handler_of_the_discovery_tool_gives_the_card_or_the_reason(st
         await handle_discover_agent({})
 
 
+@pytest.mark.parametrize("answer", [(b"", 503), (b"no", 200), ({}, 200), None])
+async def test_no_error_text_holds_the_password_of_a_url(stub: Any, refusing: str, answer: Any) -> None:
+    server = None if answer is None else await stub(lambda _: answer)
+    url = (refusing if server is None else server.url).replace("://", "://user:s3cret@")
+    for each in (url, f"{url}?query", url.removeprefix("http://")):
+        assert "s3cret" not in await handle_discover_agent({"url": each})
+        assert "s3cret" not in await handle_invoke_remote_agent({"agent_url": each, "message": "hi"})
+        with pytest.raises((ExternalServiceError, ValidationError)) as caught:
+            await fetch_agent_card(each)
+        assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("minutes", ["soon", "", [5], {}, "inf", float("nan"), 1e308])
+async def test_a_time_limit_that_is_no_number_is_refused_before_anything_is_sent(stub: Any, minutes: Any) -> None:
+    server = await stub(lambda _: CARD)
+    with pytest.raises(ValidationError, match="timeout_minutes must be a number"):
+        await handle_invoke_remote_agent({"agent_url": server.url, "message": "hi", "timeout_minutes": minutes})
+    assert server.seen == []
+
+
 @pytest.mark.requirement("S3-62")
 async def test_the_handler_of_the_invocation_tool_gives_the_answer_or_the_reason(stub: Any) -> None:
     def answer(request: Any) -> Any:

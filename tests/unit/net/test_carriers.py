@@ -305,3 +305,19 @@ async def test_a_fetch_that_takes_too_long_names_the_url_without_its_secrets() -
             await fetch(request, clock=SystemClock(), seconds=0.05)
         closed.set()
     assert str(caught.value) == f"http://127.0.0.1:{port}/token did not answer within 0.05 s"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(b"", None), (b"HTTP/1.1 100 Continue\r\n\r\n", None), (b"HTTP/1.1 202 Accepted\r\nConte", 202)],
+)
+async def test_an_answer_that_breaks_off_within_its_head_has_its_status(
+    http: HttpClient, words: bytes, status: int | None
+) -> None:
+    answers = iter([reply(b"hello"), After(words, Close)])
+    async with Stub(lambda _: next(answers)) as stub:
+        # The connection has had an answer before, with another status.
+        await (await http.send(HttpRequest("POST", stub.url, {}, b"1"))).read()
+        with pytest.raises(CannotConnect) as caught:
+            await http.send(HttpRequest("POST", stub.url, {}, b"2"))
+    assert (caught.value.reason, caught.value.status, caught.value.arrived) == ("CONNECTION_LOST", status, None)

@@ -45,6 +45,8 @@ def test_different_origins(one: str, other: str) -> None:
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
     url = "https://user:password@example.org:8443/a/b?key=secret#part"
     assert redact_url(url) == "https://example.org:8443/a/b"
+    assert redact_url("user:password@example.org/a?key=secret") == "example.org/a"
+    assert redact_url("nonsense") == "nonsense"
 
 
 @pytest.mark.parametrize(

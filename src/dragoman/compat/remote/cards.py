@@ -9,7 +9,7 @@ from dragoman.compat.remote.exchange import guard_of, is_success, join_url, json
 from dragoman.compat.sessions.errors import ExternalServiceError, ValidationError
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.aio import fetch
-from dragoman.net.exchange import HttpRequest
+from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.guard import AddressForbidden, AddressGuard
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class RemoteCardCache:
         except AddressForbidden as error:
             raise ValidationError(f"Blocked URL: {error}") from error
         except CannotConnect as error:
-            text = f"A2A: Failed to fetch Agent Card from {url}: {error}"
+            text = f"A2A: Failed to fetch Agent Card from {redact_url(url)}: {error}"
             raise ExternalServiceError(text, reason=error.reason, arrived=error.arrived) from error
         except BadResponse as error:
-            raise ValidationError(f"A2A: Agent Card from {url} is invalid: {error}") from error
+            raise ValidationError(f"A2A: Agent Card from {redact_url(url)} is invalid: {error}") from error
         if not is_success(status):
-            text = f"A2A: Failed to fetch Agent Card from {url}: {status_line(status)}"
+            text = f"A2A: Failed to fetch Agent Card from {redact_url(url)}: {status_line(status)}"
             raise ExternalServiceError(text, status=status, arrived=True)
         card = _parse_card(url, body)
         self._entries[url, guard] = (clock.now(), body)
@@ -111,11 +111,11 @@ def clear_agent_card_cache() -> None:
 def _parse_card(url: str, body: bytes) -> dict[str, Any]:
     card = json_object(body)
     if card is None:
-        raise ValidationError(f"A2A: Agent Card from {url} is invalid: it is not a JSON object")
+        raise ValidationError(f"A2A: Agent Card from {redact_url(url)} is invalid: it is not a JSON object")
     missing = [field for field in _REQUIRED if not (isinstance(card.get(field), str) and card[field].strip())]
     if missing:
         required = ", ".join(_REQUIRED)
         raise ValidationError(
-            f"A2A: Agent Card from {url} is invalid: missing {', '.join(missing)} (required: {required})"
+            f"A2A: Agent Card from {redact_url(url)} is invalid: missing {', '.join(missing)} (required: {required})"
         )
     return card

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from dragoman.model.error import CannotConnect
 from dragoman.model.json import decode_any
+from dragoman.net.exchange import redact_url
 from dragoman.net.guard import AddressGuard
 
 _EXCERPT = 200
@@ -28,7 +29,7 @@ def join_url(base_url: str, path: str) -> str:
         CannotConnect: the base URL is invalid.
     """
     if not _is_base_url(base_url):
-        text = f"{base_url!r} is not a base URL: write it like https://agent.example.com"
+        text = f"{redact_url(base_url)!r} is not a base URL: write it like https://agent.example.com"
         raise CannotConnect(text, reason="BAD_ADDRESS", arrived=False)
     return base_url.rstrip("/") + path
 
