@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from dragoman.schema.arguments import Problem, Schema
-from dragoman.schema.validator import FlatSchema
+from dragoman.schema.validator import FlatSchema, has_unevaluated_patterns
 
 # A tenth of it is aimed at; the rest is for busy machines. Before it was counted, each of these took many seconds.
 SOON = 1.0
@@ -381,6 +381,7 @@ plain = st.sampled_from(
 @given(st.recursive(plain, _schemas, max_leaves=6), values, st.booleans())
 def test_counting_changes_no_judgement(place: Any, value: Any, old: bool) -> None:
     root: dict[str, Any] = {"properties": {"a": place}}
+    assume(not has_unevaluated_patterns(root))  # those are left to the server, as another test has it
     if old:
         root["$schema"] = "http://json-schema.org/draft-07/schema#"
     library: Any = Draft7Validator if old else Draft202012Validator
