@@ -1,7 +1,7 @@
 """After a run of the whole suite: which requirements have no test that ran and passed.
 
 `tests/unit/test_requirements.py` reads what the files claim. What was skipped for want of a program, only a run tells.
-With `DRAGOMAN_PROVE_ALL` in the environment, as in `.ci/run`, such a run has failed.
+With `PROVE_ALL_REQUIREMENTS` in the environment, as in `.ci/run`, such a run has failed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Proofs:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         # A run that was cut short, or of a few tests (`-m smoke`), has not tried them all.
-        if not session.exitstatus and "DRAGOMAN_PROVE_ALL" in os.environ and self._is_complete() and self.unproven:
+        if not session.exitstatus and "PROVE_ALL_REQUIREMENTS" in os.environ and self._is_complete() and self.unproven:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
