@@ -16,8 +16,6 @@ SRC = ROOT / "src" / "dragoman"
 
 MOST_MODULES = 12
 MOST_LINES = 500
-# One file for each command.
-LARGE_FOLDERS = {"cli"}
 # The one file that may name what stands above it: it registers the plug-ins.
 PLUGINS = "server/plugins.py"
 
@@ -129,7 +127,7 @@ def folders_are_small() -> Iterator[str]:
     modules = [Path(file) for file in files() if not file.endswith("__init__.py")]
     for folder in {module.parent for module in modules}:
         count = sum(module.parent == folder for module in modules)
-        if count > MOST_MODULES and folder.as_posix() not in LARGE_FOLDERS:
+        if count > MOST_MODULES:
             yield folder.as_posix()
 
 

@@ -1,1 +1,1 @@
-"""The commands, one file per verb."""
+"""The command `dragoman`: a folder per group of commands."""

@@ -6,7 +6,7 @@ import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
@@ -27,23 +27,30 @@ from dragoman.model.error import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Each subcommand is `command` in the module of that name in this folder.
+
+class Verb(NamedTuple):
+    """A subcommand: the module with its `command`, below this folder, and its line in `--help`."""
+
+    module: str
+    help: str
+
+
 VERBS = {
-    "serve": "Serve agents over A2A.",
-    "mcp": "Bring A2A agents to an MCP host.",
-    "send": "Send a message and print the answer.",
-    "call": "Call a skill and print its value.",
-    "chat": "Talk with an agent.",
-    "watch": "Follow a task to its end.",
-    "get": "Show a task as it is now.",
-    "cancel": "Cancel a task.",
-    "tasks": "List your tasks, the newest first.",
-    "card": "Show an agent's card, or check it.",
-    "users": "Say who may call: passwords, permissions, keys, cookies.",
-    "push": "Show webhooks that do not arrive, and retry them.",
-    "listen": "Receive webhooks, and print and check them.",
-    "backup": "Copy the SQLite store, also while the server runs.",
-    "doctor": "Check an agent, or the store, the settings and this machine.",
+    "serve": Verb("serve.command", "Serve agents over A2A."),
+    "mcp": Verb("mcp", "Bring A2A agents to an MCP host."),
+    "send": Verb("talk.send", "Send a message and print the answer."),
+    "call": Verb("talk.call", "Call a skill and print its value."),
+    "chat": Verb("talk.chat", "Talk with an agent."),
+    "watch": Verb("tasks.watch", "Follow a task to its end."),
+    "get": Verb("tasks.get", "Show a task as it is now."),
+    "cancel": Verb("tasks.cancel", "Cancel a task."),
+    "tasks": Verb("tasks.list", "List your tasks, the newest first."),
+    "card": Verb("card.command", "Show an agent's card, or check it."),
+    "users": Verb("store.users", "Say who may call: passwords, permissions, keys, cookies."),
+    "push": Verb("store.push", "Show webhooks that do not arrive, and retry them."),
+    "listen": Verb("listen", "Receive webhooks, and print and check them."),
+    "backup": Verb("store.backup", "Copy the SQLite store, also while the server runs."),
+    "doctor": Verb("doctor.command", "Check an agent, or the store, the settings and this machine."),
 }
 
 # The first matching class counts.
@@ -72,13 +79,13 @@ class LazyGroup(click.Group):
         """Import a subcommand."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
+        command: click.Command = import_module(f"dragoman.cli.{VERBS[cmd_name].module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands from the table."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

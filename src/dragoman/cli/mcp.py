@@ -17,7 +17,7 @@ import click
 
 from dragoman.cli.options import HELP, config_option, remote_bytes_option, with_options
 from dragoman.cli.printing import out, say, warn
-from dragoman.cli.remote import complete_alias
+from dragoman.cli.remote.session import complete_alias
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError

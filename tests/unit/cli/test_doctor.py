@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dragoman import __version__
-from dragoman.cli.doctor import check_open_files, check_sqlite_library
+from dragoman.cli.doctor.command import check_open_files, check_sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragoman import Agent
-from dragoman.cli.push import command
+from dragoman.cli.store.push import command
 from dragoman.engine.ports.store import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError

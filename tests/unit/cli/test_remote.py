@@ -14,7 +14,7 @@ import trustme
 import uvicorn
 
 from dragoman import Agent, User
-from dragoman.cli.wire import WireLog
+from dragoman.cli.remote.wire import WireLog
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import agent_of_command_table, agent_of_tool_table
+from dragoman.cli.serve.options import agent_of_command_table, agent_of_tool_table
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.sync import Client

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from dragoman import Agent, Client, Task
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import agent_of_framework_table, agents_of_frameworks, pop_framework_options
+from dragoman.cli.serve.options import agent_of_framework_table, agents_of_frameworks, pop_framework_options
 from dragoman.errors import ConfigError
 from dragoman.sync import Client as SyncClient
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import agent_of_tool_table
+from dragoman.cli.serve.options import agent_of_tool_table
 from dragoman.errors import ConfigError, TaskRejected
 from dragoman.sync import Client
 

@@ -145,7 +145,7 @@ def test_what_was_typed_wrong_is_repeated_without_controls(run: Callable[..., An
 
 
 def test_a_line_to_paste_quotes_the_id_of_an_agent() -> None:
-    from dragoman.cli.remote import CommandSession, parse_options
+    from dragoman.cli.remote.session import CommandSession, parse_options
 
     shared = {
         "headers": (),
@@ -183,11 +183,11 @@ def test_nothing_is_written_but_by_the_one_function_that_cleans() -> None:
     allowed |= {("chat.py", "input"), ("printing.py", "click.echo")}
     found = [
         (path.name, name)
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         for node, name in calls(ast.parse(path.read_text()))
         if not is_ours(node)
     ]
     assert set(found) == allowed
     assert found.count(("printing.py", "click.echo")) == 1
-    streams = [path.name for path in folder.glob("*.py") if "sys.stdout.buffer" in path.read_text()]
+    streams = [path.name for path in folder.rglob("*.py") if "sys.stdout.buffer" in path.read_text()]
     assert streams == []

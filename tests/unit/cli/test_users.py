@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from dragoman.auth.inbound.cookie import CookieScheme
 from dragoman.auth.inbound.passwords import Argon2, key_digest
-from dragoman.cli.users import command
+from dragoman.cli.store.users import command
 from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
@@ -162,7 +162,7 @@ def test_users_in_memory_cannot_be_changed_from_here(place: Path) -> None:
 
 def test_a_password_is_asked_for_twice_and_not_shown(place: Path) -> None:
     here, there = pty.openpty()
-    code = "from dragoman.cli.users import command; command(['add', 'alice', '--store', 'sqlite:///t.db'])"
+    code = "from dragoman.cli.store.users import command; command(['add', 'alice', '--store', 'sqlite:///t.db'])"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "TERM": "dumb"}
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=there, stdout=there, stderr=there, env=environment, start_new_session=True

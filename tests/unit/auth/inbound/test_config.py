@@ -102,7 +102,7 @@ def test_a_private_key_or_no_key_in_the_file_is_told(door: Any, tmp_path: Path) 
 
 def test_nothing_heavy_is_imported_until_a_scheme_needs_it() -> None:
     code = (
-        "import sys, dragoman.auth.inbound.config, dragoman.auth.inbound.login, dragoman.cli.users; "
+        "import sys, dragoman.auth.inbound.config, dragoman.auth.inbound.login, dragoman.cli.store.users; "
         "print([name for name in ('cryptography', 'jwt', 'argon2', 'aiohttp', 'uvicorn') if name in sys.modules])"
     )
     source = Path(__file__).resolve().parents[4] / "src"

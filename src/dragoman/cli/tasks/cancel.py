@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 
 
 @click.command("cancel", short_help="Cancel a task.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task

@@ -17,7 +17,7 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.cli.remote import CommandSession
+    from dragoman.cli.remote.session import CommandSession
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event
 

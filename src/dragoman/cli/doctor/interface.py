@@ -32,7 +32,7 @@ from dragoman.net.exchange import HttpRequest
 from dragoman.stores.sqlite.health import HealthFinding
 
 if TYPE_CHECKING:
-    from dragoman.cli.doctor_remote import ProbeClient, ProbeResponse
+    from dragoman.cli.doctor.remote import ProbeClient, ProbeResponse
     from dragoman.client.discovery import Interface
     from dragoman.model.card import AgentCard
     from dragoman.model.operation import Request

@@ -62,7 +62,7 @@ class Options(NamedTuple):
         """Return the logging interceptor of --wire. It is the last one, so that it logs what is really sent."""
         if not self.wire:
             return []
-        from dragoman.cli.wire import WireLog
+        from dragoman.cli.remote.wire import WireLog
 
         return [WireLog([self.token] if self.token else [])]
 

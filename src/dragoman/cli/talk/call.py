@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
@@ -24,7 +24,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
     its skills, as one with MCP tools does, `a=3` passes a number too.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
+    from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, parse_argument
 
     parsed = [_parse_argument(each) for each in arguments]
@@ -39,7 +39,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
 
 def _parse_argument(text: str) -> tuple[str, Any, bool]:
     """Parse `name=text` or `name:=JSON`. Returns name, value, and whether the value is text. Raises ConfigError."""
-    from dragoman.cli.send import parse_json
+    from dragoman.cli.talk.send import parse_json
 
     match = _ARGUMENT.fullmatch(text)
     if match is None:

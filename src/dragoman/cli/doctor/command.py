@@ -14,10 +14,10 @@ from typing import Any, cast
 import click
 
 from dragoman import __version__
-from dragoman.cli.on_store import store_option
 from dragoman.cli.options import config_option
 from dragoman.cli.printing import colored, out, print_json
-from dragoman.cli.remote import CommandSession, call_options, parse_options, url_argument
+from dragoman.cli.remote.session import CommandSession, call_options, parse_options, url_argument
+from dragoman.cli.store.on_store import store_option
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
@@ -71,7 +71,7 @@ def _url_only_options(shared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_agent(url: str, text: str | None, shared: dict[str, Any]) -> int:
-    from dragoman.cli.doctor_remote import check_agent
+    from dragoman.cli.doctor.remote import check_agent
 
     options = parse_options(url, shared)
     with CommandSession(options) as session:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.conversation import StreamPrinter
+    from dragoman.cli.talk.conversation import StreamPrinter
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
@@ -25,8 +25,8 @@ def command(session: CommandSession) -> None:
 
     What the agent asks is answered with the next line. Ctrl-C while it answers leaves the task running.
     """
-    from dragoman.cli.conversation import unanswered_error
     from dragoman.cli.printing import colored, say
+    from dragoman.cli.talk.conversation import unanswered_error
     from dragoman.model.task import Task
 
     card = session.run(session.client.card())
@@ -44,7 +44,7 @@ def command(session: CommandSession) -> None:
 
 class _ChatLoop:
     def __init__(self, session: CommandSession) -> None:
-        from dragoman.cli.conversation import StreamPrinter
+        from dragoman.cli.talk.conversation import StreamPrinter
 
         self._session = session
         self._printer: StreamPrinter = StreamPrinter(session, quiet=session.options.as_json)
@@ -79,8 +79,8 @@ class _ChatLoop:
         return line.rstrip("\r\n") if line else None
 
     def _send(self, text: str) -> None:
-        from dragoman.cli.conversation import resume_hint
         from dragoman.cli.printing import say
+        from dragoman.cli.talk.conversation import resume_hint
         from dragoman.model.error import DragomanError
 
         target = self._message_target()

@@ -16,7 +16,7 @@ from dragoman.model.error import CannotConnect, ServerError
 from dragoman.net.sockets import SocketClient
 
 if TYPE_CHECKING:
-    from dragoman.cli.remote import Options
+    from dragoman.cli.remote.session import Options
     from dragoman.keys.jws import Header
 
 _RULE = "A2A 1.0, 8.4.3: the card is verified with the key that its signature names"

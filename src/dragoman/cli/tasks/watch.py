@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.conversation import StreamPrinter
+    from dragoman.cli.talk.conversation import StreamPrinter
     from dragoman.client.client import Client
     from dragoman.model.message import Message
     from dragoman.model.task import Task
@@ -24,7 +24,7 @@ def command(session: CommandSession, task: str) -> None:
 
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
+    from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
 
     printer = StreamPrinter(session, quiet=session.options.as_json)

@@ -11,7 +11,7 @@ import click
 
 from dragoman.cli.options import config_option, with_options
 from dragoman.cli.printing import say, warn
-from dragoman.cli.serve_options import (
+from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
     TEXT,
@@ -208,7 +208,7 @@ def _agent_for_remote(url_or_name: str, name: str | None, file: ConfigFile | Non
         CannotConnect: the agent does not answer.
         BadCard: it has no card, or an invalid one.
     """
-    from dragoman.cli.remote import read_token, resolve_target
+    from dragoman.cli.remote.session import read_token, resolve_target
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.on_store import on_store
 from dragoman.cli.printing import CLEAR, out
+from dragoman.cli.store.on_store import on_store
 from dragoman.server.config.settings import Settings
 
 

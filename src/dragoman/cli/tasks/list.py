@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client

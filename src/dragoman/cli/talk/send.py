@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import CommandSession, in_session, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
-    from dragoman.cli.conversation import StreamPrinter, converse, print_outcome
+    from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
 
     message = _parse_message(**options)
     if no_wait:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.cli.doctor_interface import InterfaceChecker
+from dragoman.cli.doctor.interface import InterfaceChecker
 from dragoman.cli.printing import state_name
 from dragoman.client.connection import Sender
 from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
@@ -29,7 +29,7 @@ from dragoman.stores.sqlite.health import HealthFinding
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.cli.remote import CommandSession, Options
+    from dragoman.cli.remote.session import CommandSession, Options
     from dragoman.client.client import Client
     from dragoman.client.discovery import Interface
     from dragoman.client.event import Event

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import CommandSession, Options, call_options, parse_options, url_argument
+from dragoman.cli.remote.session import CommandSession, Options, call_options, parse_options, url_argument
 
 if TYPE_CHECKING:
-    from dragoman.cli.card_signature import SignatureReport
+    from dragoman.cli.card.signature import SignatureReport
     from dragoman.dialects.cards.rules.validate import CardProblem
     from dragoman.model.card import AgentCard, AgentInterface
 
@@ -37,7 +37,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     recorder = CardRecorder()
     with CommandSession(options, recorder) as session:
         if validate:
-            from dragoman.cli.card_signature import check_signature
+            from dragoman.cli.card.signature import check_signature
 
             place, body = session.run(recorder.card(session.client))
             signed, signature_problems = session.run(check_signature(body, place, options, jwks))

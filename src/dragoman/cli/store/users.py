@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.on_store import IN_MEMORY, on_store
 from dragoman.cli.options import HELP, with_options
 from dragoman.cli.printing import out, print_json, print_table, say, utc
+from dragoman.cli.store.on_store import IN_MEMORY, on_store
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 

@@ -1,0 +1,1 @@
+"""`dragoman doctor`: checks of an agent, of the store, the settings and the machine."""

@@ -1,0 +1,1 @@
+"""What the commands that call an agent share: its address, the session, `--wire`."""

@@ -1,0 +1,1 @@
+"""`dragoman serve`: its command, and its options."""

@@ -1,0 +1,1 @@
+"""Commands that work on the file of a store."""

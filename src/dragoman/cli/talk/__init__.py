@@ -1,0 +1,1 @@
+"""Commands that send messages to an agent and print its answer."""

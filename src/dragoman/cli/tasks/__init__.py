@@ -1,0 +1,1 @@
+"""Commands about tasks: list, get, watch, cancel."""
