@@ -68,7 +68,7 @@ class Terminal:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            os.execvpe("bash", ["bash", "--norc", "--noprofile"], environment)  # noqa: S606, S607
+            os.execvpe("bash", ["bash", "--norc", "--noprofile"], environment)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
 
     def read(self, seconds: float) -> bool:
@@ -130,7 +130,7 @@ class Recording:
         while not until():
             if time.monotonic() > end:
                 raise TimeoutError("\n".join(terminal.text for terminal in self.terminals))
-            if any([terminal.read(0.01) for terminal in self.terminals]):
+            if sum(terminal.read(0.01) for terminal in self.terminals):  # not `any`: all of them
                 self._advance(time.monotonic() - before)
                 before = time.monotonic()
 
@@ -140,7 +140,7 @@ class Recording:
         end = time.monotonic() + seconds
         before = time.monotonic()
         while (rest := end - time.monotonic()) > 0:
-            if any([terminal.read(min(rest, 0.01)) for terminal in self.terminals]):
+            if sum(terminal.read(min(rest, 0.01)) for terminal in self.terminals):
                 self._advance(time.monotonic() - before)
                 before = time.monotonic()
         self._advance(time.monotonic() - before)
@@ -186,9 +186,7 @@ class Recording:
         ]
         for terminal, top, tall in zip(self.terminals, tops, heights, strict=True):
             lines.append(f'<rect y="{top}" width="{width}" height="{tall}" rx="8" fill="#011627"/>')
-            lines += [
-                f'<circle cx="{18 + 16 * index}" cy="{top + 15}" r="5" fill="#445"/>' for index in range(3)
-            ]
+            lines += [f'<circle cx="{18 + 16 * index}" cy="{top + 15}" r="5" fill="#445"/>' for index in range(3)]
             lines.append(
                 f'<text x="{width // 2}" y="{top + 20}" text-anchor="middle" fill="#7f8c98">{escape(terminal.title)}'
                 "</text>"
