@@ -64,7 +64,7 @@ lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 
 picture: $(VENV)/dev.ready  ## Record the picture of the README anew, from a real run.
-	$(BIN)/python docs/pictures/record.py
+	$(BIN)/python tests/docs/record.py
 
 clean:          ## Remove what can be made again.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
