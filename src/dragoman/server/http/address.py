@@ -23,6 +23,13 @@ class Addresses:
         self._url = url.rstrip("/") if url else None
         self._trusted = trusted
         self._has_warned = False
+        # Where the server listens, as in http://127.0.0.1:8080; None when another program listens for it.
+        self.listening: str | None = None
+
+    @property
+    def own(self) -> str | None:
+        """The URL of this server, whoever asks: the setting `url`, else where it listens. None when neither is set."""
+        return self._url or self.listening
 
     def base(self, request: Request) -> str:
         """Return the URL of the app's root, without a trailing slash."""
