@@ -301,7 +301,11 @@ def _any_port(text: str) -> str:
 
 def make_run() -> str:
     """The command behind `make run`."""
-    recipe = re.search(r"^run:.*\n\t@?\$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    recipe = re.search(
+        r"^run:.*\n\t@trap : INT; \$\(BIN\)/(.*) \$\(ARGS\);",
+        (ROOT / "Makefile").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert recipe is not None
     return recipe[1]
 
