@@ -16,6 +16,15 @@ logger = logging.getLogger("dragoman.server")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+def local_url(host: str, port: int, *, tls: bool = False) -> str:
+    """Return the URL by which this machine reaches a server that listens on an IP address and a port."""
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{'https' if tls else 'http'}://{place}"
+
+
 class Addresses:
     """Determines the base URL of a request: the setting `url`, a trusted proxy's headers, else the request's own."""
 
