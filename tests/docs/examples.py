@@ -5,10 +5,10 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
 - `python` runs. All blocks of a page share one namespace, like the cells of a notebook, and may `await` at the top.
   With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest.
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
-  says, the commands and the Python after it reach that server; so do commands that name no address. A page's next server is started after this one was
-  killed, with SIGKILL: every page that restarts a server proves what survives. With `open` it is left running beside
-  what follows, from its first line of output on, and is compared when it has ended. With `types="2"` somebody sits at
-  a terminal and types that; what they type is not in the output.
+  says, the commands and the Python after it reach that server; so do commands that name no address. A page's next
+  server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
+  With `open` it is left running beside what follows, from its first line of output on, and is compared when it has
+  ended. With `types="2"` somebody sits at a terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
   shown. In text, lines are compared one by one. `…` stands for anything, a line of its own for any lines. Times are
   all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on

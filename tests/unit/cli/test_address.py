@@ -111,8 +111,24 @@ def test_a_scheme_or_a_port_or_a_name_makes_an_address(tmp_path: Path, word: str
 @pytest.mark.usefixtures("typed")
 @pytest.mark.parametrize(
     "word",
-    ["hello", "", "localhost", "example.com", "12:30", "3:4", "note:", "a:b", "a:0", "a:99999", "calc is", "x/y:80"]
-    + ["http://h is down", "localhost:8080 is down", "http://", "me@h:80"],
+    [
+        "hello",
+        "",
+        "localhost",
+        "example.com",
+        "12:30",
+        "3:4",
+        "note:",
+        "a:b",
+        "a:0",
+        "a:99999",
+        "calc is",
+        "x/y:80",
+        "http://h is down",
+        "localhost:8080 is down",
+        "http://",
+        "me@h:80",
+    ],
 )
 def test_other_words_are_text(tmp_path: Path, word: str):
     remotes(tmp_path, calc="http://calc.example")
@@ -181,9 +197,7 @@ def test_doctor_without_an_address_is_for_this_machine(url: str, typed: Typed, m
     assert "sqlite" in typed("doctor").out
 
 
-def test_a_name_of_a_remote_may_be_the_default(
-    url: str, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_name_of_a_remote_may_be_the_default(url: str, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     remotes(tmp_path, calc=url)
     assert typed("send", "calc", "hi", "there").out == "hi there\n"
     monkeypatch.setenv("DRAGOMAN_AGENT", "calc")

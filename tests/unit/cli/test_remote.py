@@ -84,7 +84,10 @@ def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
     ("typed", "says"),
     [
         ("calcx", "there is no remote `calcx`; did you mean `calc`?"),
-        ("zzz", "there is no remote `zzz`; there are calc, trip: write an address, as in localhost:8080, or name it in"),
+        (
+            "zzz",
+            "there is no remote `zzz`; there are calc, trip: write an address, as in localhost:8080, or name it in",
+        ),
         ("localhost", "`localhost` is not the address of an agent: add a port, as in localhost:8080, or write http://"),
         ("ftp://x", "ftp://x cannot be called: an agent's address begins with http:// or https://"),
     ],
