@@ -218,7 +218,8 @@ def _agent_for_remote(url_or_name: str, name: str | None, file: ConfigFile | Non
         CannotConnect: the agent does not answer.
         BadCard: it has no card, or an invalid one.
     """
-    from dragoman.cli.remote.session import read_token, resolve_target
+    from dragoman.cli.remote.address import resolve_target
+    from dragoman.cli.remote.session import read_token
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 
