@@ -34,7 +34,11 @@ class _Flag(NamedTuple):
 
     def decorator(self, group: str) -> Any:
         """Return the decorator that adds the flag to a command, under this heading of its help."""
-        place: dict[str, Any] = {"cls": GroupedOption, "group": "Agent" if self.common else group, "common": self.common}
+        place: dict[str, Any] = {
+            "cls": GroupedOption,
+            "group": "Agent" if self.common else group,
+            "common": self.common,
+        }
         if self.metavar is None:
             return click.option(self.flag, is_flag=True, help=self.help, **place)
         return click.option(
