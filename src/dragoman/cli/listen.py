@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _MAX_BODY = 64 * 1024 * 1024
 _JWKS_PATH = "/.well-known/jwks.json"
 _JWKS_HINT = f"Name its keys: --jwks http://HOST:PORT{_JWKS_PATH}"
-_LOCAL_AGENT = "http://127.0.0.1:8080"
 _PRINTED_HEADERS = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
 _WIDTH = 60
 
@@ -109,14 +108,13 @@ class _Verifier:
         """
         if self._jwks is not None:
             return self._jwks
-        from dragoman.cli.remote.session import resolve_target
+        from dragoman.cli.remote.address import default_target
         from dragoman.client.webhook import issuer_of
         from dragoman.net.guard import AddressGuard
 
         issuer = issuer_of(headers)
         if not issuer.startswith(("http://", "https://")):
-            issuer = resolve_target(os.environ.get("DRAGOMAN_AGENT") or _LOCAL_AGENT).url
-            return f"{issuer.rstrip('/')}{_JWKS_PATH}"
+            return f"{default_target().url.rstrip('/')}{_JWKS_PATH}"
         url = f"{issuer.rstrip('/')}{_JWKS_PATH}"
         AddressGuard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
         return url
