@@ -202,7 +202,7 @@ def _webhook_delivery(
         keys,
         guard,
         signer=keys,
-        issuer=lambda: addresses.own or ISSUER,
+        issuer=addresses.own or ISSUER,
         chunks=settings.push_chunks,
         warm=warm,
         senders=senders,

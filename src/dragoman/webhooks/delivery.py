@@ -262,7 +262,7 @@ class Delivery:
                 body,
                 payloads.media_type,
                 signer=service.signer,
-                issuer=service.issuer(),
+                issuer=service.issuer,
                 now=service.clock.now() // 1000,
             )
             status, retry_after = await post(service.http, request, _REQUEST_TIMEOUT)
@@ -357,7 +357,7 @@ class DeliveryService(WebhookRegistry):
         guard: AddressGuard,
         *,
         signer: RequestSigner | None = None,
-        issuer: Callable[[], str] = lambda: ISSUER,
+        issuer: str = ISSUER,
         chunks: bool = False,
         give_up: float = 86_400.0,
         max_per_host: int = 16,

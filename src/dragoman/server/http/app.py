@@ -116,6 +116,8 @@ class App:
     def listens_at(self, url: str) -> None:
         """Set where the server listens, for receivers of webhooks: that is where the keys of signatures are."""
         self._addresses.listening = url
+        if self._delivery is not None:
+            self._delivery.issuer = self._addresses.own or url
 
     async def start(self) -> None:
         """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent on one event loop.
