@@ -30,9 +30,11 @@ from dragoman import (
     File,
     Message,
     Part,
+    Role,
     Server,
     State,
     Task,
+    TaskPushNotificationConfig,
     User,
     auth,
     errors,
@@ -185,6 +187,7 @@ def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
         ("member of `Artifact`", Artifact),
         ("member of `File`", File),
         ("member of `User`", User),
+        ("member of `TaskPushNotificationConfig`", TaskPushNotificationConfig),
     ],
 )
 def test_a_class_has_the_members_that_are_listed(title: str, thing: object) -> None:
@@ -200,6 +203,10 @@ def test_a_state_has_the_members_that_are_listed() -> None:
             if name.isupper():
                 assert State[name].waiting == ("`.waiting` is True" in row[1])
                 assert State[name].final == ("`.final` is True" in row[1])
+
+
+def test_a_role_has_the_members_that_are_listed() -> None:
+    assert {name for row in rows("member of `Role`", "") for name in names(row[0])} == {role.name for role in Role}
 
 
 @pytest.mark.parametrize(
@@ -371,8 +378,9 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
 
 def options_of(*names: str) -> set[str]:
     """The options of a command, with those of the commands below it."""
-    text = CliRunner().invoke(group, [*names, "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
+    flag, heading = ("--help-all", "Agent:") if names == ("serve",) else ("--help", "Options:")
+    text = CliRunner().invoke(group, [*names, flag], env={**os.environ, "COLUMNS": "200"}).output
+    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition(heading)[2]))
     return found.union(*(options_of(*names, below) for below in commands_of(*names)))
 
 

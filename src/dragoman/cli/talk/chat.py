@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import A2AError, BadResponse, ConfigError, DragomanError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _COMMAND = re.compile(r"/[A-Za-z]+")
 
 
 @click.command("chat", short_help="Talk with an agent.")
-@url_argument()
+@url_argument
 @click.option("--context", metavar="ID", help="Go on with this conversation.")
 @in_session
 def command(session: CommandSession, context: str | None) -> None:
