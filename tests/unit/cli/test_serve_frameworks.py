@@ -201,7 +201,7 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 
 
 def test_the_help_names_the_frameworks() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help"]).output.split())
+    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
         assert f"{flag} MODULE:NAME" in said
     assert "agent of Google's ADK, LangGraph, Pydantic AI or the OpenAI Agents SDK" in said
