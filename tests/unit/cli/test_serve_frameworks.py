@@ -204,7 +204,8 @@ def test_the_help_names_the_frameworks() -> None:
     said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
         assert f"{flag} MODULE:NAME" in said
-    assert "agent of Google's ADK, LangGraph, Pydantic AI or the OpenAI Agents SDK" in said
+    for framework in ("Google's ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
+        assert framework in said
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
