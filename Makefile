@@ -19,8 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:           ## Show what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-run: $(VENV)/run.ready  ## Start the demo agent, MCP tools, on 127.0.0.1:8080.
-	@$(BIN)/dragoman serve dragoman.examples.toolbox || [ $$? -eq 130 ]  # Ctrl-C is how one stops it
+run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080.
+	@$(BIN)/dragoman serve dragoman.examples.demo || [ $$? -eq 130 ]  # Ctrl-C is how one stops it
 
 demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the same stream goes on.
 	@$(BIN)/python -m dragoman.examples.crash

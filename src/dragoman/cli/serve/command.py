@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.options import config_option, with_options
-from dragoman.cli.printing import say, warn
+from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
@@ -70,6 +70,8 @@ def _setting_option(name: str, info: SettingInfo) -> Any:
 @click.option(
     "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
 )
+@click.option("--quiet", is_flag=True, help="Print warnings and errors only: no start-up lines, no task lines.")
+@click.option("--curl", is_flag=True, help="Print curl commands to try at the start.")
 @config_option
 @with_options(
     *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
@@ -94,6 +96,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
     frameworks = pop_framework_options(flags)
+    quiet, curl = flags.pop("quiet"), flags.pop("curl")
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -102,7 +105,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
     # Before the targets are imported: an invalid setting fails early, and imported modules may log.
     settings = settings_of({})
-    configure(settings.log, settings.log_level)
+    configure(settings.log, settings.log_level, quiet=quiet)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
@@ -112,8 +115,12 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
-    configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=say, ends_process=True)
+    configure(settings.log, settings.log_level, quiet=quiet)
+    serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+
+
+def _announce(line: str) -> None:
+    say(StyledText(line))
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
