@@ -120,13 +120,13 @@ def echo(tmp_path: Path) -> Path:
 def test_help_lists_every_verb():
     done = CliRunner().invoke(group, ["--help"])
     assert done.exit_code == 0
-    for verb, (_, text) in VERBS.items():
-        assert f"{verb:<{max(map(len, VERBS))}}  {text}" in done.output
+    for name, verb in VERBS.items():
+        assert f"{name:<{max(map(len, VERBS))}}  {verb.help}" in done.output
 
 
 def test_the_short_help_of_a_verb_is_the_one_in_the_list():
     with group.make_context("dragoman", ["--help"], resilient_parsing=True) as ctx:
-        for verb, (_, text) in VERBS.items():
+        for verb, text in ((name, each.help) for name, each in VERBS.items()):
             command = group.get_command(ctx, verb)
             assert command is not None
             assert command.get_short_help_str(100) == text
@@ -152,15 +152,49 @@ def test_the_version_is_told(tmp_path: Path):
 
 
 def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
-    output = " ".join(CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output.split())
+    output = " ".join(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output.split())
     for info in SETTINGS.values():
         if info.flag is not None:
             assert info.flag.replace("/", " / ") in output
             assert info.help in output
 
 
+def headings(text: str) -> dict[str, str]:
+    """The groups of a help, with the options of each."""
+    return dict(re.findall(r"^([A-Z][\w ]+):\n((?:  .*\n)+)", text, re.MULTILINE))
+
+
+def test_the_help_of_serve_shows_the_most_used_options_by_group_on_one_screen():
+    output = CliRunner().invoke(group, ["serve", "--help"], terminal_width=100).output
+    groups = headings(output)
+    assert {"Agent", "Address", "Store", "Who may call", "Development", "Logging", "Help"} == set(groups)
+    assert "--port" in groups["Address"] and "--mcp" in groups["Agent"] and "--auth" in groups["Who may call"]
+    assert "--limits-tasks" not in output
+    assert len(re.findall(r"^  -", output, re.MULTILINE)) < 20
+    assert len(output.splitlines()) < 60
+    assert "dragoman serve trip.py" in output.partition("Agent:")[0]
+
+
+def test_the_help_of_serve_says_how_many_options_it_leaves_out_and_help_all_lists_them():
+    short, full = (
+        CliRunner().invoke(group, ["serve", flag], terminal_width=100).output for flag in ("--help", "--help-all")
+    )
+    left_out = re.search(r"^(\d+) more options: `\S+ serve --help-all`$", short, re.MULTILINE)
+    assert left_out is not None
+    assert "more options" not in full
+    count = [len(re.findall(r"^  -", text, re.MULTILINE)) for text in (short, full)]
+    assert int(left_out[1]) == count[1] - count[0]
+
+
+def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help():
+    groups = headings(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output)
+    for info in SETTINGS.values():
+        if info.flag is not None:
+            assert info.flag.partition("/")[0] in groups[info.group]
+
+
 def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
-    assert "patience" not in CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output
+    assert "patience" not in CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output
     done = dragoman(tmp_path, "serve", "--limits-patience", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr
@@ -197,10 +231,24 @@ def test_every_error_has_its_exit_code(error: DragomanError, code: int):
     assert exit_code(error) == code
 
 
-def test_no_exit_code_is_hidden_by_an_earlier_one():
-    kinds = [kind for kind, _ in EXIT_CODES]
-    for number, kind in enumerate(kinds):
-        assert not any(issubclass(kind, earlier) for earlier in kinds[:number])
+def test_an_error_leads_to_one_exit_code():
+    kinds = [kind for each in EXIT_CODES for kind in each.errors]
+    assert len(kinds) == len(set(kinds))
+    assert DragomanError in kinds
+
+
+@pytest.mark.parametrize("verb", [None, *(name for name, verb in VERBS.items() if verb.exits)])
+def test_the_help_of_a_command_lists_its_exit_codes(verb: str | None):
+    codes = [each for each in EXIT_CODES if verb is None or each.code in VERBS[verb].exits]
+    shown = CliRunner().invoke(group, ["--help"] if verb is None else [verb, "--help"]).output
+    lines = shown.partition("Exit codes:\n")[2].splitlines()
+    assert lines[: len(codes)] == [f"    {each.code:<4} {each.help}" for each in codes]
+
+
+def test_every_command_that_calls_an_agent_says_when_nobody_answers():
+    assert {name for name, verb in VERBS.items() if 3 in verb.exits} == {
+        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card")
+    }
 
 
 def test_without_a_target_the_first_agent_to_write_is_shown(tmp_path: Path):

@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from dragoman import Client, Task
 from dragoman.examples import demo
-from dragoman.model.event import StatusUpdate
 
 
 @pytest_asyncio.fixture
@@ -52,12 +51,8 @@ async def test_a_trip_is_asked_about_planned_and_returned_as_a_file(client: Clie
 @pytest.mark.asyncio
 async def test_the_progress_has_numbers(client: Client) -> None:
     stream = client.stream(tool="plan_trip", arguments={"city": "Porto", "days": 3})
-    updates = [event.event async for event in stream]
-    assert [
-        (update.metadata["done"], update.metadata["total"])
-        for update in updates
-        if isinstance(update, StatusUpdate) and update.metadata
-    ] == [(1, 3), (2, 3), (3, 3)]
+    reports = [event.progress async for event in stream if event.progress is not None]
+    assert [(report.done, report.total) for report in reports] == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.asyncio

@@ -92,9 +92,7 @@ def test_the_line_to_try_names_the_address_where_it_is_not_the_default() -> None
     assert lines_of(agent, 8111)[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
     assert lines_of(agent, 8111, "0.0.0.0")[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
     assert lines_of(agent, 80, "::1")[-1] == "  try     dragoman send 'http://[::1]:80' \"hello\""
-    assert lines_of(agent, tls_cert="x")[-1] == (
-        '  try     dragoman send https://127.0.0.1:8080 "hello" --insecure'
-    )
+    assert lines_of(agent, tls_cert="x")[-1] == ('  try     dragoman send https://127.0.0.1:8080 "hello" --insecure')
     assert lines_of(agent, url="https://a.example")[-1] == '  try     dragoman send https://a.example "hello"'
 
 

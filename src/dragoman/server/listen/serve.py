@@ -18,6 +18,7 @@ from dragoman.engine.execute.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
+from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts
 from dragoman.server.listen.shutdown import Shutdown
@@ -79,6 +80,9 @@ def serve(
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+        listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
+        if listens_at is not None:
+            listens_at(local_url(host, port, tls=settings.tls_cert is not None))
 
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open.

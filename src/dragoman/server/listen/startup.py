@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from dragoman.dialects.table import V1_0, VERSION_HEADER
 from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.trial import Trial, sample_part
 from dragoman.telemetry.printable import one_line
@@ -48,11 +49,7 @@ class Startup(NamedTuple):
     @property
     def base(self) -> str:
         """The address at which this machine reaches the server."""
-        host = self.host
-        if ip_address(host).is_unspecified:
-            host = "::1" if ":" in host else "127.0.0.1"
-        scheme = "http" if self.settings.tls_cert is None else "https"
-        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+        return local_url(self.host, self.port, tls=self.settings.tls_cert is not None)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines, free of control characters but those of the style."""
