@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from dragoman.cli.state import open_privately, state_folder
+
 _MAX_ADDRESSES = 30
 _MAX_TASKS = 20
 # Longer ids are not kept: an agent may send anything.
@@ -26,12 +28,17 @@ class RecentTask(NamedTuple):
     context_id: str
     time: str
 
+    @property
+    def key(self) -> str:
+        """What makes it another one."""
+        return self.task_id or self.context_id
+
 
 class RecentTasks:
-    """The recent tasks in a file. One that cannot be read is empty; one that cannot be written changes nothing."""
+    """The recent tasks, in a file that only its owner can read; none where it cannot be read or written."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or state_folder() / "recent.json"
 
     def at(self, url: str) -> list[RecentTask]:
         """Return the tasks at an address, the newest first."""
@@ -43,7 +50,7 @@ class RecentTasks:
 
     def add(self, url: str, task_id: str, context_id: str) -> bool:
         """Make a task the newest at an address. False when it cannot be kept."""
-        if self._path is None or not (task_id or context_id) or max(len(task_id), len(context_id)) > _MAX_ID:
+        if not (task_id or context_id) or max(len(task_id), len(context_id)) > _MAX_ID:
             return False
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,13 +62,13 @@ class RecentTasks:
 
     def _with(self, key: str, newest: RecentTask) -> dict[str, list[RecentTask]]:
         tasks = self._read()
-        others = [each for each in tasks.pop(key, []) if each[:2] != newest[:2]]
+        others = [each for each in tasks.pop(key, []) if each.key != newest.key]
         tasks[key] = [newest, *others][:_MAX_TASKS]
         return dict([*tasks.items()][-_MAX_ADDRESSES:])
 
     def _read(self) -> dict[str, list[RecentTask]]:
         try:
-            content: dict[str, Any] = json.loads(self._path.read_bytes()) if self._path is not None else {}
+            content: dict[str, Any] = json.loads(self._path.read_bytes())
             return {
                 str(url): [RecentTask(*map(str, each)) for each in tasks] for url, tasks in content["tasks"].items()
             }
@@ -69,25 +76,14 @@ class RecentTasks:
             return {}
 
     def _write(self, tasks: Mapping[str, list[RecentTask]]) -> None:
-        assert self._path is not None
         temporary = self._path.with_suffix(f".{os.getpid()}")
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with open(temporary, "w", encoding="utf-8", opener=open_privately) as file:
                 json.dump({"tasks": tasks}, file)
             temporary.replace(self._path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-
-
-def recent_tasks(environ: Mapping[str, str]) -> RecentTasks:
-    """Return the user's recent tasks: `dragoman/recent.json` under `$XDG_STATE_HOME` or `~/.local/state`."""
-    base = environ.get("XDG_STATE_HOME", "")
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    # The XDG specification ignores a relative path.
-    folder = Path(base) if Path(base).is_absolute() else Path(home) / ".local" / "state" if home else None
-    return RecentTasks(folder / "dragoman" / "recent.json" if folder is not None else None)
 
 
 def _key(url: str) -> str:

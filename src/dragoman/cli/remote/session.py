@@ -16,7 +16,7 @@ import click
 
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
-from dragoman.cli.remote.recent import RecentTask, recent_tasks
+from dragoman.cli.remote.recent import RecentTask, RecentTasks
 from dragoman.model.error import AuthError, CannotConnect, ConfigError
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class CommandSession:
 
     def recent(self) -> list[RecentTask]:
         """Return the tasks that commands of this user have sent to at this address, the newest first."""
-        return recent_tasks(os.environ).at(self.options.target.url)
+        return RecentTasks().at(self.options.target.url)
 
     def remember(self, task_id: str, context_id: str) -> None:
         """Make a task the last one at this address, for later commands. `is_remembered` says whether that worked."""
@@ -276,7 +276,7 @@ class CommandSession:
         if (task_id, context_id) == self._remembered:
             return
         self._remembered = task_id, context_id
-        self.is_remembered = recent_tasks(os.environ).add(self.options.target.url, task_id, context_id)
+        self.is_remembered = RecentTasks().add(self.options.target.url, task_id, context_id)
 
     def command_line(self, verb: str, *words: str) -> str:
         """Return a `dragoman` command line for this agent, without its address where that is the default.

@@ -49,6 +49,8 @@ def command(session: CommandSession, no_wait: bool, continues: bool, **options: 
     The first word is an address if it has a port or a scheme, or names a remote. Without one, the agent in
     DRAGOMAN_AGENT is called, else the one at 127.0.0.1:8080.
 
+    An ID is a whole one, a unique beginning of one, or `last`.
+
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
