@@ -69,6 +69,7 @@ class StreamPrinter:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
+        self._session.remember(self.task_id or "", raw.context_id or "")
         if self._is_live and (event.text or event.replaces):
             self._print(event.text, replaces=event.replaces)
         if self._prints_progress and not self._is_mid_line:
