@@ -67,8 +67,10 @@ _SHOWS_ALL = "dragoman.shows_all_options"
 
 def _show_all(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
     if is_set and not ctx.resilient_parsing:
+        from dragoman.cli.printing import out
+
         ctx.meta[_SHOWS_ALL] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        out(ctx.get_help())
         ctx.exit()
 
 

@@ -19,6 +19,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[3] / "src"
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 PATIENCE = 30.0
+PAUSE = 5.0  # before Ctrl-C is pressed once more
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -77,6 +78,17 @@ class Terminal:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def interrupt_until(self, text: str) -> str:
+        """Ctrl-C at a prompt, repeated like `interrupted` until the screen says this."""
+        for _ in range(int(PATIENCE / PAUSE)):
+            self.interrupt()
+            deadline = time.monotonic() + PAUSE
+            while text not in self.seen and self._can_read(deadline) and self._read(deadline):
+                pass
+            if text in self.seen or self.process.poll() is not None:
+                break
+        return self.until(text)
+
     def interrupted(self) -> tuple[int, str]:
         """Ctrl-C at a prompt, and the end. One that comes between the prompt and the reading is not heard: repeat."""
         for _ in range(int(PATIENCE)):
@@ -100,9 +112,11 @@ class Terminal:
             self.process.stdout.close()
         os.close(self._master)
 
+    def _can_read(self, deadline: float) -> bool:
+        return bool(select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0])
+
     def _read(self, deadline: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"nothing more came: {self.seen!r}"
+        assert self._can_read(deadline), f"nothing more came: {self.seen!r}"
         # A terminal that nobody has open any more is an error on Linux.
         with suppress(OSError):
             if chunk := os.read(self._master, 4096):

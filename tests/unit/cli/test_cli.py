@@ -120,13 +120,13 @@ def echo(tmp_path: Path) -> Path:
 def test_help_lists_every_verb():
     done = CliRunner().invoke(group, ["--help"])
     assert done.exit_code == 0
-    for verb, (_, text) in VERBS.items():
-        assert f"{verb:<{max(map(len, VERBS))}}  {text}" in done.output
+    for name, verb in VERBS.items():
+        assert f"{name:<{max(map(len, VERBS))}}  {verb.help}" in done.output
 
 
 def test_the_short_help_of_a_verb_is_the_one_in_the_list():
     with group.make_context("dragoman", ["--help"], resilient_parsing=True) as ctx:
-        for verb, (_, text) in VERBS.items():
+        for verb, text in ((name, each.help) for name, each in VERBS.items()):
             command = group.get_command(ctx, verb)
             assert command is not None
             assert command.get_short_help_str(100) == text
@@ -231,10 +231,24 @@ def test_every_error_has_its_exit_code(error: DragomanError, code: int):
     assert exit_code(error) == code
 
 
-def test_no_exit_code_is_hidden_by_an_earlier_one():
-    kinds = [kind for kind, _ in EXIT_CODES]
-    for number, kind in enumerate(kinds):
-        assert not any(issubclass(kind, earlier) for earlier in kinds[:number])
+def test_an_error_leads_to_one_exit_code():
+    kinds = [kind for each in EXIT_CODES for kind in each.errors]
+    assert len(kinds) == len(set(kinds))
+    assert DragomanError in kinds
+
+
+@pytest.mark.parametrize("verb", [None, *(name for name, verb in VERBS.items() if verb.exits)])
+def test_the_help_of_a_command_lists_its_exit_codes(verb: str | None):
+    codes = [each for each in EXIT_CODES if verb is None or each.code in VERBS[verb].exits]
+    shown = CliRunner().invoke(group, ["--help"] if verb is None else [verb, "--help"]).output
+    lines = shown.partition("Exit codes:\n")[2].splitlines()
+    assert lines[: len(codes)] == [f"    {each.code:<4} {each.help}" for each in codes]
+
+
+def test_every_command_that_calls_an_agent_says_when_nobody_answers():
+    assert {name for name, verb in VERBS.items() if 3 in verb.exits} == {
+        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card")
+    }
 
 
 def test_without_a_target_the_first_agent_to_write_is_shown(tmp_path: Path):

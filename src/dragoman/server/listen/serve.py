@@ -22,6 +22,7 @@ from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
 from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts
 from dragoman.server.listen.shutdown import Shutdown
@@ -75,6 +76,9 @@ def serve(
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+        listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
+        if listens_at is not None:
+            listens_at(local_url(host, port, tls=settings.tls_cert is not None))
 
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open.
@@ -255,10 +259,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 def _startup_lines(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
     """Return the lines that are announced at startup; the curl lines work as they are."""
-    if ip_address(host).is_unspecified:
-        host = "::1" if ":" in host else "127.0.0.1"
-    scheme = "http" if settings.tls_cert is None else "https"
-    base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    base = local_url(host, port, tls=settings.tls_cert is not None)
     message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_sample_part(servable)]}}
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
     store = parse_store(settings.store)
