@@ -39,6 +39,8 @@ def json_escaped(document: str) -> str:
 
 def format_bytes(size: float) -> str:
     """Format a size: `1.5 MB`."""
+    if size == 1:
+        return "1 byte"
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -38,9 +38,9 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...], sav
     values = {
         name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed
     }
-    printer = StreamPrinter(session, quiet=True)
+    printer = StreamPrinter(session, quiet=True, save=save)
     stream = session.client.stream(tool=skill, arguments=values)
-    print_outcome(session, printer, converse(session, printer, printer.read(stream)), save)
+    print_outcome(session, printer, converse(session, printer, printer.read(stream)))
 
 
 def _parse_argument(text: str) -> tuple[str, Any, bool]:

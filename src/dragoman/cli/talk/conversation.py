@@ -43,10 +43,13 @@ class StreamPrinter:
     """Reads event streams and prints them: on a terminal as text arrives, in a pipe once the answer is complete.
 
     With `quiet`, nothing is printed before the end. With `raw`, text is printed as it comes, else Markdown is rendered
-    on a terminal.
+    on a terminal. Files are listed, unless they are to be saved in the folder `save`.
     """
 
-    def __init__(self, session: CommandSession, *, quiet: bool = False, raw: bool = False) -> None:
+    def __init__(
+        self, session: CommandSession, *, quiet: bool = False, raw: bool = False, save: Path | None = None
+    ) -> None:
+        self.save = save
         self._is_live = on_terminal() and not quiet
         # With --wire its lines come between the pieces of a text, which then is no Markdown any more.
         self._may_render = not quiet and not session.options.wire
@@ -146,32 +149,31 @@ class StreamPrinter:
         else:
             self._printed_text.append(text)
         if text:
-            self._display.write(text)
+            self._display.add(text)
             self._shows_progress = False
 
     def _list_files(self, parts: Sequence[Part]) -> None:
         """Print the files that have not been printed yet."""
-        for part in parts:
+        for part in parts if self.save is None else ():
             if part.kind in ("raw", "url") and part not in self._listed_files:
                 self._listed_files.append(part)
                 print_files([part])
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def print(self, result: Task | Message, *, lists_files: bool = True) -> None:
+    def print(self, result: Task | Message) -> None:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_data(result.parts)
         else:
             print_answer(result, self._print_whole)
-        if lists_files:
-            self._list_files(result.files)
+        self._list_files(result.files)
 
     def _print_whole(self, text: str) -> None:
         if not self._display.renders:
             print_plain(text)
             return
-        self._display.write(text)
+        self._display.add(text)
         self._display.end()
 
 
@@ -232,12 +234,10 @@ def ask(question: str) -> str | None:
             return line.rstrip("\r\n")
 
 
-def print_outcome(
-    session: CommandSession, printer: StreamPrinter, result: Task | Message, save: Path | None = None
-) -> None:
+def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
     """Print the answer of a completed task, or of a message; with --json, print any result.
 
-    The files of a task that has ended are saved in the folder `save`. Without one, the user is asked for it.
+    The files of a task that has ended are saved in the printer's folder. Without one, the user is asked.
 
     Raises:
         InputRequired: the task still asks for input or for authorization.
@@ -251,11 +251,11 @@ def print_outcome(
     try:
         result.raise_for_state()
         if not session.options.as_json:
-            printer.print(result, lists_files=save is None)
+            printer.print(result)
     finally:
-        if save is not None:
-            save_files(result.files, save)
-    if save is None and not session.options.as_json:
+        if printer.save is not None:
+            save_files(result.files, printer.save)
+    if printer.save is None and not session.options.as_json:
         offer_files(session, result)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderResult
 
+# The parser drops what is nested more than 20 levels deep.
+_MAX_LEVEL = 14
 # Wide enough for nested lists and quotes, whose width rich reduces with each level.
 _MIN_COLUMNS = 20
 
@@ -42,8 +44,8 @@ def split_blocks(source: str) -> list[Block]:
 
 
 def is_plain(block: Block, lines: list[str]) -> bool:
-    """True when a block has no markup: text whose lines are to be shown as they are, or indented text."""
-    if block.tokens[0].type == "code_block":
+    """True when a block is to be shown as it is: text without markup, indented text, or what the parser cuts off."""
+    if block.tokens[0].type == "code_block" or any(token.level > _MAX_LEVEL for token in block.tokens):
         return True
     if block.tokens[0].type != "paragraph_open":
         return False
@@ -56,14 +58,18 @@ def is_plain(block: Block, lines: list[str]) -> bool:
 
 
 def render(block: Block, columns: int) -> list[str]:
-    """Render a block in lines of at most `columns` cells, with escape sequences for styles and for nothing else."""
+    """Render a block in lines of at most `columns` cells, with escape sequences for styles and for nothing else.
+
+    Returns nothing when there is nothing to see, as for a block of code that has only begun.
+    """
     console = _console(max(columns, _MIN_COLUMNS))
     document = _Document("", hyperlinks=False)
     document.parsed = list(_without_hidden_text(block.tokens))
     lines = [_cleaned(line) for line in console.render_lines(document, pad=False)]
     with console.capture() as capture:
         console.print(Segments(segment for line in lines for segment in (*line, Segment.line())), end="")
-    return capture.get().strip("\n").split("\n")
+    visible = any(segment.text.strip() for line in lines for segment in line)
+    return capture.get().strip("\n").split("\n") if visible else []
 
 
 # -- with markdown-it --------------------------------------------------------------------------------------------------

@@ -91,9 +91,9 @@ class ProgressLine:
 
 def format_line(head: str, progress: Progress | None, room: int, bar: tuple[str, str]) -> list[StyledText]:
     """Format the line in at most `room` columns. The text is cut where it is too long, then the bar left out."""
-    from rich.cells import cell_len, chop_cells
+    from rich.cells import cell_len
 
-    head = chop_cells(head, max(room, 1))[0]
+    head = _fit(head, room)
     pieces = [colored(head, err=True, dim=True)]
     room -= cell_len(head)
     if progress is None:
@@ -106,9 +106,8 @@ def format_line(head: str, progress: Progress | None, room: int, bar: tuple[str,
     measure_width = len(measure) + 2 if measure and room >= bar_width + len(measure) + 2 else 0
     text_room = room - bar_width - measure_width - 2
     if text and text_room >= 3:
-        if cell_len(text) > text_room:
-            text = chop_cells(text, text_room - 1)[0] + "…"
-        pieces.append(colored(f"  {text}", err=True))
+        fitting = _fit(text, text_room)
+        pieces.append(colored("  " + (text if fitting == text else f"{_fit(text, text_room - 1)}…"), err=True))
     if share is not None and bar_width:
         filled = round(share * _BAR_WIDTH)
         pieces.append(colored(f"  {bar[0] * filled}", "cyan", err=True))
@@ -116,6 +115,16 @@ def format_line(head: str, progress: Progress | None, room: int, bar: tuple[str,
     if measure_width:
         pieces.append(colored(f"  {measure}", err=True))
     return pieces
+
+
+def _fit(text: str, room: int) -> str:
+    """Return as much of the beginning of a text as fits into so many columns."""
+    from rich.cells import cell_len
+
+    text = text[: 4 * room]
+    while cell_len(text) > room:
+        text = text[:-1]
+    return text
 
 
 def format_elapsed(seconds: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.printing import format_file, on_terminal, out, say
 from dragoman.model.error import ConfigError
+from dragoman.model.part import safe_filename
 from dragoman.model.task import Task
 from dragoman.telemetry.printable import format_bytes, one_line
 
@@ -70,7 +71,7 @@ def print_save_hint(session: CommandSession, answer: Task | Message) -> None:
 
 def _ask_for_folder(files: Sequence[Part]) -> Path | None:
     """Ask whether and where to save files; None when they are not to be saved."""
-    what = one_line(files[0].name or "the file") if len(files) == 1 else f"{len(files)} files"
+    what = safe_filename(files[0].name) or "the file" if len(files) == 1 else f"{len(files)} files"
     while True:
         out(f"save {what} here? [y/N/folder] ", nl=False, err=True)
         line = sys.stdin.readline()

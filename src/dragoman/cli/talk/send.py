@@ -60,9 +60,9 @@ def command(session: CommandSession, no_wait: bool, save: Path | None, raw: bool
     if no_wait:
         _print_started(session, session.run(_send(session.client, message)))
         return
-    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw)
+    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw, save=save)
     result = converse(session, printer, printer.read(session.client.stream(**message)))
-    print_outcome(session, printer, result, save)
+    print_outcome(session, printer, result)
 
 
 def _warn_of_misreading(word: str) -> None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 # A text without any of these is no Markdown, or looks the same.
 _MARKUP = re.compile(r"[*_`#|>\[~\\&<]|^ {0,3}(?:[-+=]|\d{1,9}[.)])", re.MULTILINE)
 # The beginning of a line that may become a heading, a list, a rule, …: it is not shown before it is clear which.
-_UNDECIDED = re.compile(r"(?:^|\n)[ \t]*[-=*_#`~>+|]+[ \t]*\Z")
+_UNDECIDED = re.compile(r"(?:(?:^|\n)[ \t]*[-=*_#`~>+|]+[ \t]*)?\r?\Z")
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 # The unfinished block is painted again at most this often, and for at most a quarter of the time.
 _PAINT_SECONDS, _PAINT_SHARE = 0.03, 4
 # A block that is longer is shown as it is, and so is what follows it.
-_MAX_BLOCK = 64_000
+_MAX_BLOCK = 32_000
 
 
 def renders_markdown(*, raw: bool = False) -> bool:
@@ -36,7 +36,7 @@ def text_printer(*, raw: bool = False) -> Callable[[str], None]:
 
     def print_rendered(text: str) -> None:
         display = TextDisplay(renders=True)
-        display.write(text)
+        display.add(text)
         display.end()
 
     return print_rendered
@@ -76,7 +76,7 @@ class TextDisplay:
             return 0
         return cell_len(replace_controls(line)) % shutil.get_terminal_size().columns or None
 
-    def write(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """Show more of the text."""
         if not self.renders or self._overflows:
             out_live(text)
@@ -153,7 +153,7 @@ def _split(source: str, lines: list[str], columns: int) -> list[tuple[int, int, 
         rendered = None
         if not markdown.is_plain(block, lines[block.start : end]):
             try:
-                rendered = [ScreenLine(line) for line in markdown.render(block, columns)]
+                rendered = [ScreenLine(line) for line in markdown.render(block, columns)] or None
             except Exception:  # noqa: BLE001 - whatever an agent writes, it is shown
                 rendered = None
         blocks.append((block.start, end, rendered))

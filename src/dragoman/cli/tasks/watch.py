@@ -32,9 +32,9 @@ def command(session: CommandSession, task: str, save: Path | None, raw: bool) ->
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
 
-    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw)
+    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw, save=save)
     printer.task_id, printer.state = task, State.WORKING
-    print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)), save)
+    print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)))
 
 
 async def _follow(client: Client, printer: StreamPrinter, task_id: str) -> Task | Message:
