@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from dragoman.cli.main import main
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
@@ -26,6 +28,31 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
+
+
+class Ended(NamedTuple):
+    """How a command line ended that ran in this process."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run a command line in this process, in a folder of its own: quicker than a process, and no terminal."""
+    for name in ("DRAGOMAN_AGENT", "DRAGOMAN_URL", "DRAGOMAN_TOKEN", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        return Ended(int(ended.value.code or 0), *capfd.readouterr())
+
+    return run
 
 
 @pytest.fixture

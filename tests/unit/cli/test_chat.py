@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -233,6 +233,36 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     code, rest = screen.interrupted()
     assert (code, "Traceback" in rest) == (130, False)
     assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
+    agent = Agent("host", description="Seats guests")
+
+    @agent.skill
+    async def seat(ctx: Context, text: str) -> str:
+        guests = await ctx.ask("How many guests?", type=int)
+        smoke = await ctx.ask("Do they smoke?", type=bool)
+        place = await ctx.ask("Where?", type=Literal["in\x1b[31mside", "garden"])
+        drink = await ctx.ask("Which drink?", choices=["tea", "wine"])
+        return f"{guests} {smoke} {place} {drink}"
+
+    with served(agent) as url:
+        screen = terminal("chat", url, NO_COLOR="1")
+        screen.until("> ")
+        screen.type("a table\n")
+        screen.until("How many guests?\n")
+        screen.until("whole number? ")
+        screen.type("4\n")
+        screen.until("Do they smoke?\n")
+        screen.until("yes/no? ")
+        screen.type("no\n")
+        screen.until("Where?\n")
+        screen.until("garden/in\\x1b[31mside? ")
+        screen.type("garden\n")
+        screen.until("Which drink? (tea, wine)\n")
+        assert screen.until("? ").endswith("\x1b[?2004h")
+        screen.type("tea\n")
+        screen.until("4 False garden tea\n")
 
 
 def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: Any):

@@ -164,7 +164,10 @@ class ChatLoop:
     # -- lines -------------------------------------------------------------------------------------------------------
 
     def _prompt_text(self) -> str:
-        return "? " if self._target().get("task") is not None else "> "
+        from dragoman.cli.talk.question import expected_answer
+
+        task = self._target().get("task")
+        return "> " if task is None else f"{expected_answer(task)}? "
 
     def _perform(self, line: str) -> bool:
         """Send a message or carry out a command. Returns False when the chat is to end. Raises DragomanError."""

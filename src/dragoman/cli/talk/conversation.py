@@ -50,6 +50,7 @@ class StreamPrinter:
         self, session: CommandSession, *, quiet: bool = False, raw: bool = False, save: Path | None = None
     ) -> None:
         self.save = save
+        self._session = session
         self._is_live = on_terminal() and not quiet
         # With --wire its lines come between the pieces of a text, which then is no Markdown any more.
         self._may_render = not quiet and not session.options.wire
@@ -127,6 +128,7 @@ class StreamPrinter:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
+        self._session.remember(self.task_id or "", raw.context_id or "")
         if self._progress is not None:
             self._progress.update(event)
         if event.progress is not None:

@@ -7,14 +7,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from dragoman.cli.state import open_privately
+
 _MAX_MESSAGES = 1_000
 _MAX_CHARS = 10_000  # of one message
-
-
-def state_folder() -> Path:
-    """Return the folder for the state of the commands: `$XDG_STATE_HOME/dragoman`, by default in `~/.local/state`."""
-    base = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".local" / "state") / "dragoman"
 
 
 class MessageHistory:
@@ -56,11 +52,7 @@ class MessageHistory:
 
     def _write(self, messages: list[str], mode: str) -> None:
         path = self._path if mode == "a" else self._path.with_suffix(f".{os.getpid()}")
-        with open(path, mode, encoding="utf-8", opener=_open_privately) as file:
+        with open(path, mode, encoding="utf-8", opener=open_privately) as file:
             file.writelines(f"{json.dumps(each)}\n" for each in messages)
         if path != self._path:
             path.replace(self._path)
-
-
-def _open_privately(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

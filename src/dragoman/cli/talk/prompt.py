@@ -90,7 +90,8 @@ class Prompt:
     # -- readline ----------------------------------------------------------------------------------------------------
 
     def _set_up(self, readline: Any) -> None:
-        from dragoman.cli.talk.history import MessageHistory, state_folder
+        from dragoman.cli.state import state_folder
+        from dragoman.cli.talk.history import MessageHistory
 
         self._history = MessageHistory(state_folder() / "chat_history")
         readline.set_auto_history(False)  # a message of several lines is one entry

@@ -10,6 +10,7 @@ import click
 from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_argument
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("get", cls=AddressCommand, short_help="Show a task as it is now.")
 @url_argument
-@click.argument("task")
+@task_argument
 @save_option
 @raw_option
 @in_session
@@ -28,7 +29,7 @@ def command(session: CommandSession, task: str, save: Path | None, raw: bool) ->
     from dragoman.cli.talk.text_display import text_printer
     from dragoman.model.operation import Operation
 
-    result = session.run(session.client.get_task(task))
+    result = session.run(session.client.get_task(find_task(session, task)))
     if session.options.as_json:
         print_result(Operation.GET, result)
     else:

@@ -10,6 +10,7 @@ import click
 from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_argument
 
 if TYPE_CHECKING:
     from dragoman.cli.talk.conversation import StreamPrinter
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("watch", cls=AddressCommand, short_help="Follow a task to its end.")
 @url_argument
-@click.argument("task")
+@task_argument
 @save_option
 @raw_option
 @in_session
@@ -32,6 +33,7 @@ def command(session: CommandSession, task: str, save: Path | None, raw: bool) ->
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
 
+    task = find_task(session, task)
     printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw, save=save)
     printer.task_id, printer.state = task, State.WORKING
     print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)))
