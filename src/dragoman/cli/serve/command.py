@@ -15,6 +15,7 @@ from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
     TEXT,
+    ServeArguments,
     agent_of_command_table,
     agent_of_framework_table,
     agent_of_tool_table,
@@ -28,9 +29,11 @@ from dragoman.cli.serve.options import (
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
+from dragoman.server.config.store_url import parse_store
 from dragoman.server.config.table import RENAMED
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping, Sequence
 
     from dragoman.server.config.table import SettingInfo
@@ -96,10 +99,57 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
       dragoman serve --mcp "uvx mcp-server-time"
       dragoman serve --command "wc -w"
     """
+    arguments = ServeArguments(targets, a2a, config, flags, FRAMEWORKS)
+    if not _reloads(arguments):
+        serve_agents(arguments)
+        return
+    from dragoman.cli.serve.reload import Reloader
+
+    Reloader(arguments, Path.cwd()).run()
+
+
+def _reloads(arguments: ServeArguments) -> bool:
+    """True when `reload` is set and there is a file to watch. Raises ConfigError when a flag is wrong."""
+    flags = {name: value for name in (*SETTINGS, *RENAMED) if (value := arguments.flags.get(name)) not in (None, ())}
+    cwd = Path.cwd()
+    try:
+        settings = load_settings(
+            {}, environ=os.environ, config=arguments.config, cwd=cwd, flags=flags, warn=lambda _: None
+        )
+    except ConfigError:
+        # An error in a file can be corrected while it is watched, one in a flag cannot.
+        settings = load_settings({}, environ={}, config=None, cwd=Path(os.devnull), flags=flags)
+    if not settings.reload:
+        return False
+    from dragoman.cli.serve.watched import watched_files
+
+    if watched_files(arguments, cwd).paths:
+        return True
+    if not settings.dev:
+        raise ConfigError("--reload: there is no Python file and no settings file to watch here")
+    return False
+
+
+def serve_agents(
+    arguments: ServeArguments,
+    *,
+    listener_of: Callable[[str, int], socket.socket] | None = None,
+    ready: Callable[[], None] | None = None,
+    is_restart: bool = False,
+) -> None:
+    """Import the targets and serve them. `ready` is called when they are announced, which a restart is not.
+
+    `listener_of` returns the socket to listen with, if it is another process's.
+
+    Raises:
+        DragomanError: a setting or a target is wrong, or the server does not start.
+    """
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
+    targets, a2a, config = arguments.targets, arguments.a2a, arguments.config
+    flags = dict(arguments.flags)
     cwd = Path.cwd()
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
@@ -123,7 +173,16 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=say, ends_process=True)
+    if listener_of is not None and not is_restart and parse_store(settings.store) is None:
+        warn("the tasks are in memory: they are lost with every restart")
+
+    def announce(line: str) -> None:
+        if ready is not None:
+            ready()
+        if not is_restart or line.startswith(("warning:", "note:")):
+            say(line)
+
+    serve(servable, settings, announce=announce, ends_process=True, listener_of=listener_of)
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
