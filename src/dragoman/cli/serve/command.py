@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
-from dragoman.cli.printing import say, warn
+from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
@@ -29,13 +29,12 @@ from dragoman.cli.serve.options import (
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
-from dragoman.server.config.store_url import parse_store
 from dragoman.server.config.table import RENAMED
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping, Sequence
 
+    from dragoman.cli.serve.reload import ReloadedChild
     from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
@@ -73,6 +72,10 @@ def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -
     )
 
 
+def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
+    return click.option(flag, is_flag=True, help=text, cls=GroupedOption, group="Logging", common=common)
+
+
 @click.command(
     "serve", cls=GroupedCommand, short_help="Serve agents over A2A.", context_settings={"max_content_width": 100}
 )
@@ -84,6 +87,8 @@ def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -
     _agent_option("--env", "KEY[=VALUE]", "Variable for their programs; KEY alone passes yours on."),
     click.option("--config", **CONFIG, cls=GroupedOption, group="Agent", common=True),
     *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
+    _start_option("--quiet", "Warnings and errors only: no start-up lines, no task lines.", common=True),
+    _start_option("--curl", "Print curl commands to try at the start."),
     *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
 )
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
@@ -130,16 +135,8 @@ def _reloads(arguments: ServeArguments) -> bool:
     return False
 
 
-def serve_agents(
-    arguments: ServeArguments,
-    *,
-    listener_of: Callable[[str, int], socket.socket] | None = None,
-    ready: Callable[[], None] | None = None,
-    is_restart: bool = False,
-) -> None:
-    """Import the targets and serve them. `ready` is called when they are announced, which a restart is not.
-
-    `listener_of` returns the socket to listen with, if it is another process's.
+def serve_agents(arguments: ServeArguments, child: ReloadedChild | None = None) -> None:
+    """Import the targets and serve them; `child` is this process, if it serves for a parent process.
 
     Raises:
         DragomanError: a setting or a target is wrong, or the server does not start.
@@ -154,6 +151,7 @@ def serve_agents(
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
     frameworks = pop_framework_options(flags)
+    quiet, curl = flags.pop("quiet"), flags.pop("curl")
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -162,7 +160,7 @@ def serve_agents(
 
     # Before the targets are imported: an invalid setting fails early, and imported modules may log.
     settings = settings_of({})
-    configure(settings.log, settings.log_level)
+    configure(settings.log, settings.log_level, quiet=quiet)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
@@ -172,17 +170,20 @@ def serve_agents(
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
-    configure(settings.log, settings.log_level)
-    if listener_of is not None and not is_restart and parse_store(settings.store) is None:
-        warn("the tasks are in memory: they are lost with every restart")
+    configure(settings.log, settings.log_level, quiet=quiet)
+    serve(
+        servable,
+        settings,
+        announce=_announce if child is None else child.announce,
+        ends_process=True,
+        curl=curl,
+        quiet=quiet or (child is not None and child.is_restart),
+        listener_of=None if child is None else child.listener_of,
+    )
 
-    def announce(line: str) -> None:
-        if ready is not None:
-            ready()
-        if not is_restart or line.startswith(("warning:", "note:")):
-            say(line)
 
-    serve(servable, settings, announce=announce, ends_process=True, listener_of=listener_of)
+def _announce(line: str) -> None:
+    say(StyledText(line))
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:

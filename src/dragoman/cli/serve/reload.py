@@ -12,14 +12,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import reduction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from dragoman.cli.printing import say
+from dragoman.cli.printing import StyledText, say
 from dragoman.cli.serve.watched import watched_files
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.serve import bind
@@ -47,7 +47,7 @@ class Reloader:
         self._address: tuple[str, int] | None = None
         self._listener: socket.socket | None = None
         self._is_waiting = False
-        self._has_served = False
+        self._announced: set[str] = set()
         self._cannot_listen = False
         self._stopped = threading.Event()
         self._received: list[int] = []
@@ -110,7 +110,7 @@ class Reloader:
 
     def _start_child(self) -> None:
         self._pipe, theirs = cast("tuple[Connection, Connection]", self._spawn.Pipe())
-        arguments = (self._arguments, theirs, self._has_served)
+        arguments = (self._arguments, ReloadedChild(theirs, frozenset(self._announced)))
         child = self._spawn.Process(target=serve_in_child, args=arguments, name="dragoman-serve")
         with _interrupts_blocked():
             child.start()
@@ -124,15 +124,15 @@ class Reloader:
             return
         with suppress(EOFError, OSError):
             while pipe.poll():
-                request: tuple[str, int] | None = pipe.recv()
-                if request is None:
-                    self._has_served = True
+                message: tuple[str, int] | str = pipe.recv()
+                if isinstance(message, str):
+                    self._announced.add(message)
                 else:
-                    self._hand_listener(*request)
+                    self._hand_listener(*message)
         if child.is_alive():
             return
         self._end_child()
-        if self._cannot_listen and not self._has_served:
+        if self._cannot_listen and not self._announced:
             sys.exit(child.exitcode)  # no change of a file would help
         self._is_waiting = True
         say("waiting for a change")
@@ -184,39 +184,50 @@ def _interrupts_blocked() -> Generator[None]:
 # -- in the child ----------------------------------------------------------------------------------------------------
 
 
-def serve_in_child(arguments: ServeArguments, pipe: Connection, is_restart: bool) -> None:
+class ReloadedChild(NamedTuple):
+    """The child's end: its connection to the parent, and the lines that were printed by earlier children."""
+
+    pipe: Connection
+    announced: frozenset[str]
+
+    @property
+    def is_restart(self) -> bool:
+        """True when an earlier child has served already."""
+        return bool(self.announced)
+
+    def announce(self, line: str) -> None:
+        """Print a line for the user, once for all children."""
+        if line not in self.announced:
+            self.pipe.send(line)
+            say(StyledText(line))
+
+    def listener_of(self, host: str, port: int) -> socket.socket:
+        """Return the parent's socket for an address. Raises ConfigError when it cannot be listened on."""
+        self.pipe.send((host, port))
+        error: str | None = self.pipe.recv()
+        if error is not None:
+            raise ConfigError(error)
+        if sys.platform == "win32":
+            return socket.fromshare(self.pipe.recv_bytes())
+        return socket.socket(fileno=reduction.recv_handle(self.pipe))
+
+
+def serve_in_child(arguments: ServeArguments, child: ReloadedChild) -> None:
     """Serve with a socket of the parent process, and end with it. Exits as `dragoman` does."""
     from dragoman.cli.main import run_and_exit
-    from dragoman.cli.serve.command import serve_agents
 
     threading.Thread(target=_end_with_parent, name="dragoman-parent", daemon=True).start()
     # Two changes within a second may leave a stale file of bytecode.
     sys.dont_write_bytecode = True
-    run = partial(
-        serve_agents,
-        arguments,
-        listener_of=partial(_listener_of, pipe),
-        ready=partial(pipe.send, None),
-        is_restart=is_restart,
-    )
-    run_and_exit(partial(_run_interruptible, run))
+    run_and_exit(partial(_serve, arguments, child))
 
 
-def _run_interruptible(run: Callable[[], Any]) -> None:
+def _serve(arguments: ServeArguments, child: ReloadedChild) -> None:
+    from dragoman.cli.serve.command import serve_agents
+
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    run()
-
-
-def _listener_of(pipe: Connection, host: str, port: int) -> socket.socket:
-    """Ask the parent process for the socket of an address. Raises ConfigError when it cannot be listened on."""
-    pipe.send((host, port))
-    error: str | None = pipe.recv()
-    if error is not None:
-        raise ConfigError(error)
-    if sys.platform == "win32":
-        return socket.fromshare(pipe.recv_bytes())
-    return socket.socket(fileno=reduction.recv_handle(pipe))
+    serve_agents(arguments, child)
 
 
 def _end_with_parent() -> None:
