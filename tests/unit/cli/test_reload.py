@@ -134,7 +134,7 @@ def test_reload_needs_a_file_to_watch_and_dev_does_without(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(group, ["serve", "--command", "wc -w", "--reload"])
     assert str(done.exception) == "--reload: there is no Python file and no settings file to watch here"
-    done = CliRunner().invoke(group, ["serve", "--command", "no-such-program-here", "--dev"])
+    done = CliRunner().invoke(group, ["serve", "--command", "no-such-program-here", "--dev", "--port", "0"])
     assert "no-such-program-here" in str(done.exception)
 
 

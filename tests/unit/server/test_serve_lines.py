@@ -53,9 +53,8 @@ def test_an_agent_without_skills_is_warned_about_with_what_to_add() -> None:
 
 
 def test_an_mcp_server_without_tools_is_warned_about() -> None:
-    assert said(Agent.from_mcp("./empty", name="empty")) == [
-        "warning: `empty` has no tools, so its tasks fail: its MCP servers offer none, or include and exclude leave none"
-    ]
+    (warning,) = said(Agent.from_mcp("./empty", name="empty"))
+    assert warning.startswith("warning: `empty` has no tools, so its tasks fail: its MCP servers offer none, or")
 
 
 def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> None:

@@ -34,7 +34,7 @@ from dragoman.server.config.table import RENAMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dragoman.cli.serve.reload import ReloadedChild
+    from dragoman.cli.serve.reload import ReloadChild
     from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
@@ -135,7 +135,7 @@ def _reloads(arguments: ServeArguments) -> bool:
     return False
 
 
-def serve_agents(arguments: ServeArguments, child: ReloadedChild | None = None) -> None:
+def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) -> None:
     """Import the targets and serve them; `child` is this process, if it serves for a parent process.
 
     Raises:

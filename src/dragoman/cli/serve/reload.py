@@ -110,7 +110,7 @@ class Reloader:
 
     def _start_child(self) -> None:
         self._pipe, theirs = cast("tuple[Connection, Connection]", self._spawn.Pipe())
-        arguments = (self._arguments, ReloadedChild(theirs, frozenset(self._announced)))
+        arguments = (self._arguments, ReloadChild(theirs, frozenset(self._announced)))
         child = self._spawn.Process(target=serve_in_child, args=arguments, name="dragoman-serve")
         with _interrupts_blocked():
             child.start()
@@ -184,7 +184,7 @@ def _interrupts_blocked() -> Generator[None]:
 # -- in the child ----------------------------------------------------------------------------------------------------
 
 
-class ReloadedChild(NamedTuple):
+class ReloadChild(NamedTuple):
     """The child's end: its connection to the parent, and the lines that were printed by earlier children."""
 
     pipe: Connection
@@ -212,7 +212,7 @@ class ReloadedChild(NamedTuple):
         return socket.socket(fileno=reduction.recv_handle(self.pipe))
 
 
-def serve_in_child(arguments: ServeArguments, child: ReloadedChild) -> None:
+def serve_in_child(arguments: ServeArguments, child: ReloadChild) -> None:
     """Serve with a socket of the parent process, and end with it. Exits as `dragoman` does."""
     from dragoman.cli.main import run_and_exit
 
@@ -222,7 +222,7 @@ def serve_in_child(arguments: ServeArguments, child: ReloadedChild) -> None:
     run_and_exit(partial(_serve, arguments, child))
 
 
-def _serve(arguments: ServeArguments, child: ReloadedChild) -> None:
+def _serve(arguments: ServeArguments, child: ReloadChild) -> None:
     from dragoman.cli.serve.command import serve_agents
 
     if sys.platform != "win32":
