@@ -256,11 +256,8 @@ class ChatLoop:
         from dragoman.cli.talk.conversation import resume_hint
 
         try:
-            if self.interactive:
+            with resume_hint(self._session, self._printer, cancels=self.interactive):
                 self._keep(self._session.run(self._printer.read(stream)))
-            else:
-                with resume_hint(self._session, self._printer):
-                    self._keep(self._session.run(self._printer.read(stream)))
         except KeyboardInterrupt:
             if not self.interactive:
                 raise
