@@ -11,7 +11,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -137,6 +137,14 @@ def test_a_conversation_is_taken_up_again_with_its_open_question(url: str, run: 
     assert (again.returncode, again.stdout, again.stderr) == (0, "2: tea\n", "Which drink?\n")
 
 
+def test_the_last_conversation_needs_no_id(url: str, run: Run):
+    none = run("chat", url, "--context", "last", typed="bread\n")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert f"there is no last conversation with {url}: leave --context out" in none.stderr
+    run("send", url, "bread")
+    assert run("chat", url, "--context", "last", typed="wine\n").stdout == "2: wine\n"
+
+
 def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run: Run):
     first = run("chat", url, "--json", typed="bread\n")
     context = json.loads(first.stdout)["task"]["contextId"]
@@ -233,6 +241,36 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     code, rest = screen.interrupted()
     assert (code, "Traceback" in rest) == (130, False)
     assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
+    agent = Agent("host", description="Seats guests")
+
+    @agent.skill
+    async def seat(ctx: Context, text: str) -> str:
+        guests = await ctx.ask("How many guests?", type=int)
+        smoke = await ctx.ask("Do they smoke?", type=bool)
+        place = await ctx.ask("Where?", type=Literal["in\x1b[31mside", "garden"])
+        drink = await ctx.ask("Which drink?", choices=["tea", "wine"])
+        return f"{guests} {smoke} {place} {drink}"
+
+    with served(agent) as url:
+        screen = terminal("chat", url, NO_COLOR="1")
+        screen.until("> ")
+        screen.type("a table\n")
+        screen.until("How many guests?\n")
+        screen.until("whole number? ")
+        screen.type("4\n")
+        screen.until("Do they smoke?\n")
+        screen.until("yes/no? ")
+        screen.type("no\n")
+        screen.until("Where?\n")
+        screen.until("garden/in\\x1b[31mside? ")
+        screen.type("garden\n")
+        screen.until("Which drink? (tea, wine)\n")
+        assert screen.until("? ").endswith("\x1b[?2004h")
+        screen.type("tea\n")
+        screen.until("4 False garden tea\n")
 
 
 def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: Any):
