@@ -64,12 +64,13 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 @pytest.mark.asyncio
-async def test_every_end_and_every_pause_has_a_line(lines: pytest.LogCaptureFixture) -> None:
+async def test_every_end_and_every_pause_has_a_line(lines: pytest.LogCaptureFixture, until: Any) -> None:
     async with Client(agent_of_all_ends()) as client:
         await client.send("hello")
         asked = await client.send("ask")
         await client.send("answer", task=asked)
         left = await client.send("ask")
+        await until(lambda: len(lines.records) == 4)  # its run is over
         await client.cancel_task(left.id)
         await client.send("fail")
         await client.send(tool="answer")
