@@ -93,16 +93,18 @@ class Reloader:
             watch_filter=None,  # so that changes that do not count do not keep us from looking after the child
             stop_event=self._stopped,
             rust_timeout=_POLL,
+            debounce=4 * _POLL,  # stores write all the time
+            step=_POLL // 2,
             yield_on_timeout=True,
         )
         try:
             for changes in changes_of:
                 if self._child is None and not self._is_waiting:
                     self._start_child()  # only now: no change is missed
+                self._attend_child()
                 changed = files.changed(path for _, path in changes)
                 if changed:
                     return changed
-                self._attend_child()
         except OSError as error:
             folders = ", ".join(self._short(path) or "." for path in files.paths)
             raise ConfigError(f"--reload cannot watch {folders}: {error}") from error
