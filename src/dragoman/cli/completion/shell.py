@@ -34,7 +34,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s 2>/dev/null ||
 """
 
 
-class BashLineComplete(BashComplete):
+class BashCompletion(BashComplete):
     """Completion in bash by the line itself: bash splits words at colons, which addresses have."""
 
     source_template = _BASH.lstrip()
@@ -64,7 +64,7 @@ class BashLineComplete(BashComplete):
         return items
 
 
-class FishLineComplete(FishComplete):
+class FishCompletion(FishComplete):
     """Completion in fish, with commas in descriptions."""
 
     source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
@@ -72,8 +72,8 @@ class FishLineComplete(FishComplete):
 
 def register() -> None:
     """Have click use these scripts."""
-    add_completion_class(BashLineComplete)
-    add_completion_class(FishLineComplete)
+    add_completion_class(BashCompletion)
+    add_completion_class(FishCompletion)
 
 
 def script_of(shell: str, command: click.Command) -> str:
