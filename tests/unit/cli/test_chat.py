@@ -137,6 +137,14 @@ def test_a_conversation_is_taken_up_again_with_its_open_question(url: str, run: 
     assert (again.returncode, again.stdout, again.stderr) == (0, "2: tea\n", "Which drink?\n")
 
 
+def test_the_last_conversation_needs_no_id(url: str, run: Run):
+    none = run("chat", url, "--context", "last", typed="bread\n")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert f"there is no last conversation with {url}: leave --context out" in none.stderr
+    run("send", url, "bread")
+    assert run("chat", url, "--context", "last", typed="wine\n").stdout == "2: wine\n"
+
+
 def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run: Run):
     first = run("chat", url, "--json", typed="bread\n")
     context = json.loads(first.stdout)["task"]["contextId"]

@@ -14,6 +14,7 @@ import click
 
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import LAST
 from dragoman.model.error import A2AError, BadResponse, ConfigError, DragomanError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _COMMAND = re.compile(r"/[A-Za-z]+")
 
 @click.command("chat", short_help="Talk with an agent.")
 @url_argument
-@click.option("--context", metavar="ID", help="Go on with this conversation.")
+@click.option("--context", metavar="ID", help="Go on with this conversation, or with the `last` one.")
 @in_session
 def command(session: CommandSession, context: str | None) -> None:
     """Talk with an agent. Each line is a message, or the answer to the agent's question.
@@ -92,9 +93,19 @@ class ChatLoop:
         self.interactive = self._prompt.interactive
 
     def take_up(self, context: str) -> None:
-        """Go on with a conversation: print its last exchange if the agent has it, and answer its open question next."""
+        """Go on with a conversation: print its last exchange if the agent has it, and answer its open question next.
+
+        Raises:
+            ConfigError: there is no last conversation.
+            DragomanError: what the client raises.
+        """
         from dragoman.cli.printing import colored, say, shorten
 
+        if context == LAST:
+            context = next((each.context_id for each in self._session.recent() if each.context_id), "")
+            if not context:
+                url = self._session.options.target.url
+                raise ConfigError(f"there is no last conversation with {url}: leave --context out to begin one")
         self._context = context
         is_listed, task = self._session.run(self._find_last(context))
         if task is None:
