@@ -84,8 +84,6 @@ def test_the_printed_lines_are_all_it_takes(here: Path) -> None:
     send = 'dragoman send "How many words are these?"'
     assert lines == ["cd trip", "dragoman serve", f"{send}    # in a second terminal", "pytest"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "DRAGOMAN_PORT": "0"}
-    settings = here / "trip" / "dragoman.toml"
-    settings.write_text(settings.read_text().replace("port = 8080", "port = 0"))
     with subprocess.Popen([*DRAGOMAN, "serve"], cwd="trip", env=environ, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
@@ -201,6 +199,6 @@ def test_an_extra_that_is_missing_is_one_line_to_install(here: Path, monkeypatch
 def test_a_model_that_needs_a_key_is_marked_where_it_is_named() -> None:
     for template in TEMPLATES.values():
         source = template.write("x")["agent.py"]
-        if template.real is not None:
-            assert f'os.environ.get("{template.real.key}")' in source.partition("# CHANGE THIS")[2]
-            assert f'"{template.real.key}"' in template.write("x")["conftest.py"]
+        if template.model is not None:
+            assert f'os.environ.get("{template.model.key}")' in source.partition("# CHANGE THIS")[2]
+            assert f'"{template.model.key}"' in template.write("x")["conftest.py"]

@@ -26,7 +26,7 @@ _WEATHER = "What is the weather in Lisbon?"
 _CHAT = "dragoman chat"
 
 
-class RealModel(NamedTuple):
+class ModelKey(NamedTuple):
     """The model that a template uses when there is a key: the variable of the key, and a package it needs."""
 
     key: str
@@ -50,7 +50,7 @@ class Template(NamedTuple):
     source: str = 'target = "agent.py:agent"'
     extra: str = ""
     module: str = ""
-    real: RealModel | None = None
+    model: ModelKey | None = None
 
     def write(self, agent_name: str) -> dict[str, str]:
         """Return the texts of the files of a new agent, by name."""
@@ -63,7 +63,7 @@ class Template(NamedTuple):
         return {name: Text(text).substitute(values) for name, text in sorted(texts.items())}
 
     def _values(self, agent_name: str, names: list[str]) -> dict[str, str]:
-        packages = ("pytest", *([self.real.package] if self.real is not None and self.real.package else []))
+        packages = ("pytest", *([self.model.package] if self.model is not None and self.model.package else []))
         return {
             "name": agent_name,
             "identifier": identifier_of(agent_name),
@@ -72,7 +72,7 @@ class Template(NamedTuple):
             "files": "\n".join(f"| `{name}` | {_FILES[name]} |" for name in names),
             "calls": "\n".join((self.send_line, *self.commands)),
             "change": self.change,
-            "key_note": ", no key" if self.real is not None else "",
+            "key_note": ", no key" if self.model is not None else "",
             "install": portable_line(*self._extras, packages=packages),
         }
 
@@ -89,8 +89,8 @@ class Template(NamedTuple):
         """Return the command that installs what this environment lacks to run and test the agent; None if nothing."""
         extras = self._extras if self.module and not _is_installed(self.module) else ()
         packages = [] if _is_installed("pytest") else ["pytest"]
-        if self.real is not None and self.real.module and os.environ.get(self.real.key):
-            packages += [] if _is_installed(self.real.module) else [self.real.package]
+        if self.model is not None and self.model.module and os.environ.get(self.model.key):
+            packages += [] if _is_installed(self.model.module) else [self.model.package]
         return install_line(*extras, packages=tuple(packages)) if extras or packages else None
 
 
@@ -112,15 +112,15 @@ Lines to change are marked `CHANGE THIS`. With `{key}` in the environment a real
 `stand_in.py` does, which calls the tool and repeats its result. The tests always use the stand-in."""
 
 
-def _model_change(real: RealModel) -> str:
-    needs = f" (it needs `{real.package}`)" if real.package else ""
-    return _MODEL_CHANGE.format(key=real.key, needs=needs)
+def _model_change(model: ModelKey) -> str:
+    needs = f" (it needs `{model.package}`)" if model.package else ""
+    return _MODEL_CHANGE.format(key=model.key, needs=needs)
 
 
-_GOOGLE = RealModel("GOOGLE_API_KEY")
-_OPENAI = RealModel("OPENAI_API_KEY")
-_LANGCHAIN = RealModel("OPENAI_API_KEY", "langchain_openai", "langchain-openai")
-_PYDANTIC_AI = RealModel("OPENAI_API_KEY", "openai", "pydantic-ai-slim[openai]")
+_GOOGLE = ModelKey("GOOGLE_API_KEY")
+_OPENAI = ModelKey("OPENAI_API_KEY")
+_LANGCHAIN = ModelKey("OPENAI_API_KEY", "langchain_openai", "langchain-openai")
+_PYDANTIC_AI = ModelKey("OPENAI_API_KEY", "openai", "pydantic-ai-slim[openai]")
 
 TEMPLATES = {
     each.name: each
@@ -132,7 +132,7 @@ TEMPLATES = {
             "progress\nand streams.",
             "How many words are these?",
             ("dragoman call convert amount=26.2 unit=miles", "dragoman call plan_trip city=Lisbon"),
-            "Write functions: each with `@agent.skill` is a skill. Its types and its docstring are on the agent's card.",
+            "Write functions: each with `@agent.skill` is a skill. Its types and docstring are on the agent's card.",
         ),
         Template(
             "chat",
@@ -170,7 +170,7 @@ TEMPLATES = {
             source='langgraph = "agent.py:graph"\ndescription = "Knows the weather"',
             extra="langgraph",
             module="langgraph.pregel",
-            real=_LANGCHAIN,
+            model=_LANGCHAIN,
         ),
         Template(
             "adk",
@@ -182,7 +182,7 @@ TEMPLATES = {
             source='target = "agent.py:root_agent"',
             extra="adk",
             module="google.adk",
-            real=_GOOGLE,
+            model=_GOOGLE,
         ),
         Template(
             "pydantic-ai",
@@ -193,7 +193,7 @@ TEMPLATES = {
             _model_change(_PYDANTIC_AI),
             extra="pydantic-ai",
             module="pydantic_ai",
-            real=_PYDANTIC_AI,
+            model=_PYDANTIC_AI,
         ),
         Template(
             "openai",
@@ -204,7 +204,7 @@ TEMPLATES = {
             _model_change(_OPENAI),
             extra="openai",
             module="agents",
-            real=_OPENAI,
+            model=_OPENAI,
         ),
     )
 }
