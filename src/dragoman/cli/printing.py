@@ -15,6 +15,7 @@ import click
 
 from dragoman.model.message import join_paragraphs
 from dragoman.model.state import State
+from dragoman.model.task import closing_parts
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
 def print_answer(answer: Task | Message) -> None:
     """Print the parts of an answer on stdout in order, data as JSON. Files are named on stderr.
 
-    The texts of artifacts are joined as they were streamed, those of messages are paragraphs.
+    The texts of artifacts are joined as they were streamed, those of messages are paragraphs. The closing message of a
+    task with artifacts is printed on stderr.
     """
     parts, texts = answer.parts, list[str]()
     join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
@@ -130,6 +132,18 @@ def print_answer(answer: Task | Message) -> None:
             texts.clear()
             print_json(part.data)
     print_text(join(texts))
+    print_files(parts)
+    print_closing(answer)
+
+
+def print_closing(answer: Task | Message) -> None:
+    """Print the closing message of a task with artifacts on stderr, unless it only repeats the answer."""
+    parts = closing_parts(answer)
+    texts = [
+        json_escaped(json.dumps(part.data, ensure_ascii=False)) if part.kind == "data" else part.text for part in parts
+    ]
+    if text := join_paragraphs([text for text in texts if text]):
+        say(text)
     print_files(parts)
 
 

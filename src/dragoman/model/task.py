@@ -129,5 +129,21 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
             raise InputRequired(self.question or "the agent waits for an answer", task=self)
 
 
+def closing_parts(answer: Task | Message) -> tuple[Part, ...]:
+    """Return the closing message of a completed task, beside its artifacts; without a text that only repeats theirs.
+
+    A repeat may be cut, with an ellipsis at its end. Without artifacts the message is the answer, and not returned.
+    """
+    if not isinstance(answer, Task) or answer.state is not State.COMPLETED or not answer.artifacts:
+        return ()
+    message = answer.status.message
+    if message is None:
+        return ()
+    closing, text = message.text.strip(), answer.text.strip()
+    if closing == text or (closing.endswith("…") and text.startswith(closing[:-1])):
+        return tuple(part for part in message.parts if part.text is None)
+    return message.parts
+
+
 def _json_text(parts: tuple[Part, ...]) -> str:
     return join_paragraphs([msgspec.json.encode(part.data).decode() for part in parts if part.kind == "data"])

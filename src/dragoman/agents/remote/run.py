@@ -13,7 +13,7 @@ import msgspec
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff, public_error_text
 from dragoman.client.event import CancelSafeEvents, Event, missed_events
 from dragoman.client.follow import ResumableStream
-from dragoman.engine.execute.outputs import Ask, Conclude
+from dragoman.engine.execute.outputs import Ask, Done
 from dragoman.model.error import (
     AuthError,
     BadResponse,
@@ -213,13 +213,13 @@ class RemoteRun:
         if "message" in sent:
             message = msgspec.convert(sent["message"], Message)
             if message.parts and not self._artifact_ids:
-                yield Conclude(message.parts)
+                yield Done(*message.parts)
             else:
                 await self._ctx.artifact(*message.parts, name="message")
             return
         self.task_id = sent["task"]
         forwarding = asyncio.ensure_future(self._forward_messages())
-        output: Ask | Conclude | None = None
+        output: Ask | Done | None = None
         try:
             async with aclosing(aiter(self._remote or await self._follow_again())) as events:
                 async for event in events:
@@ -359,7 +359,7 @@ class RemoteRun:
         context_id: str = self._ctx.state.get(STATE, "")
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
-    async def _handle(self, event: Event) -> Ask | Conclude | None:
+    async def _handle(self, event: Event) -> Ask | Done | None:
         """Process an event; a returned output ends the run, unless another event follows."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
@@ -378,10 +378,12 @@ class RemoteRun:
                 return None
         if event.state.waiting:
             return self._ask(raw.status, event.task)
-        if event.state is State.COMPLETED and not self._artifact_ids and event.task is not None and event.task.parts:
+        if event.state is State.COMPLETED and event.task is not None:
             # Messages of a working task are only progress here. Where they were the answer, it is the end that says so:
             # then callers find it who do not look for it in a history.
-            return Conclude(event.task.parts)
+            message = event.task.status.message
+            parts = event.task.parts if not self._artifact_ids else () if message is None else message.parts
+            return Done(*parts) if parts else None
         return await self._status(raw.status, raw.metadata if isinstance(raw, StatusUpdate) else None)
 
     async def _artifact(

@@ -8,7 +8,17 @@ from collections.abc import Coroutine, Generator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.printing import CLEAR, colored, on_terminal, out, print_answer, print_rest, print_result, say
+from dragoman.cli.printing import (
+    CLEAR,
+    colored,
+    on_terminal,
+    out,
+    print_answer,
+    print_closing,
+    print_rest,
+    print_result,
+    say,
+)
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -111,6 +121,7 @@ class StreamPrinter:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_rest(result.parts)
+            print_closing(result)
         else:
             print_answer(result)
 

@@ -29,8 +29,19 @@ class Reply(Struct, frozen=True):
     value: Any
 
 
-class Conclude(Reply, frozen=True):
-    """Completes the task with this as the message of its status. It must be the only output; for bridges."""
+class Done:
+    """Completes the task with these values as the closing message of its status, beside whatever artifacts there are.
+
+    It is the last output of a run: nothing may follow it.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __repr__(self) -> str:
+        return f"Done({', '.join(map(repr, self.values))})"
 
 
 class Replace(Struct, frozen=True):

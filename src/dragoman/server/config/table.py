@@ -115,6 +115,7 @@ _ALL = (
         "FORM",
         values.choice_parser(*get_args(ClosingChoice)),
     ),
+    _switch("closing_message", "Repeat the answer's text in the last status, for clients that read only that."),
     _switch("dev", "Exception texts to callers, no de-duplication."),
     _seconds("drain", "How long open requests may take when stopping."),
     SettingInfo("log", "Form of the log on stderr: text or json.", "FORM", values.choice_parser("text", "json")),
