@@ -378,8 +378,9 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
 
 def options_of(*names: str) -> set[str]:
     """The options of a command, with those of the commands below it."""
-    text = CliRunner().invoke(group, [*names, "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
+    flag, heading = ("--help-all", "Agent:") if names == ("serve",) else ("--help", "Options:")
+    text = CliRunner().invoke(group, [*names, flag], env={**os.environ, "COLUMNS": "200"}).output
+    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition(heading)[2]))
     return found.union(*(options_of(*names, below) for below in commands_of(*names)))
 
 

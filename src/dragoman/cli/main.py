@@ -108,7 +108,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_set: bool) -> None
 
 
 COMPLETION = """\
-The commands that call take a URL or a name under [remotes] in dragoman.toml. To have the shell complete commands,
+The commands that call take an address, as in localhost:8080, or a name under [remotes] in dragoman.toml. Without one
+they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080. To have the shell complete commands,
 options and those names, put this into ~/.bashrc (zsh_source and fish_source are for the other shells):
 
 \b

@@ -17,7 +17,7 @@ import click
 
 from dragoman.cli.options import HELP, config_option, remote_bytes_option, with_options
 from dragoman.cli.printing import out, say, warn
-from dragoman.cli.remote.session import complete_alias
+from dragoman.cli.remote.address import complete_address
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
@@ -40,7 +40,7 @@ class SharedOptions(NamedTuple):
 
 
 _shared_options = with_options(
-    click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_alias),
+    click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_address),
     config_option,
     click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
     click.option("--store", metavar="URL", help="Remember agents and tasks, as in sqlite:///FILE."),

@@ -152,15 +152,49 @@ def test_the_version_is_told(tmp_path: Path):
 
 
 def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
-    output = " ".join(CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output.split())
+    output = " ".join(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output.split())
     for info in SETTINGS.values():
         if info.flag is not None:
             assert info.flag.replace("/", " / ") in output
             assert info.help in output
 
 
+def headings(text: str) -> dict[str, str]:
+    """The groups of a help, with the options of each."""
+    return dict(re.findall(r"^([A-Z][\w ]+):\n((?:  .*\n)+)", text, re.MULTILINE))
+
+
+def test_the_help_of_serve_shows_the_most_used_options_by_group_on_one_screen():
+    output = CliRunner().invoke(group, ["serve", "--help"], terminal_width=100).output
+    groups = headings(output)
+    assert {"Agent", "Address", "Store", "Who may call", "Development", "Logging", "Help"} == set(groups)
+    assert "--port" in groups["Address"] and "--mcp" in groups["Agent"] and "--auth" in groups["Who may call"]
+    assert "--limits-tasks" not in output
+    assert len(re.findall(r"^  -", output, re.MULTILINE)) < 20
+    assert len(output.splitlines()) < 60
+    assert "dragoman serve trip.py" in output.partition("Agent:")[0]
+
+
+def test_the_help_of_serve_says_how_many_options_it_leaves_out_and_help_all_lists_them():
+    short, full = (
+        CliRunner().invoke(group, ["serve", flag], terminal_width=100).output for flag in ("--help", "--help-all")
+    )
+    left_out = re.search(r"^(\d+) more options: `\S+ serve --help-all`$", short, re.MULTILINE)
+    assert left_out is not None
+    assert "more options" not in full
+    count = [len(re.findall(r"^  -", text, re.MULTILINE)) for text in (short, full)]
+    assert int(left_out[1]) == count[1] - count[0]
+
+
+def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help():
+    groups = headings(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output)
+    for info in SETTINGS.values():
+        if info.flag is not None:
+            assert info.flag.partition("/")[0] in groups[info.group]
+
+
 def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
-    assert "patience" not in CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output
+    assert "patience" not in CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output
     done = dragoman(tmp_path, "serve", "--limits-patience", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 
 if TYPE_CHECKING:
     from dragoman.cli.talk.conversation import StreamPrinter
@@ -18,7 +19,7 @@ QUIT = "/quit"
 
 
 @click.command("chat", short_help="Talk with an agent.")
-@url_argument()
+@url_argument
 @in_session
 def command(session: CommandSession) -> None:
     """Talk with an agent: each line is a message, in one conversation. /quit or Ctrl-D ends.

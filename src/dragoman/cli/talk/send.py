@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
 
 
-@click.command("send", short_help="Send a message and print the answer.")
-@url_argument()
-@click.argument("text", required=False, metavar="[TEXT|-]")
+@click.command("send", cls=AddressCommand, short_help="Send a message and print the answer.")
+@url_argument
+@click.argument("words", nargs=-1, metavar="[TEXT|-]...")
 @click.option("--tool", metavar="NAME", help="Call this skill.")
 @click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
 @click.option("--data", metavar="JSON", help="Send JSON beside the text.")
@@ -38,17 +39,34 @@ if TYPE_CHECKING:
 def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
 
+    \b
+      dragoman send hello there
+      dragoman send localhost:9000 hello there
+
+    The first word is an address if it has a port or a scheme, or names a remote. Without one, the agent in
+    DRAGOMAN_AGENT is called, else the one at 127.0.0.1:8080.
+
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
 
     message = _parse_message(**options)
+    if session.options.target.is_default and options["words"]:
+        _warn_of_misreading(options["words"][0])
     if no_wait:
         _print_started(session, session.run(_send(session.client, message)))
         return
     printer = StreamPrinter(session, quiet=session.options.as_json)
     print_outcome(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
+
+
+def _warn_of_misreading(word: str) -> None:
+    from dragoman.cli.printing import warn
+
+    hint = misread_word(word)
+    if hint is not None:
+        warn(hint)
 
 
 async def _send(client: Client, message: dict[str, Any]) -> Any:
@@ -69,9 +87,10 @@ def _print_started(session: CommandSession, result: Any) -> None:
 
 
 def _parse_message(
-    text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
+    words: tuple[str, ...], arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
 ) -> dict[str, Any]:
     """Parse the arguments of `Client.send`, before the agent is called. Raises UsageError and ConfigError."""
+    text = " ".join(words) if words else None
     if text is None and options["tool"] is None and data is None and not files:
         raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
     if arguments is not None and options["tool"] is None:

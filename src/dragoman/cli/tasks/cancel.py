@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 
 
-@click.command("cancel", short_help="Cancel a task.")
-@url_argument()
+@click.command("cancel", cls=AddressCommand, short_help="Cancel a task.")
+@url_argument
 @click.argument("task")
 @in_session
 def command(session: CommandSession, task: str) -> None:

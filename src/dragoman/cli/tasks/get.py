@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 
-@click.command("get", short_help="Show a task as it is now.")
-@url_argument()
+@click.command("get", cls=AddressCommand, short_help="Show a task as it is now.")
+@url_argument
 @click.argument("task")
 @in_session
 def command(session: CommandSession, task: str) -> None:

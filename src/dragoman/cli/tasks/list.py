@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
@@ -22,7 +23,7 @@ _WORDS = 60
 
 
 @click.command("tasks", short_help="List your tasks, the newest first.")
-@url_argument()
+@url_argument
 @click.option("--state", metavar="STATE", help="Only those in this state, as in working or input-required.")
 @click.option("--context", metavar="ID", help="Only those of this conversation.")
 @click.option(

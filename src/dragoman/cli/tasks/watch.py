@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 
 if TYPE_CHECKING:
     from dragoman.cli.talk.conversation import StreamPrinter
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 
-@click.command("watch", short_help="Follow a task to its end.")
-@url_argument()
+@click.command("watch", cls=AddressCommand, short_help="Follow a task to its end.")
+@url_argument
 @click.argument("task")
 @in_session
 def command(session: CommandSession, task: str) -> None:
