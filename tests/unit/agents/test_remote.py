@@ -18,7 +18,7 @@ from dragoman.errors import BadCard, CannotConnect, ConfigError
 from dragoman.model.card import AgentExtension
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
-from dragoman.outputs import Ask, Reply
+from dragoman.outputs import Ask, Done, Reply
 from dragoman.testing import served
 
 VERSIONS = ["0.1", "0.3", "1.0", "1.1"]
@@ -51,6 +51,7 @@ class Behind:
             self.wait,
             self.listen,
             self.remember,
+            self.close,
         ):
             self.agent.skill(skill)
 
@@ -94,6 +95,10 @@ class Behind:
     async def hello(self, ctx: Context) -> Reply:
         self.contexts.append(ctx.context_id)
         return Reply("hello")
+
+    async def close(self) -> Any:
+        yield {"rows": 3}
+        yield Done("that was all")
 
     def fail(self) -> None:
         raise Failed("no bread left")
@@ -236,6 +241,14 @@ async def test_an_answer_without_a_task_becomes_a_completed_task(behind: Behind,
         # It belongs to a conversation all the same.
         await client.send(tool="hello", context=task)
         assert behind.contexts[0] == behind.contexts[1]
+
+
+async def test_a_closing_message_comes_through_beside_the_artifacts(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="close")
+        assert (task.state, task.data) == (State.COMPLETED, {"rows": 3})
+        assert task.status.message is not None
+        assert task.status.message.text == "that was all"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, Failed, File, Rejected
-from dragoman.outputs import Ask, Replace
+from dragoman.outputs import Ask, Done, Replace
 from dragoman.testing import served
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -54,6 +54,11 @@ def helper(gate: Gate) -> Agent:
     @agent.skill
     def paint() -> File:
         return File(b"\x89PNG", name="dot.png")
+
+    @agent.skill
+    def export(text: str) -> Iterator[Any]:
+        yield {"rows": 3}
+        yield Done(text, File(b"log", name="export.txt"))
 
     @agent.skill
     def fail(why: str) -> str:
@@ -188,6 +193,12 @@ def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Ru
     assert json.loads(done.stdout) == {"words": ["a", "b"]}
     done = run("call", url, "paint")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "file: dot.png, image/png, 4 bytes\n")
+
+
+def test_a_closing_message_follows_the_answer_on_stderr(url: str, run: Run):
+    done = run("call", url, "export", "text=Exported \x1b[2J")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"rows": 3})
+    assert done.stderr == "Exported \ufffd[2J\nfile: export.txt, text/plain, 3 bytes\n"
 
 
 @pytest.mark.parametrize(("arguments", "says"), [(["fail", "why=no luck"], "no luck"), (["refuse"], "not on Sundays")])

@@ -100,6 +100,11 @@ def parts_of(value: Any) -> tuple[Part, ...]:
     return (Part(data=json_of(value)),)
 
 
+def parts_of_all(values: tuple[Any, ...]) -> tuple[Part, ...]:
+    """Convert several values to parts, in order. Raises as `parts_of`."""
+    return tuple(part for value in values for part in parts_of(value))
+
+
 def plain_text(value: str) -> str:
     """Convert a subclass of str to str: some frameworks have their own, which msgspec cannot encode."""
     return value if type(value) is str else str.__str__(value)

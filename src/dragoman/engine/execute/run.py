@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of
+from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.part import Part
@@ -159,7 +159,7 @@ class Run:
             if live.ended:
                 return
             if closing is not None and value is not None:
-                raise InvalidAgentResponse(f"nothing may follow Done, but a {type(value).__name__} did")
+                raise InvalidAgentResponse(f"Done must be the last output: {type(value).__name__} followed it")
             if isinstance(value, Reply):
                 self._reply(ctx, value, has_pending_text=writer is not None and writer.has_pending_text)
                 return
@@ -172,20 +172,25 @@ class Run:
                 self._pause(value, ctx.artifact_stream)
                 return
             if isinstance(value, Done):
-                closing = tuple(part for each in value.values for part in parts_of(each))
+                closing = parts_of_all(value.values)
                 continue
             writer.write(value)
             if live.needs_drain:
                 await live.drain()
-        if live.ended:
-            return
-        if live.draft:
-            live.open()
+        if not live.ended:
+            # A run without output may still have to close a text that was started before a pause.
+            self._complete(ctx, writer or self._result_writer(ctx), closing or ())
+
+    def _complete(self, ctx: Context, writer: ResultWriter, closing: tuple[Part, ...]) -> None:
+        if self.live.draft:
+            self.live.open()
         if ctx.artifact_stream is not None:
             ctx.artifact_stream.close()
-        # A run without output may still have to close a text that was started before a pause.
-        (writer or self._result_writer(ctx)).close()
-        self._end(State.COMPLETED, closing or (self._repeated_answer() if self._runner.closing_message else ()))
+        writer.close()
+        if not closing and self._runner.closing_message:
+            closing = self._repeated_answer()
+        message = agent_message(self.live, closing) if closing else None
+        self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _result_writer(self, ctx: Context) -> ResultWriter:
         name = ctx.skill or self._runner.agent.name
@@ -204,8 +209,7 @@ class Run:
             live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
-        details = tuple(part for value in ask.details for part in parts_of(value))
-        message = agent_message(self.live, (Part(text=ask.question), *details))
+        message = agent_message(self.live, (Part(text=ask.question), *parts_of_all(ask.details)))
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
         body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))

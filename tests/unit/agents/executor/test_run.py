@@ -303,6 +303,18 @@ async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> 
     assert (task.text, task.status.message) == ("found", None)
 
 
+async def test_what_it_says_at_the_end_closes_the_task_beside_an_artifact() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "found"})
+        await said.status("completed", "that was all", {"data": {"n": 1}})
+
+    task = await answer_of(execute)
+    assert task.text == "found"
+    assert task.status.message is not None
+    assert (task.status.message.text, task.status.message.data) == ("that was all", {"n": 1})
+    assert [message.text for message in task.history] == ["hi"]  # no progress was made of it
+
+
 async def test_what_it_says_while_it_works_is_kept_only_while_it_may_be_the_answer() -> None:
     kept: list[int] = []
     others = [each for each in gc.get_objects() if isinstance(each, Remarks)]  # of earlier tests
