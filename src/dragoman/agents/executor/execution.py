@@ -170,9 +170,9 @@ class Execution:
         error = work.exception()
         if error is None:
             return
-        text = self._adapter.public_text(error)
-        if text is not None:
-            raise Failed(text) from error
+        public = self._adapter.public_error(error)
+        if public is not None:
+            raise public from error
         raise error
 
     def _request(self, message: Message | None, task: Task | None) -> ExecutorRequest:

@@ -12,8 +12,10 @@ import msgspec
 
 from dragoman.engine.execute.context import agent_message
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
+from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
-from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
+from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
+from dragoman.model.message import ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -139,6 +141,8 @@ class Run:
             self._end(State.REJECTED, _text_part(str(error)))
         except Failed as error:
             self._end(State.FAILED, _text_part(str(error)))
+        except A2AError as error:
+            self._fail(error)
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
             # When this asyncio task is canceled and the task has not ended, the server stops: recovery handles it.
@@ -221,6 +225,21 @@ class Run:
         if len(text) > MAX_CLOSING_TEXT:
             text = f"{text[: MAX_CLOSING_TEXT - 1]}…"
         return (Part(text=text),) if text else ()
+
+    def _fail(self, error: A2AError) -> None:
+        """Fail the task with a protocol error, which a caller who has no task yet gets itself."""
+        live = self.live
+        if live.ended:
+            return
+        public = public_error(error, live.id)
+        if public is None:
+            self._end(State.FAILED, _text_part(self._log_and_describe(error)))
+            return
+        if isinstance(error, (InternalError, InvalidAgentResponse)):
+            logger.error("task %s failed", live.id, exc_info=error)
+        metadata = {**(self._runner.failure_metadata or {}), ERROR_KEY: error_mark(public)}
+        message = agent_message(live, (Part(text=public.message),), metadata)
+        live.fail(public, message, context_state=self._changed_context_state())
 
     def _end(self, state: State, parts: tuple[Part, ...] = ()) -> None:
         live = self.live

@@ -15,6 +15,7 @@ from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
 from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.engine.call import CallContext
+from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -135,7 +136,8 @@ async def test_an_executor_that_enqueues_what_is_no_event_fails_with_its_name_in
     async def execute(context: PlainContext, said: Said) -> None:
         await said.queue.enqueue_event(SimpleNamespace(what="is this"))
 
-    assert (await answer_of(execute)).state is State.FAILED
+    with pytest.raises(InvalidAgentResponse, match="a SimpleNamespace that cannot be read"):
+        await answer_of(execute)
     assert "a SimpleNamespace that cannot be read" in caplog.text
 
 
