@@ -21,7 +21,7 @@ help:           ## Show what there is.
 
 # Ctrl-C is how one stops it: with the trap, make does not call that an error.
 run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080. Options: make run ARGS="--port 8081".
-	@trap : INT; $(BIN)/dragoman serve dragoman.examples.toolbox $(ARGS); code=$$?; \
+	@trap : INT; $(BIN)/dragoman serve dragoman.examples.demo $(ARGS); code=$$?; \
 	    if [ $$code -eq 2 ]; then echo 'Pass options to the server like this: make run ARGS="--port 8081"' >&2; fi; \
 	    [ $$code -eq 130 ] || exit $$code
 

@@ -435,4 +435,6 @@ class Reader:
         return command
 
     def _as_shown(self, printed: str) -> str:
-        return printed.replace(self._address, SHOWN_ADDRESS)
+        # At the address that the pages show, the commands that a server prints need none.
+        place = re.escape(self._address.removeprefix("http://"))
+        return re.sub(rf"(dragoman (?:send|call)) {place}", r"\1", printed).replace(self._address, SHOWN_ADDRESS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -239,7 +240,10 @@ def _require() -> None:
     try:
         require("mcp", "mcp")
     except ConfigError as error:
-        raise ConfigError(f"{error}, or run it as uvx --from 'dragoman[mcp]' dragoman mcp") from error
+        from dragoman.server.config.installation import requirement
+
+        command = shlex.join(["uvx", "--from", requirement("mcp"), "dragoman", "mcp"])
+        raise ConfigError(f"{error}, or run it as {command}") from error
 
 
 def _parse_address(text: str) -> tuple[str, int]:

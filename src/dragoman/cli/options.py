@@ -67,8 +67,10 @@ _SHOWS_ALL = "dragoman.shows_all_options"
 
 def _show_all(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
     if is_set and not ctx.resilient_parsing:
+        from dragoman.cli.printing import out
+
         ctx.meta[_SHOWS_ALL] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        out(ctx.get_help())
         ctx.exit()
 
 
@@ -95,3 +97,10 @@ remote_bytes_option = click.option(
     type=click.IntRange(0),
     help="How much one task may bring; 0 is any number.  [default: 64 MB]",
 )
+save_option = click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    help="Save the files of the answer in this folder.",
+)
+raw_option = click.option("--raw", is_flag=True, help="Print text as it comes, without rendering Markdown.")

@@ -20,6 +20,9 @@ JSON_TYPE = "application/json"
 PROGRESS_KEY = "dragoman/progress"
 """Metadata key of an agent's message: it is progress, `true` or an object with `done` and `total`."""
 
+ANSWER_KEY = "dragoman/answer"
+"""Metadata key of an agent's question: the JSON Schema of the answer, where it is not just text."""
+
 
 class Progress(NamedTuple):
     """How far an agent is: a text, and where it says so, how much is `done` of how much in `total`."""

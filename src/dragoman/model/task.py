@@ -92,6 +92,11 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
         return join_paragraphs([message.text for message in answer_messages(self.status, self.history)])
 
     @property
+    def files(self) -> list[Part]:
+        """The parts that are files, bytes or URLs, also those of a closing message beside the artifacts."""
+        return [part for part in (*self.parts, *closing_parts(self)) if part.kind in ("raw", "url")]
+
+    @property
     def question(self) -> str | None:
         """The agent's question while the task waits for the caller, else None.
 

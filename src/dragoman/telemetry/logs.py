@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
+from dragoman.telemetry.terminal import Style, wants_color
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def configure(kind: str, level: str) -> None:
+def configure(kind: str, level: str, *, quiet: bool = False) -> None:
     """Send all logs to stderr: `kind` is "text" or "json" (one object per line), `level` as in the settings.
+
+    With `quiet`, the level is at least "warning".
 
     May be called again: the last call counts. Other handlers of the root logger stay.
 
@@ -22,15 +25,25 @@ def configure(kind: str, level: str) -> None:
         ValueError: `level` is not a log level.
     """
     handler = _StderrHandler()
-    handler.setFormatter(
-        _JsonFormatter() if kind == "json" else _TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    )
+    if kind == "json":
+        handler.setFormatter(_JsonFormatter())
+    elif sys.stderr.isatty():
+        handler.setFormatter(_TerminalFormatter(datefmt="%H:%M:%S"))
+    else:
+        handler.setFormatter(_TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.setLevel(level.upper())
+    if quiet:
+        root.setLevel(max(root.level, logging.WARNING))
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
     # uvicorn logs every step of its start and stop at INFO; `serve` prints what users need.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+def is_configured() -> bool:
+    """True when the program has set up logging for itself or for Dragoman."""
+    return bool(logging.getLogger().handlers or logging.getLogger("dragoman").handlers)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
@@ -52,6 +65,19 @@ class _TextFormatter(logging.Formatter):
             # A caller may control the text of an exception: indent it, so that no line can pass for a record.
             lines += [f"    {line}" for line in replace_controls(text).splitlines()]
         return "\n".join(lines)
+
+
+class _TerminalFormatter(_TextFormatter):
+    """Short lines for people: the time, what is worse than news, and the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        style = Style(wants_color(sys.stderr))
+        message = record.message if record.name.startswith("dragoman.") else f"{record.name}: {record.message}"
+        if record.levelno >= logging.WARNING:
+            message = f"{record.levelname.lower()}: {message}"
+        if record.levelno >= logging.ERROR or getattr(record, "state", "") in ("failed", "rejected"):
+            message = style.red(message)
+        return f"{style.dim(record.asctime)}  {message}"
 
 
 class _JsonFormatter(logging.Formatter):

@@ -76,6 +76,7 @@ async def test_it_stands_beside_the_artifacts_which_stay_the_answer(start: Any) 
     said, took, log = closing_of(task)
     assert (said.text, took.data, log.raw, log.filename) == ("All done", {"took": 2}, b"x", "log.txt")
     assert closing_parts(task) == (said, took, log)
+    assert task.files == [log]
     assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.COMPLETED]
 
 

@@ -20,6 +20,7 @@ from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
 from dragoman.model.error import ConfigError
+from dragoman.server.config.installation import package_line
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
 from dragoman.server.config.table import RENAMED
@@ -193,10 +194,12 @@ def _check_machine() -> Iterator[HealthFinding]:
 
         yield check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         yield _check_package(
-            "uvloop", HealthFinding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop")
+            "uvloop",
+            HealthFinding("warn", "uvloop", "not installed, so serving is slower", package_line("uvloop")),
         )
     yield _check_package(
-        "httptools", HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
+        "httptools",
+        HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", package_line("httptools")),
     )
 
 

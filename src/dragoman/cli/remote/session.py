@@ -16,6 +16,7 @@ import click
 
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
+from dragoman.cli.remote.recent import RecentTask, RecentTasks
 from dragoman.model.error import AuthError, CannotConnect, ConfigError
 
 if TYPE_CHECKING:
@@ -195,6 +196,8 @@ class CommandSession:
         self._runner = asyncio.Runner()
         self._warnings = _WarningPrinter(logging.WARNING)
         self._remaining = options.timeout
+        self._remembered = ("", "")
+        self.is_remembered = False
         self.client: Client = Client(
             options.target.url,
             auth=options.token,
@@ -260,6 +263,20 @@ class CommandSession:
                 raise
             text = f"{self.options.target.url} was not done within {self.options.timeout:g} s"
             raise CannotConnect(text, reason="TIMED_OUT") from None
+
+    # -- the conversation --------------------------------------------------------------------------------------------
+
+    def recent(self) -> list[RecentTask]:
+        """Return the tasks that commands of this user have sent to at this address, the newest first."""
+        return RecentTasks().at(self.options.target.url)
+
+    def remember(self, task_id: str, context_id: str) -> None:
+        """Make a task the last one at this address, for later commands. `is_remembered` says whether that worked."""
+        context_id = context_id or (self._remembered[1] if task_id == self._remembered[0] else "")
+        if (task_id, context_id) == self._remembered:
+            return
+        self._remembered = task_id, context_id
+        self.is_remembered = RecentTasks().add(self.options.target.url, task_id, context_id)
 
     def command_line(self, verb: str, *words: str) -> str:
         """Return a `dragoman` command line for this agent, without its address where that is the default.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
-from dragoman.cli.printing import say, warn
+from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
@@ -70,6 +70,10 @@ def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -
     )
 
 
+def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
+    return click.option(flag, is_flag=True, help=text, cls=GroupedOption, group="Logging", common=common)
+
+
 @click.command(
     "serve", cls=GroupedCommand, short_help="Serve agents over A2A.", context_settings={"max_content_width": 100}
 )
@@ -81,6 +85,8 @@ def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -
     _agent_option("--env", "KEY[=VALUE]", "Variable for their programs; KEY alone passes yours on."),
     click.option("--config", **CONFIG, cls=GroupedOption, group="Agent", common=True),
     *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
+    _start_option("--quiet", "Warnings and errors only: no start-up lines, no task lines.", common=True),
+    _start_option("--curl", "Print curl commands to try at the start."),
     *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
 )
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
@@ -104,6 +110,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
     frameworks = pop_framework_options(flags)
+    quiet, curl = flags.pop("quiet"), flags.pop("curl")
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -112,7 +119,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
     # Before the targets are imported: an invalid setting fails early, and imported modules may log.
     settings = settings_of({})
-    configure(settings.log, settings.log_level)
+    configure(settings.log, settings.log_level, quiet=quiet)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
@@ -122,8 +129,12 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
-    configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=say, ends_process=True)
+    configure(settings.log, settings.log_level, quiet=quiet)
+    serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+
+
+def _announce(line: str) -> None:
+    say(StyledText(line))
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:

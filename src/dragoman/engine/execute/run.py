@@ -15,7 +15,7 @@ from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
-from dragoman.model.message import ERROR_KEY
+from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -58,6 +58,7 @@ class Run:
     ) -> None:
         self.live = live
         self.caller = caller
+        self.began_ms = 0  # when the agent's code was called, once it was
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
@@ -68,6 +69,12 @@ class Run:
         self._open_timer = None
         if live.draft:
             self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
+
+    @property
+    def skill(self) -> str | None:
+        """The skill that runs; None when it is the agent as a whole, or not chosen yet."""
+        skill = None if self._ctx is None else self._ctx.skill
+        return None if skill is None or skill.startswith("dragoman.") else skill
 
     def unload(self) -> None:
         """Free the context and the leases of a queued run; `_restore_context` rebuilds them from the store."""
@@ -128,6 +135,7 @@ class Run:
                 if live.ended:
                     return
             live.begin()
+            self.began_ms = live.row.status_ms
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
@@ -213,7 +221,8 @@ class Run:
             live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
-        message = agent_message(self.live, (Part(text=ask.question), *parts_of_all(ask.details)))
+        metadata = None if ask.schema is None else {ANSWER_KEY: ask.schema}
+        message = agent_message(self.live, (Part(text=ask.question), *parts_of_all(ask.details)), metadata)
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
         body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))
