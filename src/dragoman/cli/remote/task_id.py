@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.cli.completion.candidates import complete_task
 from dragoman.model.error import A2AError, BadResponse, ConfigError
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ _MAX_LISTED = 300
 _PAGE = 100
 
 
-task_argument = click.argument("task")
-task_option = click.option("--task", metavar="ID", help="Go on with this task: answer its question.")
+task_argument = click.argument("task", shell_complete=complete_task)
+task_option = click.option(
+    "--task", metavar="ID", shell_complete=complete_task, help="Go on with this task: answer its question."
+)
 
 
 def find_task(session: CommandSession, word: str) -> str:

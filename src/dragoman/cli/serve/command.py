@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.completion.candidates import complete_file, complete_setting
 from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
 from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
@@ -60,13 +61,27 @@ def _setting_option(name: str, info: SettingInfo) -> Any:
     text = f"{info.help}  [default: {default}]" if default else info.help
     kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
     return click.option(
-        str(info.flag), name, help=text, cls=GroupedOption, group=info.group, common=info.common, **kind
+        str(info.flag),
+        name,
+        help=text,
+        cls=GroupedOption,
+        group=info.group,
+        common=info.common,
+        shell_complete=complete_setting,
+        **kind,
     )
 
 
 def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -> Any:
     return click.option(
-        flag, metavar=metavar, multiple=flag != "--name", help=text, cls=GroupedOption, group="Agent", common=common
+        flag,
+        metavar=metavar,
+        multiple=flag != "--name",
+        help=text,
+        cls=GroupedOption,
+        group="Agent",
+        common=common,
+        shell_complete=complete_setting,
     )
 
 
@@ -77,7 +92,7 @@ def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
 @click.command(
     "serve", cls=GroupedCommand, short_help="Serve agents over A2A.", context_settings={"max_content_width": 100}
 )
-@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...", shell_complete=complete_file)
 @with_options(
     _agent_option("--a2a", "URL", "Stand in front of another agent; URL or name of a remote.", common=True),
     agent_options,
@@ -154,8 +169,8 @@ def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable
     """Build the agents of the settings file. Raises ConfigError."""
     if file is None or not file.agents:
         raise ConfigError(
-            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
-            + FIRST_AGENT
+            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, run `dragoman init my-agent`, "
+            "or save this as app.py:\n\n" + FIRST_AGENT
         )
     return [_agent_of_table(file, name, table, limit) for name, table in file.agents.items()]
 

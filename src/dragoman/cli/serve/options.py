@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
+from dragoman.cli.completion.candidates import complete_setting
 from dragoman.cli.options import GroupedOption, with_options
 from dragoman.model.error import ConfigError
-from dragoman.server.config.values import choice_parser
+from dragoman.server.config.settings import SETTINGS
+from dragoman.server.config.values import ChoiceParser, choice_parser
 from dragoman.server.plugins import AGENT_OPTIONS
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class _Flag(NamedTuple):
             "cls": GroupedOption,
             "group": "Agent" if self.common else group,
             "common": self.common,
+            "shell_complete": complete_setting,
         }
         if self.metavar is None:
             return click.option(self.flag, is_flag=True, help=self.help, **place)
@@ -103,6 +106,22 @@ FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
 _CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
 _GROUPS = {"MCP tools": _TOOLS, "Programs": _PROGRAM, "Agents of other frameworks": (*_FRAMEWORKS, *_ADK_FLAGS)}
 agent_options = with_options(*(flag.decorator(group) for group, flags in _GROUPS.items() for flag in flags))
+
+
+def choices_of(name: str) -> Sequence[str]:
+    """Return the values that an option may have; none where that is anything."""
+    match name:
+        case "auth":
+            from dragoman.auth.inbound.config import NAMES
+
+            return NAMES
+        case "profile":
+            from dragoman.agents.process.profiles import PROFILES
+
+            return PROFILES
+        case _:
+            parser = SETTINGS[name].parse if name in SETTINGS else _CHOICES.get(name)
+            return parser.choices if isinstance(parser, ChoiceParser) else ()
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------

@@ -182,12 +182,17 @@ class StreamPrinter:
 
 
 @contextmanager
-def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
-    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended."""
+def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: bool = False) -> Generator[None]:
+    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended.
+
+    With `cancels`, Ctrl-C is to cancel the task, and nothing is printed for it.
+    """
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
         printer.end_line()
+        if cancels and isinstance(error, KeyboardInterrupt):
+            raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
                 say("the task goes on, this ends it: " + session.command_line("cancel", printer.task_id))
