@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,14 @@ def test_no_word_of_an_agent_commands_the_terminal(terminal: Callable[..., Any],
     assert not COMMANDS & set(screen)
     assert "\x1b]" not in screen
     assert "\x1b" not in screen.replace("\r\x1b[K", "")
+
+
+@pytest.mark.parametrize("command", ["send URL hello", "get URL t"])
+def test_markdown_does_not_command_it_either(terminal: Callable[..., Any], url: str, command: str) -> None:
+    _, screen = terminal(*command.replace("URL", url).split()).ended()
+    assert not COMMANDS & set(screen)
+    # Styles, and the cursor that goes back to where a block began.
+    assert "\x1b" not in re.sub(r"\x1b\[[0-9;]*m|\r\x1b\[[JK]|\x1b\[[0-9]+A", "", screen)
 
 
 def test_an_id_with_escapes_is_spelled_out_on_a_terminal(terminal: Callable[..., Any], url: str) -> None:
