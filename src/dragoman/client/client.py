@@ -1,4 +1,4 @@
-"""The async client: `Client`, `Chat` and `EventStream`."""
+"""The async client: `Client` and `Chat`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dragoman.client.connect import connect
 from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
+from dragoman.client.streams.stream import EventStream
 from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
-from dragoman.model.error import BadResponse, ConfigError
+from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     AuthenticationInfo,
@@ -177,7 +178,21 @@ class Client:
 
     async def _perform(self, operation: Operation, request: Request) -> Any:
         connection = self._connection if self._opened else await self._open()
-        return await connection.perform(operation, request)
+        try:
+            return await connection.perform(operation, request)
+        except DragomanError as error:
+            # The frames below lead through the client and say nothing about the caller's code.
+            raise error.with_traceback(None) from None
+
+    @property
+    def protocol(self) -> str | None:
+        """The version of A2A that is spoken with the agent, such as `"1.0"`; None before its card has been read."""
+        return self._connection.protocol
+
+    @property
+    def transport(self) -> str | None:
+        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        return self._connection.transport
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -402,49 +417,14 @@ class Client:
             CannotConnect: the agent cannot be reached.
             AuthError: the card is not public, and the credentials are missing or wrong.
         """
-        return await (await self._open()).card()
+        try:
+            return await (await self._open()).card()
+        except DragomanError as error:
+            raise error.with_traceback(None) from None
 
     async def extended_card(self) -> AgentCard:
         """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
         return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
-
-
-class EventStream:
-    """The events of one message or task, to be iterated over once. `task` is the task assembled from them so far."""
-
-    def __init__(
-        self,
-        open_stream: Callable[[], Awaitable[ResumableStream]],
-        start: Callable[[ResumableStream], AsyncGenerator[Event, None]],
-    ) -> None:
-        self._open_stream = open_stream
-        self._start = start
-        self._stream: ResumableStream | None = None
-
-    @property
-    def result(self) -> Task | Message:
-        """The task or message so far. Raises BadResponse before the first event."""
-        result = None if self._stream is None else self._stream.result
-        if result is None:
-            raise BadResponse("the stream has not said anything yet")
-        return result
-
-    @property
-    def task(self) -> Task:
-        """The task so far. Raises BadResponse when there is none, as with a bare message."""
-        result = self.result
-        if not isinstance(result, Task):
-            raise BadResponse("the agent answered with a message and no task")
-        return result
-
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        self._stream = await self._open_stream()
-        events = self._start(self._stream)
-        try:
-            async for event in events:
-                yield event
-        finally:  # a reader who leaves early closes the connection now, not at garbage collection
-            await events.aclose()
 
 
 def _parse_state(state: State | str | None) -> State | None:

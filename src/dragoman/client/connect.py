@@ -12,7 +12,7 @@ from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, Discovery, StaticDiscovery, check_options, main_url
+from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery, check_options, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IN_PROCESS = "http://in-process"
 Verify = bool | str | Path | ssl.SSLContext
-# Cards fetched without credentials, shared by all clients of this process.
+# Cards that anybody may see and their servers allow to keep, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
 
 
@@ -91,7 +91,7 @@ def connect(
         and clock is None
     )
     clock = clock or SystemClock()
-    cache = SHARED_CARDS if shares_cache and keys is None else CardCache(clock)
+    cache = ClientCardCache(SHARED_CARDS) if shares_cache and keys is None else CardCache(clock)
     connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
     if keys is not None:
         from dragoman.client.trust import CardVerifier, VerifiedConnection

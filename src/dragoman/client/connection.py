@@ -63,6 +63,16 @@ class Connection(Protocol):
         ...
 
     @property
+    def protocol(self) -> str | None:
+        """The version of A2A that is spoken with the agent; None before its card has been read."""
+        ...
+
+    @property
+    def transport(self) -> str | None:
+        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        ...
+
+    @property
     def reached(self) -> bool:
         """True once anything at the agent's address has answered."""
         ...

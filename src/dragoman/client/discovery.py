@@ -106,6 +106,32 @@ class CardCache:
         return self.clock.now() / 1000
 
 
+class ClientCardCache(CardCache):
+    """The cache of one client. A card whose server says how long it may be kept is shared with other clients.
+
+    A server that says nothing about that may change its card at any time: its card is kept for this client alone.
+    """
+
+    def __init__(self, shared: CardCache) -> None:
+        super().__init__(shared.clock)
+        self._shared = shared
+
+    def fresh(self, key: str) -> ResolvedCard | None:
+        """Return the card unless it has expired, a shared one first."""
+        return self._shared.fresh(key) or super().fresh(key)
+
+    def stale(self, url: str) -> _CardEntry | None:
+        """Return the entry for exactly this card URL if it has an ETag to revalidate it with."""
+        return self._shared.stale(url)
+
+    def store(self, key: str, resolved: ResolvedCard, etag: str, cache_control: str) -> None:
+        """Store a card for this client, or for all if its server says how long it may be kept."""
+        if etag or cache_control:
+            self._shared.store(key, resolved, etag, cache_control)
+        else:
+            super().store(key, resolved, etag, cache_control)
+
+
 def parse_max_age(cache_control: str) -> int:
     """Return for how many seconds a response stays fresh, at most `TTL`; 0 when it must be revalidated."""
     control = cache_control.lower()
@@ -332,6 +358,11 @@ def check_options(protocol: str | None, transport: str | None) -> None:
         raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
     if transport == "grpc":
         raise ConfigError("gRPC is not supported yet: use transport='jsonrpc' or 'rest'")
+
+
+def transport_name(binding: str) -> str:
+    """Return the name of a binding as the `transport` option spells it."""
+    return next(name for name, each in TRANSPORTS.items() if each == binding)
 
 
 def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str | None = None) -> list[Interface]:

@@ -21,6 +21,7 @@ from dragoman.model.error import (
     MethodNotFound,
     ResponseTooLarge,
     ServerError,
+    TimedOut,
     UnsupportedOperation,
 )
 from dragoman.model.message import Message
@@ -314,8 +315,8 @@ class ResumableStream:
     def _should_give_up(self, problem: DragomanError, task: Task, refused: bool) -> bool:
         """True when the idle timeout passed without news, or a first subscription was refused to an ended task."""
         if self._assembler.state is None:
-            return problem.reason == "TIMED_OUT" or (refused and task.state.final)
-        return problem.reason == "TIMED_OUT" and not self._missed_events(task)
+            return isinstance(problem, TimedOut) or (refused and task.state.final)
+        return isinstance(problem, TimedOut) and not self._missed_events(task)
 
     def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
         if refused or self._must_not_resubscribe():

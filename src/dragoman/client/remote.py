@@ -18,7 +18,7 @@ from dragoman.client.connection import (
     may_send_again,
     with_response,
 )
-from dragoman.client.discovery import interfaces_of
+from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
@@ -128,6 +128,26 @@ class RemoteConnection:
             self.reached = True
             self.cached_card = resolved.card
             return resolved.card
+
+    @property
+    def protocol(self) -> str | None:
+        """The version of A2A of the interface in use, or of the first to be tried; None before the card is read."""
+        interface = self._first_interface()
+        return None if interface is None else interface.binding.dialect.version
+
+    @property
+    def transport(self) -> str | None:
+        """The transport of the interface in use, or of the first to be tried; None before the card is read."""
+        interface = self._first_interface()
+        return None if interface is None else transport_name(interface.binding.name)
+
+    def _first_interface(self) -> Interface | None:
+        if self._interfaces:
+            return self._interfaces[0]
+        if self.cached_card is not None:
+            with contextlib.suppress(DragomanError):  # a call says what is wrong with the card
+                return interfaces_of(self.cached_card, self._protocol, self._transport)[0]
+        return None
 
     @property
     def can_resubscribe(self) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from dragoman.cli.options import remote_bytes_option, with_options
-from dragoman.model.error import AuthError, CannotConnect, ConfigError
+from dragoman.model.error import AuthError, CannotConnect, ConfigError, TimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -318,7 +318,7 @@ class CommandSession:
             if not limit.expired():
                 raise
             text = f"{self.options.target.url} was not done within {self.options.timeout:g} s"
-            raise CannotConnect(text, reason="TIMED_OUT") from None
+            raise TimedOut(text) from None
 
     def command_line(self, verb: str, *words: str) -> str:
         """Return a `dragoman` command line for this agent. The words are quoted, as an id may contain anything."""

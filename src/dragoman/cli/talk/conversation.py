@@ -18,8 +18,8 @@ from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.cli.remote.session import CommandSession
-    from dragoman.client.client import EventStream
     from dragoman.client.event import Event
+    from dragoman.client.streams.stream import EventStream
 
 
 class StreamPrinter:

@@ -20,8 +20,9 @@ from dragoman.model.message import Message
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.client.client import Client, EventStream
+    from dragoman.client.client import Client
     from dragoman.client.event import Event
+    from dragoman.client.streams.stream import EventStream
     from dragoman.clock import Clock
     from dragoman.mcp.registry import Registry, TaskRecord
 

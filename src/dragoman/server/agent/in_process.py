@@ -37,6 +37,8 @@ class ServiceConnection:
     """Implements the client's `Connection` on an engine in this process, without serialization."""
 
     reached = True
+    # The engine is called directly: there is no transport.
+    protocol, transport = V1_0, None
     can_resubscribe = True
 
     def __init__(self, agent: Any, runnable: Runnable, service: Service, store: Store, clock: Clock) -> None:
