@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.connect import connect
-from dragoman.client.connection import DEFAULT_LIMIT
+from dragoman.client.connection import DEFAULT_LIMIT, RECONNECT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
 from dragoman.client.streams.stream import EventStream
@@ -103,7 +103,9 @@ class Client:
     sent to the target's origin and nowhere else. `protocol` (`"0.3"`) and `transport` (`"rest"`) restrict the choice
     among the card's interfaces. Timeouts are seconds: `connect_timeout` for connecting, `idle_timeout` for silence on
     an open connection; None waits forever. `retries` is the number of consecutive retries, made only where they are
-    safe; a message is sent again under its own id. `verify` is True, False, a CA file or directory, or an SSL context.
+    safe; a message is sent again under its own id. When the connection to a task is lost, `reconnect` is for how many
+    seconds it is tried again, with growing pauses, since the agent was last reached; 0 is not at all. The logger
+    `dragoman.client` says so. `verify` is True, False, a CA file or directory, or an SSL context.
     An interceptor is `async def f(request, call_next)`.
     `limit` is how many bytes one task may send over all its streams, None for no limit. Beyond it the client stops
     reading; the task itself continues.
@@ -126,6 +128,7 @@ class Client:
         idle_timeout: float | None = None,
         retries: int = 5,
         limit: int | None = DEFAULT_LIMIT,
+        reconnect: float = RECONNECT,
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
@@ -140,6 +143,7 @@ class Client:
             idle_timeout=idle_timeout,
             retries=retries,
             limit=limit,
+            reconnect=reconnect,
             verify=verify,
             headers=headers,
             interceptors=interceptors,

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
+from dragoman.client.connection import DEFAULT_LIMIT, RECONNECT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery, check_options, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.clock import SystemClock
@@ -43,6 +43,7 @@ def connect(
     idle_timeout: float | None = None,
     retries: int = 5,
     limit: int | None = DEFAULT_LIMIT,
+    reconnect: float = RECONNECT,
     verify: Verify = True,
     headers: Mapping[str, str] | None = None,
     interceptors: Sequence[Interceptor] = (),
@@ -57,6 +58,8 @@ def connect(
     """
     check_options(protocol, transport)
     _check_limits(connect_timeout, idle_timeout, retries, limit)
+    if not reconnect >= 0:
+        raise ConfigError(f"reconnect is seconds, 0 for not at all; not {reconnect!r}")
     keys = _trusted_keys(trust)
     needs_http = bool(protocol or transport or auth or headers or interceptors or keys)
     if isinstance(target, InProcess) and not needs_http:
@@ -114,6 +117,7 @@ def connect(
         idle_timeout=idle_timeout,
         retries=retries,
         limit=limit,
+        reconnect=reconnect,
     )
 
 

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from dragoman.client.connection import (
     DEFAULT_LIMIT,
     LIMIT_HINT,
+    RECONNECT,
     Backoff,
-    is_transient,
+    SendBackoff,
     may_send_again,
     with_response,
 )
@@ -86,8 +87,10 @@ class RemoteConnection:
         idle_timeout: float | None = None,
         retries: int = 5,
         limit: int | None = DEFAULT_LIMIT,
+        reconnect: float = RECONNECT,
     ) -> None:
         self.clock = clock
+        self.reconnect = reconnect
         # One response, or one event of a stream, must fit into memory, whatever the limit of a task is.
         self._max_bytes = MAX_RESPONSE if limit is None else limit
         self._target = target
@@ -177,20 +180,23 @@ class RemoteConnection:
             raise BadResponse(f"HTTP {response.status} at {redact_url(url)}", status=response.status)
         return await response.read(limit)
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
         request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
-        backoff: Backoff | None = None
         while True:
             try:
-                return await self._exchange(operation, request, None, self._read_result)
+                result = await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
-                backoff = backoff or Backoff(self._retries, self.clock)
+                backoff = backoff or self._backoff(operation)
                 await self._pause_or_raise(backoff, error, operation)
+            else:
+                if backoff is not None:
+                    backoff.reset()
+                return result
 
     async def _with_context(self, request: R) -> R:
         """Return a message to a task with the context of the task: not every server looks it up."""
@@ -407,9 +413,14 @@ class RemoteConnection:
             self._select(interface)
         return False
 
+    def _backoff(self, operation: Operation) -> Backoff:
+        if operation is Operation.SEND:
+            return SendBackoff(self._retries, self.reconnect, self.clock)
+        return Backoff(self._retries, self.clock)
+
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before a retry. Raises `error` when a retry is pointless or unsafe."""
-        is_safe = may_send_again(error) if operation in _SENDS else is_transient(error)
+        is_safe = may_send_again(error) if operation in _SENDS else backoff.covers(error)
         if not is_safe or (isinstance(error, CannotConnect) and not self.reached):
             raise error
         await backoff.pause(error)

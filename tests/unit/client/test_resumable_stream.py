@@ -100,6 +100,7 @@ class Scripted:
         self.cached_card = card
         self.fetched_card = CARD
         self.reached = True
+        self.reconnect = 60.0
         self.can_resubscribe = True
         self.clock: Any = EagerClock()
         self.calls: list[tuple[str, int | None]] = []
@@ -112,7 +113,7 @@ class Scripted:
         self.cached_card = self.fetched_card
         return self.fetched_card
 
-    async def perform(self, operation: Operation, request: Any) -> Any:
+    async def perform(self, operation: Operation, request: Any, backoff: Any = None) -> Any:
         await asyncio.sleep(0)
         self.calls.append((operation.name, None))
         if operation is Operation.SEND:

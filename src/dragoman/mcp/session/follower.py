@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.event import NumberedEvent, TaskAssembler
-from dragoman.client.follow import poll_task
+from dragoman.client.streams.poll import poll_task
 from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported, ResponseTooLarge

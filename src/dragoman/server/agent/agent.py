@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Connection
     from dragoman.engine.execute.context import Context
     from dragoman.model.card import AgentCard
+    from dragoman.server.config.keywords import SettingKeywords
     from dragoman.server.config.settings import Settings
     from dragoman.server.http.app import App
 
@@ -383,7 +384,7 @@ class Agent(BareAgent):
 
     # -- serving ---------------------------------------------------------------------------------------------------
 
-    def app(self, **settings: Any) -> App:
+    def app(self, **settings: Unpack[SettingKeywords]) -> App:
         """Return the agent as a plain ASGI app, to run under any server or to mount anywhere.
 
         Raises:
@@ -399,7 +400,7 @@ class Agent(BareAgent):
 
         return build((self,), settings)
 
-    def serve(self, **settings: Any) -> None:
+    def serve(self, **settings: Unpack[SettingKeywords]) -> None:
         """Listen and serve until stopped. Raises ConfigError when that is not possible."""
         from dragoman.server.agent.server import Server
 

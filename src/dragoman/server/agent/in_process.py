@@ -22,7 +22,7 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import ByteBudget, StreamEvent
+    from dragoman.client.connection import Backoff, ByteBudget, StreamEvent
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.engine.ports.agent import Runnable
@@ -37,6 +37,7 @@ class ServiceConnection:
     """Implements the client's `Connection` on an engine in this process, without serialization."""
 
     reached = True
+    reconnect = 0.0
     # The engine is called directly: there is no transport.
     protocol, transport = V1_0, None
     can_resubscribe = True
@@ -74,7 +75,7 @@ class ServiceConnection:
     async def card(self) -> AgentCard:
         return self.cached_card
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         result = (await self._endpoint.perform(operation, self._call, request, None)).result
         assert not isinstance(result, Stream)
         return result

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess, public_error_text
 from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
-from dragoman.client.follow import poll_task
+from dragoman.client.streams.poll import poll_task
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
