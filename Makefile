@@ -14,16 +14,19 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
+.PHONY: help run demo-crash setup test check format lock picture interop soak bench verify clean
 
 help:           ## Show what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-run: $(VENV)/run.ready  ## Start the demo agent, MCP tools, on 127.0.0.1:8080.
-	@$(BIN)/dragoman serve dragoman.examples.toolbox || [ $$? -eq 130 ]  # Ctrl-C is how one stops it
+# Ctrl-C is how one stops it: with the trap, make does not call that an error.
+run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080. Options: make run ARGS="--port 8081".
+	@trap : INT; $(BIN)/dragoman serve dragoman.examples.demo $(ARGS); code=$$?; \
+	    if [ $$code -eq 2 ]; then echo 'Pass options to the server like this: make run ARGS="--port 8081"' >&2; fi; \
+	    [ $$code -eq 130 ] || exit $$code
 
-demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the same stream goes on.
-	@$(BIN)/python -m dragoman.examples.crash
+demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the stream goes on.
+	@trap : INT; $(BIN)/python -m dragoman.examples.crash
 
 setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
 
@@ -59,6 +62,9 @@ lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+
+picture: $(VENV)/dev.ready  ## Record the picture of the README anew, from a real run.
+	$(BIN)/python docs/pictures/record.py
 
 clean:          ## Remove what can be made again.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build

@@ -135,6 +135,12 @@ def pytest_unconfigure() -> None:
     warm_start.close()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    # Commands remember the tasks they have sent to. Here and in all programs that tests start, not in the real home.
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(autouse=True)
 def no_cards_of_others() -> None:
     module = sys.modules.get("dragoman.client.connect")

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from dragoman.model.error import Failed as Failed
     from dragoman.model.error import Rejected as Rejected
     from dragoman.model.message import Message as Message
+    from dragoman.model.operation import TaskPushNotificationConfig as TaskPushNotificationConfig
     from dragoman.model.part import File as File
     from dragoman.model.part import Part as Part
+    from dragoman.model.state import Role as Role
     from dragoman.model.state import State as State
     from dragoman.model.task import Artifact as Artifact
     from dragoman.model.task import Task as Task
@@ -37,8 +39,10 @@ _HOMES = {
     "File": "dragoman.model.part",
     "Event": "dragoman.client.event",
     "State": "dragoman.model.state",
+    "Role": "dragoman.model.state",
     "User": "dragoman.model.user",
     "AgentCard": "dragoman.model.card",
+    "TaskPushNotificationConfig": "dragoman.model.operation",
     "Failed": "dragoman.model.error",
     "Rejected": "dragoman.model.error",
 }
@@ -55,8 +59,10 @@ __all__ = [  # noqa: RUF022 - in the order of the reference
     "File",
     "Event",
     "State",
+    "Role",
     "User",
     "AgentCard",
+    "TaskPushNotificationConfig",
     "Failed",
     "Rejected",
 ]

@@ -5,10 +5,10 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
 - `python` runs. All blocks of a page share one namespace, like the cells of a notebook, and may `await` at the top.
   With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest.
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
-  says, the commands and the Python after it reach that server. A page's next server is started after this one was
-  killed, with SIGKILL: every page that restarts a server proves what survives. With `open` it is left running beside
-  what follows, from its first line of output on, and is compared when it has ended. With `types="2"` somebody sits at
-  a terminal and types that; what they type is not in the output.
+  says, the commands and the Python after it reach that server; so do commands that name no address. A page's next
+  server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
+  With `open` it is left running beside what follows, from its first line of output on, and is compared when it has
+  ended. With `types="2"` somebody sits at a terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
   shown. In text, lines are compared one by one. `…` stands for anything, a line of its own for any lines. Times are
   all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on
@@ -52,6 +52,7 @@ _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _REFERENCE = r"(?<=reference )[0-9a-f]{6}"
 _CHANGING = re.compile(f"(?P<uuid>{_UUID})|(?P<time>{_TIME})|(?P<reference>{_REFERENCE})|(?P<any>…)")
 SHOWN_ADDRESS = "http://127.0.0.1:8080"
+_BARE_ADDRESS = re.compile(r"(?<![\w/.])(?:127\.0\.0\.1|localhost):8080\b")
 
 
 class Mismatch(AssertionError):
@@ -301,7 +302,11 @@ def _any_port(text: str) -> str:
 
 def make_run() -> str:
     """The command behind `make run`."""
-    recipe = re.search(r"^run:.*\n\t@?\$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    recipe = re.search(
+        r"^run:.*\n\t@trap : INT; \$\(BIN\)/(.*) \$\(ARGS\);",
+        (ROOT / "Makefile").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert recipe is not None
     return recipe[1]
 
@@ -319,7 +324,7 @@ class Reader:
         self._server: Program | None = None
         self._address = SHOWN_ADDRESS
         self._open: list[tuple[Program, Block | None]] = []
-        self._environment = environment()
+        self._environment = environment() | {"XDG_STATE_HOME": str(folder / ".state")}
 
     def read(self, page: Path) -> None:
         """Do what the page shows. Raises Mismatch, or whatever an example raises."""
@@ -345,7 +350,8 @@ class Reader:
 
     def _do(self, block: Block, output: Block | None) -> None:
         if block.title is not None:
-            (self._folder / block.title).write_text(_any_port(block.text), encoding="utf-8")
+            text = block.text if block.language == "python" else block.text.replace(SHOWN_ADDRESS, self._address)
+            (self._folder / block.title).write_text(_any_port(text), encoding="utf-8")
         if not block.runs:
             return
         if block.language == "python":
@@ -403,7 +409,7 @@ class Reader:
             raise Mismatch(f"{block.place} serves nothing:\n\n{server.output}")
         found = _ADDRESS.search(server.output)
         assert found is not None
-        self._address = found[0]
+        self._address = self._environment["DRAGOMAN_AGENT"] = found[0]
         if output is not None:
             server.wait_for(lambda: match_lines(output.text, self._as_shown(server.output), self._ids) is not None)
             self._compare(output, server.output)
@@ -423,10 +429,12 @@ class Reader:
             self._compare(output, printed)
 
     def _command(self, block: Block) -> str:
-        command = _ADDRESS.sub(self._address, block.text)
+        command = _BARE_ADDRESS.sub(self._address.removeprefix("http://"), _ADDRESS.sub(self._address, block.text))
         for shown, real in self._ids.items():
             command = command.replace(shown, real)
         return command
 
     def _as_shown(self, printed: str) -> str:
-        return printed.replace(self._address, SHOWN_ADDRESS)
+        # At the address that the pages show, the commands that a server prints need none.
+        place = re.escape(self._address.removeprefix("http://"))
+        return re.sub(rf"(dragoman (?:send|call)) {place}", r"\1", printed).replace(self._address, SHOWN_ADDRESS)

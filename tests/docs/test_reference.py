@@ -30,9 +30,11 @@ from dragoman import (
     File,
     Message,
     Part,
+    Role,
     Server,
     State,
     Task,
+    TaskPushNotificationConfig,
     User,
     auth,
     errors,
@@ -67,7 +69,7 @@ NOT_PROMISED = {
         "restarted",
         "update_artifact",
     },
-    App: {"startup_error"},
+    App: {"listens_at", "startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
 
@@ -185,6 +187,7 @@ def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
         ("member of `Artifact`", Artifact),
         ("member of `File`", File),
         ("member of `User`", User),
+        ("member of `TaskPushNotificationConfig`", TaskPushNotificationConfig),
     ],
 )
 def test_a_class_has_the_members_that_are_listed(title: str, thing: object) -> None:
@@ -200,6 +203,10 @@ def test_a_state_has_the_members_that_are_listed() -> None:
             if name.isupper():
                 assert State[name].waiting == ("`.waiting` is True" in row[1])
                 assert State[name].final == ("`.final` is True" in row[1])
+
+
+def test_a_role_has_the_members_that_are_listed() -> None:
+    assert {name for row in rows("member of `Role`", "") for name in names(row[0])} == {role.name for role in Role}
 
 
 @pytest.mark.parametrize(
@@ -375,8 +382,9 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
 
 def options_of(*names: str) -> set[str]:
     """The options of a command, with those of the commands below it."""
-    text = CliRunner().invoke(group, [*names, "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
+    flag, heading = ("--help-all", "Agent:") if names == ("serve",) else ("--help", "Options:")
+    text = CliRunner().invoke(group, [*names, flag], env={**os.environ, "COLUMNS": "200"}).output
+    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition(heading)[2]))
     return found.union(*(options_of(*names, below) for below in commands_of(*names)))
 
 
@@ -415,13 +423,11 @@ def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch
 
 
 def test_the_exit_codes_are_those_of_the_table() -> None:
-    shown = {row[0]: code(row[1]) for row in rows("code", "when")}
-    by_code: dict[str, list[str]] = {}
-    for kind, number in EXIT_CODES:
-        by_code.setdefault(str(number), []).append(kind.__name__)
-    assert set(shown) == {"0", "130", *by_code}
-    for number, kinds in by_code.items():
-        assert number == "1" or shown[number] == kinds, number
+    shown = {row[0]: row[1] for row in rows("code", "when")}
+    assert list(shown) == [str(each.code) for each in EXIT_CODES]
+    for each in EXIT_CODES:
+        assert re.match(rf"{each.help}($|[:;])", shown[str(each.code)]), each
+        assert code(shown[str(each.code)]) == [kind.__name__ for kind in each.errors], each
 
 
 # -- make ----------------------------------------------------------------------------------------------------------

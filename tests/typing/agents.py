@@ -78,6 +78,7 @@ async def functions_are_still_themselves(ctx: Context) -> None:
 
 
 async def questions_give_the_asked_type(ctx: Context) -> None:
+    assert_type(ctx.latest, Message)
     assert_type(await ctx.ask("Name?"), str)
     assert_type(await ctx.ask("Days?", type=int), int)
     assert_type(await ctx.ask("Days?", int), int)
@@ -91,6 +92,7 @@ async def questions_give_the_asked_type(ctx: Context) -> None:
 
 
 def so_do_they_without_await(ctx: sync.Context) -> None:
+    assert_type(ctx.latest, Message)
     assert_type(ctx.ask("Name?"), str)
     assert_type(ctx.ask("Days?", type=int), int)
     assert_type(ctx.ask("Color?", choices=["red", "blue"]), str)

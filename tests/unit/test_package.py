@@ -69,8 +69,10 @@ def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
         "httptools",
         "msgspec",
         "pyjwt",
+        "rich",
         "uvicorn",
         "uvloop",
+        "watchfiles",
     }
 
 

@@ -95,7 +95,7 @@ class Site:
         told = ""
         for line in self.process.stderr:
             told += line
-            if line.startswith("  stream"):
+            if line.startswith("  try"):
                 break
         found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", told)
         assert found is not None, told

@@ -13,13 +13,14 @@ import click
 
 from dragoman.cli.printing import out, say
 from dragoman.dialects.table import VERSION_HEADER_RECEIVED
-from dragoman.model.error import ConfigError, DragomanError
+from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 
 if TYPE_CHECKING:
     from dragoman.client.event import Event
 
 _MAX_BODY = 64 * 1024 * 1024
-_LOCAL_JWKS_URL = "http://127.0.0.1:8080/.well-known/jwks.json"
+_JWKS_PATH = "/.well-known/jwks.json"
+_JWKS_HINT = f"Name its keys: --jwks http://HOST:PORT{_JWKS_PATH}"
 _PRINTED_HEADERS = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
 _WIDTH = 60
 
@@ -32,17 +33,34 @@ class Verdict(NamedTuple):
 
 
 @click.command("listen", short_help="Receive webhooks, and print and check them.")
-@click.option("--port", metavar="NUMBER", type=click.IntRange(0, 65535), default=9000, show_default=True, help="Port.")
+@click.option(
+    "--port",
+    metavar="NUMBER",
+    type=click.IntRange(0, 65535),
+    default=9000,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--token", metavar="TEXT", help="The token that webhooks must have.")
-@click.option("--jwks", metavar="URL", help="The sender's public keys, if not at the issuer's or the local server's.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@click.option("--count", metavar="NUMBER", type=click.IntRange(1), help="End after so many webhooks.")
+@click.option("--token", metavar="TEXT", help="Refuse webhooks without this token.")
+@click.option(
+    "--jwks",
+    metavar="URL",
+    help="Where the sender's public keys are.  [default: at the address that the signature names]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--count", metavar="NUMBER", type=click.IntRange(1), help="Stop after this many webhooks.")
 def command(port: int, host: str, token: str | None, jwks: str | None, as_json: bool, count: int | None) -> None:
-    """Receive webhooks on a port, print a line for each, and say whether its signature holds.
+    """Receive webhooks, print one line for each, and check their signatures.
 
-    The agent that sends them must be allowed to: `dragoman serve … --push-allow 127.0.0.1`. What does not hold is
-    answered with 401, everything else with 204.
+    An agent on any port can send them, if it may reach this address. In three terminals:
+
+    \b
+      dragoman listen
+      dragoman serve agent.py --push-allow 127.0.0.1
+      dragoman send "hello" --push http://127.0.0.1:9000/
+
+    A webhook with a wrong signature or token is answered with status 401, any other with 204.
     """
     try:
         server = _Listener((host, port), _Verifier(token, jwks), prints_json=as_json, count=count)
@@ -75,23 +93,29 @@ class _Verifier:
             verify(headers, body, jwks_url=jwks_url)
         except BadSignature as error:
             if error.reason == "UNKNOWN_KEY" and self._jwks is None:
-                return Verdict(None, "signed with a key that is not known: --jwks names the sender's")
+                return Verdict(None, f"not checked: the sender's key is not at this address. {_JWKS_HINT}")
             return Verdict(False, str(error))
+        except CannotConnect as error:
+            return Verdict(None, f"not checked: {error}" if self._jwks else f"not checked: {error}. {_JWKS_HINT}")
         except DragomanError as error:
             return Verdict(None, str(error))
         return Verdict(True, "signature and token hold" if self._token is not None else "signature holds")
 
     def _jwks_url(self, headers: dict[str, str]) -> str:
-        """Return the URL of the sender's keys. An issuer's own URL is used only if it is public or local."""
+        """Return the URL of the sender's keys. An issuer's own URL is used only if it is public or local.
+
+        A sender that does not know its own URL, an app behind an ASGI server, is taken for the default agent.
+        """
         if self._jwks is not None:
             return self._jwks
+        from dragoman.cli.remote.address import default_target
         from dragoman.client.webhook import issuer_of
         from dragoman.net.guard import AddressGuard
 
         issuer = issuer_of(headers)
         if not issuer.startswith(("http://", "https://")):
-            return _LOCAL_JWKS_URL
-        url = f"{issuer.rstrip('/')}/.well-known/jwks.json"
+            return f"{default_target().url.rstrip('/')}{_JWKS_PATH}"
+        url = f"{issuer.rstrip('/')}{_JWKS_PATH}"
         AddressGuard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
         return url
 

@@ -29,43 +29,54 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """A subcommand: the module with its `command`, below this folder, and its line in `--help`."""
+    """A subcommand: the module with its `command`, below this folder, its line in `--help`, and its exit codes.
+
+    `exits` is empty where success is 0, a failure 1 and wrong usage 2.
+    """
 
     module: str
     help: str
+    exits: tuple[int, ...] = ()
 
+
+class ExitCode(NamedTuple):
+    """An exit code: its line in `--help`, and the errors that lead to it."""
+
+    code: int
+    help: str
+    errors: tuple[type[DragomanError], ...] = ()
+
+
+EXIT_CODES = (
+    ExitCode(0, "success"),
+    ExitCode(1, "the task failed, was rejected or canceled, or a check failed", (DragomanError,)),
+    ExitCode(2, "wrong usage or settings", (ConfigError,)),
+    ExitCode(3, "no A2A agent answers at the address", (CannotConnect, BadCard, BadResponse)),
+    ExitCode(4, "the agent answered with an A2A error", (A2AError,)),
+    ExitCode(5, "credentials are missing, wrong or not sufficient", (AuthError, Unauthenticated, Unauthorized)),
+    ExitCode(6, "the agent asks a question and nobody is there to answer", (InputRequired,)),
+    ExitCode(130, "stopped with Ctrl-C"),
+)
+_EVERY = tuple(each.code for each in EXIT_CODES)
+_READS = (0, 2, 3, 4, 5, 130)
 
 VERBS = {
-    "serve": Verb("serve.command", "Serve agents over A2A."),
+    "serve": Verb("serve.command", "Serve agents over A2A.", (0, 2, 3, 5, 130)),
     "mcp": Verb("mcp", "Bring A2A agents to an MCP host."),
-    "send": Verb("talk.send", "Send a message and print the answer."),
-    "call": Verb("talk.call", "Call a skill and print its value."),
-    "chat": Verb("talk.chat", "Talk with an agent."),
-    "watch": Verb("tasks.watch", "Follow a task to its end."),
-    "get": Verb("tasks.get", "Show a task as it is now."),
-    "cancel": Verb("tasks.cancel", "Cancel a task."),
-    "tasks": Verb("tasks.list", "List your tasks, the newest first."),
-    "card": Verb("card.command", "Show an agent's card, or check it."),
+    "send": Verb("talk.send", "Send a message and print the answer.", _EVERY),
+    "call": Verb("talk.call", "Call a skill and print its value.", _EVERY),
+    "chat": Verb("talk.chat", "Talk with an agent.", _EVERY),
+    "watch": Verb("tasks.watch", "Follow a task to its end.", _EVERY),
+    "get": Verb("tasks.get", "Show a task as it is now.", _READS),
+    "cancel": Verb("tasks.cancel", "Cancel a task.", _READS),
+    "tasks": Verb("tasks.list", "List your tasks, the newest first.", _READS),
+    "card": Verb("card.command", "Show an agent's card, or check it.", (0, 1, 2, 3, 5, 130)),
     "users": Verb("store.users", "Say who may call: passwords, permissions, keys, cookies."),
     "push": Verb("store.push", "Show webhooks that do not arrive, and retry them."),
     "listen": Verb("listen", "Receive webhooks, and print and check them."),
     "backup": Verb("store.backup", "Copy the SQLite store, also while the server runs."),
     "doctor": Verb("doctor.command", "Check an agent, or the store, the settings and this machine."),
 }
-
-# The first matching class counts.
-EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (
-    (ConfigError, 2),
-    (CannotConnect, 3),
-    (BadCard, 3),
-    (BadResponse, 3),
-    (AuthError, 5),
-    (Unauthenticated, 5),
-    (Unauthorized, 5),
-    (A2AError, 4),
-    (InputRequired, 6),
-    (DragomanError, 1),
-)
 
 
 class LazyGroup(click.Group):
@@ -79,7 +90,10 @@ class LazyGroup(click.Group):
         """Import a subcommand."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"dragoman.cli.{VERBS[cmd_name].module}").command
+        verb = VERBS[cmd_name]
+        command: click.Command = import_module(f"dragoman.cli.{verb.module}").command
+        if verb.exits and command.epilog is None:
+            command.epilog = exit_codes_help(verb.exits)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -107,8 +121,15 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_set: bool) -> None
     ctx.exit()
 
 
+def exit_codes_help(codes: Sequence[int]) -> str:
+    """Return the part of a help text that lists these exit codes, one per line."""
+    lines = (f"  {each.code:<4} {each.help}" for each in EXIT_CODES if each.code in codes)
+    return "\n".join(("\b", "Exit codes:", *lines))
+
+
 COMPLETION = """\
-The commands that call take a URL or a name under [remotes] in dragoman.toml. To have the shell complete commands,
+The commands that call take an address, as in localhost:8080, or a name under [remotes] in dragoman.toml. Without one
+they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080. To have the shell complete commands,
 options and those names, put this into ~/.bashrc (zsh_source and fish_source are for the other shells):
 
 \b
@@ -116,7 +137,11 @@ options and those names, put this into ~/.bashrc (zsh_source and fish_source are
 """
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"{exit_codes_help(_EVERY)}\n\n{COMPLETION}",
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
@@ -125,8 +150,9 @@ def group() -> None:
 
 
 def exit_code(error: DragomanError) -> int:
-    """Return the exit code for an error."""
-    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    """Return the exit code for an error: that of its nearest class in the table."""
+    codes = {kind: each.code for each in EXIT_CODES for kind in each.errors}
+    return next(codes[kind] for kind in type(error).__mro__ if kind in codes)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ import click
 
 from dragoman.cli.options import HELP, config_option, remote_bytes_option, with_options
 from dragoman.cli.printing import out, say, warn
-from dragoman.cli.remote.session import complete_alias
+from dragoman.cli.remote.address import complete_address
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
@@ -40,7 +41,7 @@ class SharedOptions(NamedTuple):
 
 
 _shared_options = with_options(
-    click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_alias),
+    click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_address),
     config_option,
     click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
     click.option("--store", metavar="URL", help="Remember agents and tasks, as in sqlite:///FILE."),
@@ -239,7 +240,10 @@ def _require() -> None:
     try:
         require("mcp", "mcp")
     except ConfigError as error:
-        raise ConfigError(f"{error}, or run it as uvx --from 'dragoman[mcp]' dragoman mcp") from error
+        from dragoman.server.config.installation import requirement
+
+        command = shlex.join(["uvx", "--from", requirement("mcp"), "dragoman", "mcp"])
+        raise ConfigError(f"{error}, or run it as {command}") from error
 
 
 def _parse_address(text: str) -> tuple[str, int]:

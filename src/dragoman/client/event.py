@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec.structs import replace
 
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.message import Message, join_paragraphs
+from dragoman.model.message import Message, join_paragraphs, progress_of
 from dragoman.model.part import Part
 from dragoman.model.record import Folding
-from dragoman.model.state import State
+from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus, answer_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from dragoman.client.connection import StreamEvent
+    from dragoman.model.message import Progress
     from dragoman.model.task import Artifact
 
 EventKind = Literal["task", "message", "status", "artifact"]
@@ -54,6 +55,18 @@ class Event:
         if self._task is None and isinstance(result := self._assembler.result, Task):
             self._task = result
         return self._task
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the agent says it is, if this event says so: the message of a working task, else None."""
+        if self.state is not State.WORKING and self.state is not State.SUBMITTED:
+            return None
+        raw = self.raw
+        message = raw.status.message if isinstance(raw, (StatusUpdate, Task)) else raw
+        if not isinstance(message, Message) or message.role is Role.USER:
+            return None
+        progress = progress_of(message)
+        return progress if progress.text or progress.done is not None else None
 
     def __repr__(self) -> str:
         return f"<Event {self.id} {self.kind} {self.state.value} {self.text!r}>"

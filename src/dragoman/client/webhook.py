@@ -198,7 +198,9 @@ def _fetch_keys(url: str) -> dict[str, Any]:
                 )
             body = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException) as error:
-        raise CannotConnect(f"the keys at {redact_url(url)} cannot be fetched: {error}") from error
+        cause: Any = getattr(error, "reason", error)  # urllib's own text is `<urlopen error …>`
+        text = getattr(cause, "strerror", None) or cause
+        raise CannotConnect(f"the keys at {redact_url(url)} cannot be fetched: {text}") from error
     try:
         keys = json.loads(body) if len(body) <= _MAX_BYTES else None
     except (ValueError, RecursionError):

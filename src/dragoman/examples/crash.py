@@ -1,4 +1,4 @@
-"""A 20-second demo: a stream, `kill -9` in the middle, a restart, and the same stream continues.
+"""A demo of ten seconds: a stream, `kill -9` in the middle, a restart, and the stream continues to its end.
 
 Run it with `make demo-crash` or `python -m dragoman.examples.crash`.
 """
@@ -53,23 +53,30 @@ def events(address: str, path: str, body: object, after: int | None = None) -> I
         connection.close()
 
 
+def state_of(event: dict[str, Any]) -> str:
+    """Return the state in an event, or "" if it carries a piece of the answer."""
+    status = (event.get("statusUpdate") or event.get("task") or {}).get("status", {})
+    return str(status.get("state", "")).removeprefix("TASK_STATE_").lower()
+
+
 def show(number: int, event: dict[str, Any]) -> None:
     """Print an event on one line."""
     update = event.get("artifactUpdate")
-    if update is not None:
+    if update is None:
+        print(f"  {DIM}event {number:>2}{PLAIN}  {state_of(event)}")
+    elif update["artifact"]["parts"][0].get("text"):
         how = "+" if update.get("append") else "="
         print(f"  {DIM}event {number:>2}{PLAIN}  {how} {update['artifact']['parts'][0]['text']}")
     else:
-        status = (event.get("statusUpdate") or event["task"])["status"]
-        print(f"  {DIM}event {number:>2}{PLAIN}  {status['state'].removeprefix('TASK_STATE_').lower()}")
+        print(f"  {DIM}event {number:>2}{PLAIN}  end of the text")
 
 
 def main() -> None:
-    """Run the demo."""
+    """Run the demo. Raises SystemExit when the story does not reach its end."""
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/tasks.db"
         server, address = start(store)
-        print(f"{BOLD}A stream from a server with pid {server.pid}:{PLAIN}")
+        print(f"{BOLD}A stream from a server with pid {server.pid}. Each event adds a word:{PLAIN}")
         last, task = 0, ""
         for last, event in events(address, "/message:stream", {"message": MESSAGE}):
             task = task or event["task"]["id"]
@@ -78,17 +85,22 @@ def main() -> None:
                 os.kill(server.pid, signal.SIGKILL)
                 break
         server.wait()
-        print(f"{RED}{BOLD}kill -9 {server.pid}{PLAIN}: the last event seen was {last}.")
+        print(f"{RED}{BOLD}kill -9 {server.pid}{PLAIN}: the connection is cut. The last event seen was {last}.")
         server, address = start(store)
-        print(f"{GREEN}{BOLD}A new server, pid {server.pid}, on the same file.{PLAIN} Last-Event-ID: {last}")
+        print(f"{GREEN}{BOLD}A new server, pid {server.pid}, on the same file.{PLAIN} We ask for all after {last}:")
+        state = ""
         try:
             for number, event in events(address, f"/tasks/{task}:subscribe", {}, after=last):
                 show(number, event)
+                state = state_of(event)
         finally:
             server.terminate()
             server.wait()
-        print(f"{BOLD}No event was lost and no number skipped. The run began again, over its own text (=), and")
-        print(f"what it had thought of before the crash it did not have to think of again.{PLAIN}")
+        if state != "completed":
+            raise SystemExit(f"the task ended as {state or 'nothing'}: this is a bug")
+        print(f"{BOLD}What was cut: the connection, and the run. What went on: the task and the numbers of its events.")
+        print("The skill says restart=True, so it ran again and replaced its text (=). The words it had thought of")
+        print(f"before the crash were in the journal: it did not think of them again.{PLAIN}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An agent that survives a crash of its server: its skill restarts, and completed steps are not repeated."""
+"""An agent that survives a crash of its server: its skill runs again, and finished steps are not repeated."""
 
 import asyncio
 
@@ -22,4 +22,6 @@ async def think(word: str) -> str:
 async def tell(ctx: Context, topic: str):
     """Tell a story, a word at a time."""
     for number, word in enumerate(STORY.split()):
-        yield await ctx.once(f"word {number}", think, word) + " "
+        # A crash in the middle of a thought: with `retry` it is thought again. Without, the task would fail, because
+        # nobody could know whether the thought had its effect.
+        yield await ctx.once(f"word {number}", think, word, retry=True) + " "

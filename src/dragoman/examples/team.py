@@ -20,6 +20,7 @@ from typing import Any
 
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.frameworks import require
+from dragoman.server.config.installation import install_line
 
 WISH = "A few days in Lisbon, please."
 PLAN = "Let us stay 3 days. The hotel is 240 euros, the train 60 euros."
@@ -115,7 +116,7 @@ def main() -> None:
         require("google.adk", "adk")
         require("mcp", "mcp")
     except ConfigError:
-        print("the team needs ADK and MCP: pip install 'dragoman[adk,mcp]'", file=sys.stderr)
+        print(f"the team needs ADK and MCP: {install_line('adk', 'mcp')}", file=sys.stderr)
         raise SystemExit(2) from None
     # ADK 2 deprecates SequentialAgent in favor of Workflow, and warns that the scripted model reports no token usage.
     warnings.filterwarnings("ignore", "SequentialAgent is deprecated", DeprecationWarning)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -19,6 +19,17 @@ JSON_TYPE = "application/json"
 
 PROGRESS_KEY = "dragoman/progress"
 """Metadata key of an agent's message: it is progress, `true` or an object with `done` and `total`."""
+
+ANSWER_KEY = "dragoman/answer"
+"""Metadata key of an agent's question: the JSON Schema of the answer, where it is not just text."""
+
+
+class Progress(NamedTuple):
+    """How far an agent is: a text, and where it says so, how much is `done` of how much in `total`."""
+
+    text: str
+    done: float | None = None
+    total: float | None = None
 
 
 def text_only(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
@@ -141,6 +152,22 @@ class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="ca
 
     def raise_for_state(self) -> None:
         """Do nothing; it exists so that callers can treat a Task and a Message alike."""
+
+
+def progress_of(message: Message) -> Progress:
+    """Return a message as progress, with the numbers that the agent marked it with."""
+    mark: Any = (message.metadata or {}).get(PROGRESS_KEY)
+    numbers = cast("dict[str, Any]", mark) if isinstance(mark, dict) else {}
+    return Progress(message.text, _number(numbers.get("done")), _number(numbers.get("total")))
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # an integer that no float can hold
+        return None
 
 
 DEPTH_KEY = "dragoman/depth"

@@ -31,6 +31,7 @@ from dragoman.server.plugins import PluginContext, plugins, webhook_senders
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.delivery import DeliveryService
+from dragoman.webhooks.request import ISSUER
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -95,10 +96,13 @@ def build(
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
+    addresses = Addresses(settings.url, settings.trust_proxy)
     signing = _signing(settings, keys) if settings.sign else None
     delivery_factory = None
     if settings.push:
-        delivery_factory = partial(_webhook_delivery, settings, store, bus, clock, keys, webhook_senders(agents))
+        delivery_factory = partial(
+            _webhook_delivery, settings, store, bus, clock, keys, addresses, webhook_senders(agents)
+        )
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
     hosted = [
@@ -115,7 +119,6 @@ def build(
         for agent in agents
     ]
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
-    addresses = Addresses(settings.url, settings.trust_proxy)
     cross_site = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth_factory = partial(_authentication, agents, settings, keys, clock, addresses)
@@ -175,6 +178,7 @@ def _webhook_delivery(
     bus: LocalBus,
     clock: Clock,
     keys: LazyKeys,
+    addresses: Addresses,
     senders: Mapping[str, WebhookSender],
 ) -> DeliveryService:
     guard = AddressGuard(settings.push_allow)
@@ -198,7 +202,7 @@ def _webhook_delivery(
         keys,
         guard,
         signer=keys,
-        issuer=settings.url or "dragoman",
+        issuer=addresses.own or ISSUER,
         chunks=settings.push_chunks,
         warm=warm,
         senders=senders,

@@ -13,8 +13,10 @@ from dragoman.telemetry.printable import json_escaped, one_line, replace_control
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def configure(kind: str, level: str) -> None:
+def configure(kind: str, level: str, *, quiet: bool = False) -> None:
     """Send all logs to stderr: `kind` is "text" or "json" (one object per line), `level` as in the settings.
+
+    With `quiet`, the level is at least "warning".
 
     May be called again: the last call counts. Other handlers of the root logger stay.
 
@@ -27,10 +29,17 @@ def configure(kind: str, level: str) -> None:
     )
     root = logging.getLogger()
     root.setLevel(level.upper())
+    if quiet:
+        root.setLevel(max(root.level, logging.WARNING))
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
     # uvicorn logs every step of its start and stop at INFO; `serve` prints what users need.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+def is_configured() -> bool:
+    """True when the program has set up logging for itself or for Dragoman."""
+    return bool(logging.getLogger().handlers or logging.getLogger("dragoman").handlers)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):

@@ -63,9 +63,11 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
     """
     import uvicorn
 
+    from dragoman.server.http.app import App
     from dragoman.server.listen.http_protocol import HttpProtocol
 
-    watcher = _LifespanWatcher(app_of(target, settings))
+    app = app_of(target, settings)
+    watcher = _LifespanWatcher(app)
     ready = threading.Event()
     port = 0
 
@@ -74,6 +76,8 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
             nonlocal port
             await super().startup(sockets)
             port = self.servers[0].sockets[0].getsockname()[1]
+            if isinstance(app, App):
+                app.listens_at(f"http://127.0.0.1:{port}")
             ready.set()
 
         async def main_loop(self) -> None:

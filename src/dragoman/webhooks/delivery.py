@@ -20,7 +20,7 @@ from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import PayloadBuilder
-from dragoman.webhooks.request import delivery_request, post
+from dragoman.webhooks.request import ISSUER, delivery_request, post
 from dragoman.webhooks.scheduler import FairScheduler
 from dragoman.webhooks.sender import WebhookNotFound
 
@@ -357,7 +357,7 @@ class DeliveryService(WebhookRegistry):
         guard: AddressGuard,
         *,
         signer: RequestSigner | None = None,
-        issuer: str = "dragoman",
+        issuer: str = ISSUER,
         chunks: bool = False,
         give_up: float = 86_400.0,
         max_per_host: int = 16,

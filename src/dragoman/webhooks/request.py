@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
 SIGNATURE_HEADER = "X-Dragoman-Signature"
+# Who signs, where a server does not know its own URL, at which receivers would find its keys.
+ISSUER = "dragoman"
 # Seconds a signature is valid: a receiver's clock may be off by minutes. A retry gets a new signature.
 _SIGNATURE_SECONDS = 300
 # In characters. All of it is stored with the task, and most of it is sent with each event.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Context, Part, User
+from dragoman import Agent, Client, Context, Part, Task, User
 from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.sync import Context as SyncContext
@@ -525,3 +525,33 @@ async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(
     ended = await engine.send("three", task=task)
     assert ended.text == "['one', 'two', 'three'] yes"
     assert [message.text for message in ended.history] == ["go", "one", "two", "?", "yes", "three"]
+
+
+@pytest.mark.asyncio
+async def test_a_typed_question_carries_the_schema_of_its_answer() -> None:
+    agent = Agent("trips")
+
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> str:
+        name = await ctx.ask("Who?")
+        days = await ctx.ask("How many days?", type=int)
+        rooms = await ctx.ask("Which rooms?", type=list[str])
+        seat = await ctx.ask("Which seat?", choices=["window", "aisle"])
+        kind = await ctx.ask("Which kind?", choices=[object(), object()])
+        return f"{name} {days} {rooms} {seat} {kind}"
+
+    async with Client(agent) as client:
+        task = await client.send("Porto")
+        schemas: list[Any] = []
+        for answer in ("Ada", "3", '["a"]', "aisle"):
+            assert isinstance(task, Task) and task.status.message is not None
+            schemas.append((task.status.message.metadata or {}).get("dragoman/answer"))
+            task = await client.send(answer, task=task)
+        assert isinstance(task, Task) and task.status.message is not None
+        assert task.status.message.metadata is None
+    assert schemas == [
+        None,
+        {"type": "integer"},
+        {"type": "array", "items": {"type": "string"}},
+        {"enum": ["window", "aisle"]},
+    ]

@@ -12,19 +12,47 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+
+from dragoman.cli.main import main
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 PATIENCE = 30.0
+PAUSE = 5.0  # before Ctrl-C is pressed once more
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
+
+
+class Ended(NamedTuple):
+    """How a command line ended that ran in this process."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run a command line in this process, in a folder of its own: quicker than a process, and no terminal."""
+    for name in ("DRAGOMAN_AGENT", "DRAGOMAN_URL", "DRAGOMAN_TOKEN", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        return Ended(int(ended.value.code or 0), *capfd.readouterr())
+
+    return run
 
 
 @pytest.fixture
@@ -77,6 +105,17 @@ class Terminal:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def interrupt_until(self, text: str) -> str:
+        """Ctrl-C at a prompt, repeated like `interrupted` until the screen says this."""
+        for _ in range(int(PATIENCE / PAUSE)):
+            self.interrupt()
+            deadline = time.monotonic() + PAUSE
+            while text not in self.seen and self._can_read(deadline) and self._read(deadline):
+                pass
+            if text in self.seen or self.process.poll() is not None:
+                break
+        return self.until(text)
+
     def interrupted(self) -> tuple[int, str]:
         """Ctrl-C at a prompt, and the end. One that comes between the prompt and the reading is not heard: repeat."""
         for _ in range(int(PATIENCE)):
@@ -100,9 +139,11 @@ class Terminal:
             self.process.stdout.close()
         os.close(self._master)
 
+    def _can_read(self, deadline: float) -> bool:
+        return bool(select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0])
+
     def _read(self, deadline: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"nothing more came: {self.seen!r}"
+        assert self._can_read(deadline), f"nothing more came: {self.seen!r}"
         # A terminal that nobody has open any more is an error on Linux.
         with suppress(OSError):
             if chunk := os.read(self._master, 4096):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
+import stat
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from dragoman import Agent, Context, Failed
+from dragoman.cli.main import main
 from dragoman.testing import served
+
+SRC = Path(__file__).resolve().parents[3] / "src"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -30,6 +37,8 @@ def url(gate: threading.Event) -> Iterator[str]:
 
     @agent.skill
     async def order(ctx: Context, text: str) -> AsyncIterator[str]:
+        for file in ctx.files:
+            yield f"[{file.filename}: {(file.raw or b'').decode()}] "
         if text == "fail":
             raise Failed("the kitchen is closed")
         if text == "slow":
@@ -38,7 +47,7 @@ def url(gate: threading.Event) -> Iterator[str]:
         if text == "drink":
             text = await ctx.ask("Which drink?")
         number = ctx.state["number"] = ctx.state.get("number", 0) + 1
-        yield f"{number}: {text}"
+        yield f"{number}: {text}".replace("\n", "|").replace("\t", "~")
 
     with served(agent) as url:
         yield url
@@ -73,40 +82,215 @@ def test_nobody_there_is_told_before_the_first_line(run: Run):
     assert (done.returncode, done.stdout) == (3, "")
 
 
-def test_a_terminal_has_a_prompt_a_history_and_ends_with_ctrl_d(url: str, terminal: Any):
+def test_commands_work_from_a_pipe_too(url: str, run: Run, tmp_path: Path):
+    (tmp_path / "my list.txt").write_text("eggs")
+    lines = [
+        "bread",
+        "/file 'my list.txt' what's this?",
+        "/new",
+        "wine",
+        "drink",
+        "/cancel",
+        "//new",
+        "/usr/bin",
+        "/HELP",
+    ]
+    done = run("chat", url, typed="\n".join(lines))
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "1: bread",
+        "[my list.txt: eggs] 2: what's this?",
+        "1: wine",
+        "2: /new",
+        "3: /usr/bin",
+    ]
+    question, canceled, first, *_ = done.stderr.splitlines()
+    assert (question, canceled) == ("Which drink?", "canceled")
+    assert first.split() == ["/help", "Show", "this", "list."]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("/fiel x.txt", "there is no command /fiel: did you mean /file? To send it as text, begin with //."),
+        ("/xyz", "there is no command /xyz: /help lists the commands. To send it as text, begin with //."),
+        ("/file nowhere.txt", "nowhere.txt cannot be read: No such file or directory"),
+        ("/file", "/file needs a path: /file report.pdf What does it say?"),
+        ("/file 'a", "/file: a quote is not closed"),
+        ("/cancel", "there is nothing to cancel: no task waits for an answer"),
+    ],
+)
+def test_a_wrong_command_sends_nothing_and_ends_a_pipe_with_2(
+    url: str, line: str, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{line}\nbread\n"))
+    with pytest.raises(SystemExit) as ended:
+        main(["chat", url])
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", f"dragoman: {answer}\n")
+
+
+def test_a_conversation_is_taken_up_again_with_its_open_question(url: str, run: Run):
+    first = run("chat", url, "--json", typed="bread\ndrink\n")
+    context = json.loads(first.stdout.splitlines()[0])["task"]["contextId"]
+    again = run("chat", url, "--context", context, typed="tea\n")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "2: tea\n", "Which drink?\n")
+
+
+def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run: Run):
+    first = run("chat", url, "--json", typed="bread\n")
+    context = json.loads(first.stdout)["task"]["contextId"]
+    again = run("chat", url, "--context", context, "--protocol", "0.3", typed="wine\n")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "2: wine\n", "")
+
+
+def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str, terminal: Any):
     screen = terminal("chat", url, NO_COLOR="1")
     screen.until("waiter: Brings things")
     screen.until("> ")
     screen.type("bread\n")
     screen.until("1: bread\n")
     screen.until("> ")
-    screen.type("\x1b[A\n")  # the arrow that goes back
-    screen.until("2: bread\n")
+    screen.type("\x04")
+    code, rest = screen.ended()
+    assert code == 0
+    come_back = re.search(r"come back with: dragoman (chat .*)\n", rest)
+    assert come_back is not None
+    screen = terminal(*come_back[1].split(), NO_COLOR="1")
+    screen.until("> bread\n1: bread\n")
     screen.until("> ")
     screen.type("drink\n")
-    screen.until("Which drink?")
+    screen.until("Which drink?\n")
     screen.until("? ")
     screen.type("tea\n")
-    screen.until("3: tea\n")
+    screen.until("2: tea\n")
+    screen.until("> ")
+    screen.type("/new\n")
+    screen.until("a new conversation begins\n")
+    screen.until("> ")
+    screen.type("/quit\n")
+    code, rest = screen.ended()
+    assert (code, "come back" in rest) == (0, False)
+
+
+def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_earlier_chat(
+    url: str, terminal: Any, tmp_path: Path
+):
+    screen = terminal("chat", url)
+    screen.until("> ")
+    screen.type("two \\\n")
+    screen.until("... ")
+    screen.type("lines\n")
+    screen.until("1: two |lines\n")
+    screen.until("> ")
+    screen.type("\x1b[200~def f():\n\treturn 1\n\x1b[201~")  # what a terminal sends for pasted text
+    screen.until("return 1")
+    screen.type("\n")
+    screen.until("2: def f():|~return 1\n")
+    screen.until("> ")
+    screen.type(" a secret\n")
+    screen.until("3:  a secret\n")
     screen.until("> ")
     screen.type("\x04")
-    assert screen.ended()[0] == 0
+    screen.ended()
+    kept = tmp_path / ".local" / "state" / "dragoman" / "chat_history"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == ["two \nlines", "def f():\n\treturn 1"]
+
+    screen = terminal("chat", url)
+    screen.until("> ")
+    screen.type("\x1b[A\x1b[A\n")
+    screen.until("1: two |lines\n")
 
 
-def test_ctrl_c_leaves_the_task_running_and_the_conversation_goes_on(url: str, terminal: Any):
+def test_tab_completes_commands_and_paths(url: str, terminal: Any, tmp_path: Path):
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "my list.txt").write_text("eggs")
+    screen = terminal("chat", url)
+    screen.until("> ")
+    screen.type("/fi\tpa\tmy\t buy\n")
+    screen.until("[my list.txt: eggs] 1: buy\n")
+
+
+def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, terminal: Any, run: Run):
     screen = terminal("chat", url, NO_COLOR="1")
     screen.until("> ")
     screen.type("slow\n")
     screen.until("soon ")
     screen.interrupt()
-    screen.until(f"the task goes on: dragoman watch {url} ")
+    screen.until("canceled\n")
+    screen.until("> ")
+    assert "canceled" in run("tasks", url).stdout
+    screen.type("never sent")
+    screen.until("never sent")
+    screen.interrupt_until("Ctrl-C again leaves\n")
     screen.until("> ")
     screen.type("bread\n")
     screen.until("1: bread\n")
     screen.until("> ")
+    screen.interrupt_until("Ctrl-C again leaves\n")
+    screen.until("> ")
+    code, rest = screen.interrupted()
+    assert (code, "Traceback" in rest) == (130, False)
+    assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
+    agent = Agent("host", description="Seats guests")
+
+    @agent.skill
+    async def seat(ctx: Context, text: str) -> str:
+        guests = await ctx.ask("How many guests?", type=int)
+        smoke = await ctx.ask("Do they smoke?", type=bool)
+        place = await ctx.ask("Where?", type=Literal["in\x1b[31mside", "garden"])
+        drink = await ctx.ask("Which drink?", choices=["tea", "wine"])
+        return f"{guests} {smoke} {place} {drink}"
+
+    with served(agent) as url:
+        screen = terminal("chat", url, NO_COLOR="1")
+        screen.until("> ")
+        screen.type("a table\n")
+        screen.until("How many guests?\n")
+        screen.until("whole number? ")
+        screen.type("4\n")
+        screen.until("Do they smoke?\n")
+        screen.until("yes/no? ")
+        screen.type("no\n")
+        screen.until("Where?\n")
+        screen.until("garden/in\\x1b[31mside? ")
+        screen.type("garden\n")
+        screen.until("Which drink? (tea, wine)\n")
+        assert screen.until("? ").endswith("\x1b[?2004h")
+        screen.type("tea\n")
+        screen.until("4 False garden tea\n")
+
+
+def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: Any):
+    screen = terminal("chat", url, NO_COLOR="1")
+    screen.until("> ")
+    screen.type("slow\n")
+    screen.until("soon ")
+    screen.interrupt()
+    screen.until("canceled\n")
+    screen.until("> ")
     code, rest = screen.interrupted()
     assert code == 130
-    assert "Traceback" not in rest
+    assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):
+    (tmp_path / "readline.py").write_text("raise ImportError")
+    screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SRC}")
+    screen.until("> ")
+    screen.type("a\\\n")
+    screen.until("... ")
+    screen.type("b\n")
+    screen.until("1: a|b\n")
+    screen.until("> ")
+    screen.interrupt_until("Ctrl-C again leaves\n")
+    screen.until("> ")
+    screen.type("\x04")
+    assert screen.ended()[0] == 0
 
 
 def test_an_error_is_told_and_the_conversation_goes_on(terminal: Any):

@@ -120,13 +120,13 @@ def echo(tmp_path: Path) -> Path:
 def test_help_lists_every_verb():
     done = CliRunner().invoke(group, ["--help"])
     assert done.exit_code == 0
-    for verb, (_, text) in VERBS.items():
-        assert f"{verb:<{max(map(len, VERBS))}}  {text}" in done.output
+    for name, verb in VERBS.items():
+        assert f"{name:<{max(map(len, VERBS))}}  {verb.help}" in done.output
 
 
 def test_the_short_help_of_a_verb_is_the_one_in_the_list():
     with group.make_context("dragoman", ["--help"], resilient_parsing=True) as ctx:
-        for verb, (_, text) in VERBS.items():
+        for verb, text in ((name, each.help) for name, each in VERBS.items()):
             command = group.get_command(ctx, verb)
             assert command is not None
             assert command.get_short_help_str(100) == text
@@ -152,15 +152,49 @@ def test_the_version_is_told(tmp_path: Path):
 
 
 def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
-    output = " ".join(CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output.split())
+    output = " ".join(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output.split())
     for info in SETTINGS.values():
         if info.flag is not None:
             assert info.flag.replace("/", " / ") in output
             assert info.help in output
 
 
+def headings(text: str) -> dict[str, str]:
+    """The groups of a help, with the options of each."""
+    return dict(re.findall(r"^([A-Z][\w ]+):\n((?:  .*\n)+)", text, re.MULTILINE))
+
+
+def test_the_help_of_serve_shows_the_most_used_options_by_group_on_one_screen():
+    output = CliRunner().invoke(group, ["serve", "--help"], terminal_width=100).output
+    groups = headings(output)
+    assert {"Agent", "Address", "Store", "Who may call", "Development", "Logging", "Help"} == set(groups)
+    assert "--port" in groups["Address"] and "--mcp" in groups["Agent"] and "--auth" in groups["Who may call"]
+    assert "--limits-tasks" not in output
+    assert len(re.findall(r"^  -", output, re.MULTILINE)) < 20
+    assert len(output.splitlines()) < 60
+    assert "dragoman serve trip.py" in output.partition("Agent:")[0]
+
+
+def test_the_help_of_serve_says_how_many_options_it_leaves_out_and_help_all_lists_them():
+    short, full = (
+        CliRunner().invoke(group, ["serve", flag], terminal_width=100).output for flag in ("--help", "--help-all")
+    )
+    left_out = re.search(r"^(\d+) more options: `\S+ serve --help-all`$", short, re.MULTILINE)
+    assert left_out is not None
+    assert "more options" not in full
+    count = [len(re.findall(r"^  -", text, re.MULTILINE)) for text in (short, full)]
+    assert int(left_out[1]) == count[1] - count[0]
+
+
+def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help():
+    groups = headings(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output)
+    for info in SETTINGS.values():
+        if info.flag is not None:
+            assert info.flag.partition("/")[0] in groups[info.group]
+
+
 def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
-    assert "patience" not in CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output
+    assert "patience" not in CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output
     done = dragoman(tmp_path, "serve", "--limits-patience", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr
@@ -197,10 +231,24 @@ def test_every_error_has_its_exit_code(error: DragomanError, code: int):
     assert exit_code(error) == code
 
 
-def test_no_exit_code_is_hidden_by_an_earlier_one():
-    kinds = [kind for kind, _ in EXIT_CODES]
-    for number, kind in enumerate(kinds):
-        assert not any(issubclass(kind, earlier) for earlier in kinds[:number])
+def test_an_error_leads_to_one_exit_code():
+    kinds = [kind for each in EXIT_CODES for kind in each.errors]
+    assert len(kinds) == len(set(kinds))
+    assert DragomanError in kinds
+
+
+@pytest.mark.parametrize("verb", [None, *(name for name, verb in VERBS.items() if verb.exits)])
+def test_the_help_of_a_command_lists_its_exit_codes(verb: str | None):
+    codes = [each for each in EXIT_CODES if verb is None or each.code in VERBS[verb].exits]
+    shown = CliRunner().invoke(group, ["--help"] if verb is None else [verb, "--help"]).output
+    lines = shown.partition("Exit codes:\n")[2].splitlines()
+    assert lines[: len(codes)] == [f"    {each.code:<4} {each.help}" for each in codes]
+
+
+def test_every_command_that_calls_an_agent_says_when_nobody_answers():
+    assert {name for name, verb in VERBS.items() if 3 in verb.exits} == {
+        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card")
+    }
 
 
 def test_without_a_target_the_first_agent_to_write_is_shown(tmp_path: Path):
@@ -214,10 +262,10 @@ def test_without_a_target_the_first_agent_to_write_is_shown(tmp_path: Path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_server_says_where_it_is_and_every_line_it_prints_works(echo: Path, host: str):
-    with serving(echo, "app.py", "--port", "0", "--host", host, "--store", "memory:") as (process, lines):
+    with serving(echo, "app.py", "--port", "0", "--host", host, "--store", "memory:", "--curl") as (process, lines):
         name, card, store, try_it, stream = lines
-        assert name == "serving echo"
         base = card.removeprefix("  card    ").removesuffix("/.well-known/agent-card.json")
+        assert name == f"serving echo at {base}"
         assert base.startswith("http://[::1]:" if host == "::1" else "http://127.0.0.1:")
         assert store == "  store   memory: gone when this stops"
         sent = pasted(try_it)
@@ -234,16 +282,24 @@ def test_a_server_says_where_it_is_and_every_line_it_prints_works(echo: Path, ho
         assert process.wait(30) == 0
 
 
+def test_a_quiet_server_prints_nothing_but_warnings(echo: Path):
+    with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", "--quiet", lines=1) as (process, lines):
+        assert lines[0].startswith("warning: anyone who can reach 0.0.0.0:")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert err == ""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_stops_it_cleanly(echo: Path, number: signal.Signals, code: int):
-    with serving(echo, "app.py", "--port", "0") as (process, _):
+    with serving(echo, "app.py", "--port", "0", lines=4) as (process, _):
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.strip()) == (code, "closed\n", "")
 
 
 def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):
-    with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", lines=6) as (_, lines):
+    with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", "--curl", lines=6) as (_, lines):
         port = lines[1].removeprefix("  card    http://127.0.0.1:").partition("/")[0]
         says = f"warning: anyone who can reach 0.0.0.0:{port} can use this agent: set auth, or bind 127.0.0.1"
         assert lines[5] == says
@@ -253,7 +309,7 @@ def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo
 def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: Path):
     made_with = "agent.keywords = {'port': 0, 'store': 'memory:', 'auth': lambda request: None}\n"
     (echo / "app.py").write_text(ECHO + made_with)
-    with serving(echo, "app.py", "--host", "0.0.0.0", "--store", "sqlite:///other.db") as (process, lines):
+    with serving(echo, "app.py", "--host", "0.0.0.0", "--store", "sqlite:///other.db", lines=4) as (process, lines):
         assert lines[2] == "  store   other.db"
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
@@ -265,16 +321,17 @@ def test_a_server_starts_beside_a_variable_that_is_no_setting_and_says_so_once(e
         assert lines[0] == (
             "warning: environment DRAGOMAN_PROT: there is no such setting, it is ignored; did you mean `DRAGOMAN_PORT`?"
         )
-        assert lines[1] == "serving echo"
+        assert lines[1].startswith("serving echo at http://127.0.0.1:")
 
 
 def test_two_functions_are_served_together_and_answer(tmp_path: Path):
     (tmp_path / "two.py").write_text(
         "def add(a: int, b: int) -> int:\n    return a + b\ndef low(text: str) -> str: ...\n"
     )
-    with serving(tmp_path, "two.py:add", "two.py:low", "--port", "0", "--store", "memory:") as (_, lines):
-        assert lines[0] == "serving add, low"
-        assert "result" in pasted(lines[3])
+    arguments = ("two.py:add", "two.py:low", "--port", "0", "--store", "memory:", "--curl")
+    with serving(tmp_path, *arguments, lines=11) as (_, lines):
+        assert lines[0].startswith("serving add, low at http://127.0.0.1:")
+        assert "result" in pasted(next(line for line in lines if line.startswith("  try")))
 
 
 def test_a_server_is_not_served_beside_others(echo: Path):
@@ -285,8 +342,9 @@ def test_a_server_is_not_served_beside_others(echo: Path):
 
 def test_the_line_it_prints_for_a_function_calls_it_with_arguments_it_takes(tmp_path: Path):
     (tmp_path / "one.py").write_text("def add(a: int, b: float) -> float:\n    return a + b\n")
-    with serving(tmp_path, "one.py:add", "--port", "0", "--store", "memory:") as (_, lines):
-        assert '"text":"4.5"' in json.dumps(pasted(lines[3]), separators=(",", ":"))
+    with serving(tmp_path, "one.py:add", "--port", "0", "--store", "memory:", "--curl", lines=5) as (_, lines):
+        line = next(line for line in lines if line.startswith("  try"))
+        assert '"text":"4.5"' in json.dumps(pasted(line), separators=(",", ":"))
 
 
 def test_a_port_that_is_taken_between_binding_and_listening_is_told_and_the_app_is_closed(echo: Path):
@@ -312,8 +370,8 @@ def test_the_file_says_what_to_serve_relative_to_itself(echo: Path):
         '[serve]\nport = 0\nstore = "sqlite:///t.db"\n[agents.e]\ntarget = "app.py"'
     )
     (echo / "app.py").rename(echo / "etc" / "app.py")
-    with serving(echo, "--config", "etc/other.toml") as (_, lines):
-        assert lines[0] == "serving echo"
+    with serving(echo, "--config", "etc/other.toml", lines=4) as (_, lines):
+        assert lines[0].startswith("serving echo at ")
         assert lines[2] == f"  store   {echo / 'etc' / 't.db'}"
 
 

@@ -28,6 +28,7 @@ from dragoman.cli.main import group
 from dragoman.errors import ConfigError
 from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
 from dragoman.mcp.server import McpServer
+from dragoman.server.config.installation import install_line, requirement
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -473,5 +474,6 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=30)
         assert (process.returncode, out) == (2, "")
     assert (tmp_path / "log").read_text() == (
-        "dragoman: needs dragoman[mcp]: uv add 'dragoman[mcp]', or run it as uvx --from 'dragoman[mcp]' dragoman mcp\n"
+        f"dragoman: needs the extra `mcp`: {install_line('mcp')}, "
+        f"or run it as uvx --from '{requirement('mcp')}' dragoman mcp\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragoman import Agent
+from dragoman.cli.main import group
 from dragoman.cli.store.push import command
 from dragoman.engine.ports.store import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
@@ -262,7 +264,7 @@ def test_a_token_is_checked_and_json_hides_what_is_secret(tmp_path: Path, agent:
 
 def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -> None:
     url, _ = agent
-    with listening(tmp_path, "--jwks", f"{url}/.well-known/jwks.json", "--count", "3") as listener:
+    with listening(tmp_path, "--count", "3") as listener:
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
         configuration = {"taskPushNotificationConfig": {"url": listener.url}}
         sent = httpx2.post(f"{url}/message:send", json={"message": message, "configuration": configuration})
@@ -274,6 +276,49 @@ def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -
         f"{task}  artifact  hello  [signature holds]",
         f"{task}  completed  [signature holds]",
     ]
+
+
+def test_what_a_served_agent_sends_is_checked_whatever_its_port(tmp_path: Path) -> None:
+    (tmp_path / "echo.py").write_text("def echo(text: str) -> str:\n    return text\n")
+    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "echo.py:echo", "--port", "0", "--store", "memory:"]
+    with (
+        listening(tmp_path, "--count", "3") as listener,
+        subprocess.Popen(
+            [*command, "--push-allow", "127.0.0.1"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        ) as server,
+    ):
+        try:
+            assert server.stderr is not None
+            (url,) = next(found for line in server.stderr if (found := re.findall(r"http://127\.0\.0\.1:\d+", line)))
+            sent = CliRunner().invoke(group, ["send", url, "hello", "--push", listener.url])
+            assert (sent.exit_code, sent.stdout) == (0, "hello\n")
+            assert [listener.line().rpartition("  ")[2] for _ in range(3)] == ["[signature holds]"] * 3
+        finally:
+            server.kill()
+
+
+def test_a_key_that_is_elsewhere_is_asked_for(tmp_path: Path, agent: Any) -> None:
+    url, keys = agent
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        nobody = f"http://127.0.0.1:{found.getsockname()[1]}"
+    hint = "Name its keys: --jwks http://HOST:PORT/.well-known/jwks.json]"
+    with listening(tmp_path) as listener:
+        assert post(listener, keys, issuer=nobody) == 204
+        assert listener.line().endswith(
+            f"[not checked: the keys at {nobody}/.well-known/jwks.json cannot be fetched: Connection refused. {hint}"
+        )
+        assert post(listener, KeyRing.random(), issuer=url) == 204
+        assert listener.line().endswith(f"[not checked: the sender's key is not at this address. {hint}")
+
+
+def test_a_sender_that_does_not_know_its_url_is_taken_for_the_default_agent(
+    tmp_path: Path, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, keys = agent
+    monkeypatch.setenv("DRAGOMAN_AGENT", url)
+    with listening(tmp_path) as listener:
+        assert post(listener, keys, issuer="dragoman") == 204
+        assert listener.line().endswith("[signature holds]")
 
 
 def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:

@@ -84,15 +84,17 @@ def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
     ("typed", "says"),
     [
         ("calcx", "there is no remote `calcx`; did you mean `calc`?"),
-        ("zzz", "there is no remote `zzz`; there are calc, trip: write the agent's URL, or name it in dragoman.toml: "),
-        ("127.0.0.1:8080", "`127.0.0.1:8080` is not the address of an agent: write http://127.0.0.1:8080"),
-        ("localhost", "`localhost` is not the address of an agent: write http://localhost"),
+        (
+            "zzz",
+            "there is no remote `zzz`; there are calc, trip: write an address, as in localhost:8080, or name it in",
+        ),
+        ("localhost", "`localhost` is not the address of an agent: add a port, as in localhost:8080, or write http://"),
         ("ftp://x", "ftp://x cannot be called: an agent's address begins with http:// or https://"),
     ],
 )
 def test_what_is_neither_a_url_nor_a_name_is_told_with_what_to_type(run: Run, tmp_path: Path, typed: str, says: str):
     remotes(tmp_path, '[remotes.calc]\nurl = "http://127.0.0.1:1"\n[remotes.trip]\nurl = "http://127.0.0.1:1"\n')
-    done = run("send", typed, "hi")
+    done = run("get", typed, "some-task")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dragoman: {says}")
 

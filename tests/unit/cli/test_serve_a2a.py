@@ -152,10 +152,11 @@ def test_an_agent_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "--a2a", "127.0.0.1:8080")
+    code, said = refused(tmp_path, "--a2a", "localhost")
     assert (code, said) == (
         2,
-        "dragoman: `127.0.0.1:8080` is not the address of an agent: write http://127.0.0.1:8080\n",
+        "dragoman: `localhost` is not the address of an agent: add a port, as in localhost:8080, "
+        "or write http://localhost\n",
     )
     (tmp_path / "dragoman.toml").write_text('[remotes.planner]\nurl = "http://127.0.0.1:1"\n')
     code, said = refused(tmp_path, "--a2a", "planer")

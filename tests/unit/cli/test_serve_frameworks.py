@@ -18,6 +18,7 @@ from dragoman import Agent, Client, Task
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import agent_of_framework_table, agents_of_frameworks, pop_framework_options
 from dragoman.errors import ConfigError
+from dragoman.server.config.installation import install_line
 from dragoman.sync import Client as SyncClient
 
 # Before ADK is imported: it traces from then on.
@@ -193,19 +194,18 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     (folder / "mine.py").write_text(f"import {module}\nagent = None\n")
-    assert (
-        said_by(flag, "mine.py:agent") == f"{flag} mine.py:agent: needs dragoman[{extra}]: uv add 'dragoman[{extra}]'"
-    )
+    assert said_by(flag, "mine.py:agent") == f"{flag} mine.py:agent: needs the extra `{extra}`: {install_line(extra)}"
     key = flag[2:].replace("-", "_")
     (folder / "dragoman.toml").write_text(f'[agents.x]\n{key} = "mine.py:agent"\n')
-    assert said_by() == f"{TABLE} {key}: needs dragoman[{extra}]: uv add 'dragoman[{extra}]'"
+    assert said_by() == f"{TABLE} {key}: needs the extra `{extra}`: {install_line(extra)}"
 
 
 def test_the_help_names_the_frameworks() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help"]).output.split())
+    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
         assert f"{flag} MODULE:NAME" in said
-    assert "agent of Google's ADK, LangGraph, Pydantic AI or the OpenAI Agents SDK" in said
+    for framework in ("Google's ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
+        assert framework in said
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dragoman import Agent, Context, Failed
+from dragoman.cli.main import group
 from dragoman.testing import served
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -86,4 +88,9 @@ def test_a_state_that_does_not_exist_is_told(url: str, run: Run):
 def test_a_time_that_is_none_is_told(url: str, run: Run):
     done = run("tasks", url, "--since", "yesterday")
     assert done.returncode == 2
-    assert done.stderr.startswith("dragoman: 'yesterday' is no time")
+    assert done.stderr.startswith("dragoman: --since yesterday: write an age, as in 2h, 30m or 7d, or a time")
+
+
+def test_the_help_shows_how_to_ask_for_the_last_two_hours():
+    shown = CliRunner().invoke(group, ["tasks", "--help"]).output
+    assert "--since 2h for the last two hours" in " ".join(shown.split())

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from dragoman.server.config.installation import install_line, package_line
+
 SRC = Path(__file__).resolve().parents[3] / "src"
 
 SERVABLE = """
@@ -81,7 +83,7 @@ MISTAKES = [
     Mistake(
         "wanted what an extra has",
         "serve app.py --store postgresql://me:hunter2@db/tasks",
-        "dragoman: --store postgresql://…: needs dragoman[postgres]: uv add 'dragoman[postgres]'"
+        f"dragoman: --store postgresql://…: needs the extra `postgres`: {install_line('postgres')}"
         if find_spec("asyncpg") is None
         else "dragoman: --store postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db",
     ),
@@ -103,7 +105,7 @@ MISTAKES = [
     Mistake(
         "imported what is not installed",
         "serve other.py",
-        "dragoman: other.py:1: imports `no_such_package`, which is not installed: uv add no_such_package",
+        f"dragoman: other.py:1: imports `no_such_package`, which is not installed: {package_line('no_such_package')}",
         files={"other.py": "import no_such_package\n"},
     ),
     Mistake(

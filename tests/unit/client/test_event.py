@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.client.event import Event, TaskAssembler
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.message import Message
+from dragoman.model.message import PROGRESS_KEY, Message, Progress
 from dragoman.model.part import Part
 from dragoman.model.record import Folding, Record
 from dragoman.model.state import Role, State
@@ -317,3 +317,42 @@ def test_an_event_costs_the_same_however_long_the_task_is(artifacts: int, monkey
         event = assembly.add(Record.of(2 + number, chunk("word ", artifact_id=str(number % artifacts))))
         assert event.text == "word "
     assert looks == []
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def marked(mark: Any, words: str = "half way", role: Role = Role.AGENT) -> StatusUpdate:
+    message = Message("m", role, (text(words),) if words else (), metadata={PROGRESS_KEY: mark})
+    return StatusUpdate("t", "c", TaskStatus(State.WORKING, message))
+
+
+@pytest.mark.parametrize(
+    ("event", "progress"),
+    [
+        (marked({"done": 1, "total": 2}), Progress("half way", 1, 2)),
+        (marked({"done": 0.5}), Progress("half way", 0.5, None)),
+        (marked({"done": 0, "total": 3}, ""), Progress("", 0, 3)),
+        (marked(True), Progress("half way")),
+        (marked({"done": "1", "total": True}), Progress("half way")),
+        (marked({"done": float("inf"), "total": 10**400}), Progress("half way")),
+        (marked([1, 2]), Progress("half way")),
+        (status(State.WORKING, "somebody else's"), Progress("somebody else's")),
+        (status(State.SUBMITTED, "in a queue"), Progress("in a queue")),
+        (says("a remark"), Progress("a remark")),
+        (snapshot(message="so far"), Progress("so far")),
+        (marked(True, role=Role.USER), None),
+        (WORKING, None),
+        (DONE, None),
+        (status(State.COMPLETED, "the answer"), None),
+        (status(State.INPUT_REQUIRED, "Which?"), None),
+        (chunk("text"), None),
+    ],
+)
+def test_an_event_tells_how_far_the_agent_is(event: Any, progress: Progress | None) -> None:
+    *_, last = read(TaskAssembler(), [TASK, event])
+    assert last.progress == progress
+
+
+def test_an_answer_without_a_task_is_no_progress() -> None:
+    assert read(TaskAssembler(), [says("hello")])[0].progress is None

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
 from dragoman.mcp.hosts.install import config_path, is_unset, launch_command, placeholder, write_entry
+from dragoman.server.config.installation import requirement
 
 URL = "http://127.0.0.1:9999"
 PLACES = {
@@ -283,7 +284,7 @@ def test_what_uvx_has_started_is_started_by_uvx_again(
         launch_command(environ={"PATH": str(uvx.parent)})
     uvx.write_text("#!/bin/sh\n")
     uvx.chmod(0o755)
-    expected = [str(uvx), "--from", "dragoman[mcp]", "dragoman", "mcp", URL]
+    expected = [str(uvx), "--from", requirement("mcp"), "dragoman", "mcp", URL]
     assert launch_command(URL, environ={"PATH": str(uvx.parent)}) == expected
     assert launch_command(URL, environ={"PATH": "", "UV": str(uvx.with_name("uv"))}) == expected
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.model.json import encode
-from dragoman.model.part import Part
+from dragoman.model.part import Part, safe_filename
 
 CONTENT: dict[str, Any] = {"text": "t", "raw": b"r", "url": "https://example.org", "data": {"k": 1}}
 
@@ -79,3 +81,118 @@ def test_absent_fields_are_left_out() -> None:
     assert encode(Part(raw=b"\xff", filename="a", media_type="b/c")) == (
         b'{"raw":"/w==","filename":"a","mediaType":"b/c"}'
     )
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def file(name: str | None, content: bytes = b"x", media_type: str | None = None) -> Part:
+    return Part(raw=content, filename=name, media_type=media_type)
+
+
+def test_a_file_has_a_name_and_bytes() -> None:
+    part = file("plan.md", b"# Plan")
+    assert (part.name, part.bytes) == ("plan.md", b"# Plan")
+    assert file(None).name is None
+
+
+def test_text_and_data_have_bytes_too() -> None:
+    assert Part(text="Olá").bytes == "Olá".encode()
+    assert Part(text="\ud800").bytes == b"?"
+    assert Part(data={"a": 1}).bytes == b'{"a":1}'
+
+
+def test_a_link_says_where_its_content_is(tmp_path: Path) -> None:
+    part = Part(url="https://example.org/plan.md", filename="plan.md")
+    with pytest.raises(ValueError, match=r"not in the message, but at https://example\.org/plan\.md: download it"):
+        _ = part.bytes
+    with pytest.raises(ValueError, match="download it"):
+        part.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_saved_at_the_path_that_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "mine.md"
+    assert file("plan.md", b"old and long").save(path) == path
+    assert file("plan.md", b"new").save(str(path)) == path
+    assert path.read_bytes() == b"new"
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.md"]
+
+
+def test_in_a_folder_a_file_keeps_its_name_and_overwrites_nothing(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (folder := tmp_path / "folder").mkdir()
+    (folder / "plan-1.md").symlink_to(outside)
+    saved = [file("trip/plan.md", content).save(folder) for content in (b"1", b"2", b"3")]
+    assert [path.name for path in saved] == ["plan.md", "plan-2.md", "plan-3.md"]
+    assert [path.read_bytes() for path in saved] == [b"1", b"2", b"3"]
+    assert not outside.exists()
+    assert [file("Makefile").save(folder).name for _ in range(2)] == ["Makefile", "Makefile-1"]
+
+
+def test_a_path_that_ends_with_a_slash_is_a_folder_to_create(tmp_path: Path) -> None:
+    path = file("plan.md").save(f"{tmp_path}/new/folder/")
+    assert path == tmp_path / "new" / "folder" / "plan.md"
+    with pytest.raises(FileNotFoundError):
+        file("plan.md").save(tmp_path / "none" / "plan.md")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        (file(None, media_type="application/pdf"), "file.pdf"),
+        (file("..", media_type="text/markdown; charset=utf-8"), "file.md"),
+        (file(None), "file"),
+        (file(None, media_type="not a type"), "file"),
+        (Part(text="x"), "file.txt"),
+        (Part(data=1), "file.json"),
+    ],
+)
+def test_a_file_without_a_name_gets_one_of_its_type(tmp_path: Path, part: Part, name: str) -> None:
+    assert part.save(tmp_path).name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\fox\\plan.txt", "plan.txt"),
+        ("plan.txt:hidden", "plan.txt_hidden"),
+        (".bashrc", "bashrc"),
+        ("-rf *", "rf _"),
+        ("--output=x", "output=x"),
+        ("..", ""),
+        ("a/", ""),
+        ("", ""),
+        (None, ""),
+        ("a\nb\0c\x1b]0;x\x07.txt", "a_b_c__0_x_.txt"),
+        ("gpj\u202e.exe", "gpj_.exe"),
+        ("name. . .", "name"),
+        ("CON", "_CON"),
+        ("nul.txt", "_nul.txt"),
+        ("com1.tar.gz", "_com1.tar.gz"),
+        ("Lpt9 .txt", "_Lpt9 .txt"),
+        ("console.txt", "console.txt"),
+        ("cafe\u0301.txt", "caf\u00e9.txt"),
+        ("हिन्दी.txt", "हिन्दी.txt"),
+        ("x" * 300 + ".pdf", "x" * 196 + ".pdf"),
+        ("x." + "y" * 300, "x." + "y" * 198),
+        ("/x" + "y" * 100_000, "y" * 200),
+    ],
+)
+def test_a_foreign_name_is_made_safe(given: str | None, safe: str) -> None:
+    assert safe_filename(given) == safe
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text() | st.sampled_from(["..", "/", "a/../..", "\\", "~", "link", "con", "a.b"]), max_size=4))
+def test_whatever_files_are_called_each_is_saved_and_none_outside_the_folder(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        (folder := Path(place, "folder")).mkdir()
+        (folder / "link").symlink_to("..")
+        saved = [file(name, str(number).encode()).save(folder) for number, name in enumerate(names)]
+        assert [path.name for path in Path(place).iterdir()] == ["folder"]
+        assert {*folder.iterdir()} == {*saved, folder / "link"}
+        assert [path.read_bytes().decode() for path in saved] == [str(number) for number in range(len(names))]
+        assert all(path.name[0] not in ".-" and len(path.name.encode()) < 210 for path in saved)

@@ -16,6 +16,7 @@ from dragoman.model.error import ConfigError
 from dragoman.server.agent.agent import Agent
 from dragoman.server.agent.frameworks import BY_NAME, agent_of, framework_of
 from dragoman.server.agent.target import as_servable, load_target
+from dragoman.server.config.installation import install_line
 
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
@@ -327,7 +328,7 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError) as caught:
         getattr(Agent, framework.constructor)(found)
-    assert str(caught.value) == f"needs dragoman[{extra}]: uv add 'dragoman[{extra}]'"
+    assert str(caught.value) == f"needs the extra `{extra}`: {install_line(extra)}"
 
 
 def test_every_extra_that_is_named_is_one_of_the_package() -> None:

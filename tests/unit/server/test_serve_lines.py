@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman import Agent, Server
 from dragoman.server.config.settings import Limits, Settings
-from dragoman.server.listen.serve import _startup_lines, _warnings
+from dragoman.server.listen.startup import MAX_SKILLS, Startup
+from dragoman.telemetry.terminal import Style
 
 SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
 
 
 def said(servable: Any, **settings: Any) -> list[str]:
-    return _warnings(servable, Settings(**settings), "127.0.0.1", 8080)
+    return Startup(servable, Settings(**settings), "127.0.0.1", 8080).warnings()
+
+
+def lines_of(servable: Any, port: int = 8080, host: str = "127.0.0.1", **settings: Any) -> list[str]:
+    return list(Startup(servable, Settings(**settings), host, port).lines())
 
 
 @pytest.mark.parametrize("options", [{"command": "bc", "input": "interactive"}, {"profile": "claude"}])
@@ -31,13 +39,98 @@ def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
 
 
 def test_an_open_address_is_told_first() -> None:
-    first, second = _warnings(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80)
+    first, second = Startup(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80).warnings()
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
     assert second == SHARED
 
 
 def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
-    limited = Settings(limits=Limits(rate=100, burst=1000))
     line = "  rate    100 requests a second for each caller, 1000 at once: --limits-rate 0 is any number"
-    assert line in _startup_lines(Agent("a"), limited, "127.0.0.1", 80)
-    assert not [line for line in _startup_lines(Agent("a"), Settings(), "127.0.0.1", 80) if line.startswith("  rate")]
+    assert line in lines_of(Agent("a"), limits=Limits(rate=100, burst=1000))
+    assert not [line for line in lines_of(Agent("a")) if line.startswith("  rate")]
+
+
+# -- agents and skills -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
+def calculator(name: str = "calc") -> Agent:
+    agent = Agent(name, description="Adds numbers. Slowly.")
+
+    @agent.skill
+    def add(a: int, b: float) -> float:  # pyright: ignore[reportUnusedFunction]
+        """Add two numbers. They may be negative."""
+        return a + b
+
+    @agent.skill(id="round_half_up")
+    def rounded(number: float) -> int:  # pyright: ignore[reportUnusedFunction]
+        """Round a number."""
+        return round(number)
+
+    return agent
+
+
+def test_a_server_lists_its_address_its_skills_and_one_short_line_to_try() -> None:
+    assert lines_of(calculator()) == [
+        "serving calc at http://127.0.0.1:8080",
+        "  Adds numbers.",
+        "  card    http://127.0.0.1:8080/.well-known/agent-card.json",
+        "  store   .dragoman/tasks.db",
+        "  skills  add            Add two numbers.",
+        "          round_half_up  Round a number.",
+        "  try     dragoman call add a=2 b=2.5",
+    ]
+
+
+def test_the_line_to_try_names_the_address_where_it_is_not_the_default() -> None:
+    agent = Agent.from_command("cat")
+    assert lines_of(agent)[-1] == '  try     dragoman send "hello"'
+    assert lines_of(agent, 8111)[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
+    assert lines_of(agent, 8111, "0.0.0.0")[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
+    assert lines_of(agent, 80, "::1")[-1] == "  try     dragoman send 'http://[::1]:80' \"hello\""
+    assert lines_of(agent, tls_cert="x")[-1] == ('  try     dragoman send https://127.0.0.1:8080 "hello" --insecure')
+    assert lines_of(agent, url="https://a.example")[-1] == '  try     dragoman send https://a.example "hello"'
+
+
+def test_the_line_to_try_names_the_program_where_the_shell_does_not_find_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    place = Path(sys.executable).parent
+    assert lines_of(Agent("a"))[-1] == f'  try     {place}/dragoman send "hello"'
+    monkeypatch.chdir(place.parent)
+    assert lines_of(Agent("a"))[-1] == f'  try     {place.name}/dragoman send "hello"'
+
+
+def test_every_card_of_several_agents_is_printed() -> None:
+    lines = lines_of(Server(calculator(), calculator("two words")))
+    assert lines[0] == "serving calc, two words at http://127.0.0.1:8080"
+    assert "  agents  http://127.0.0.1:8080/agents" in lines
+    assert [line for line in lines if line.startswith("  card")] == [
+        "  card    http://127.0.0.1:8080/.well-known/agent-card.json",
+        "  card    http://127.0.0.1:8080/agents/two%20words/.well-known/agent-card.json",
+    ]
+    assert "  two words: Adds numbers." in lines
+
+
+def test_a_long_list_of_skills_is_cut() -> None:
+    agent = Agent("many")
+    for number in range(20):
+        agent.skill(id=f"skill{number}", description="Does something " * 20)(lambda: "")
+    lines = lines_of(agent)
+    assert sum("Does something" in line for line in lines) == MAX_SKILLS
+    assert max(map(len, lines)) <= 100
+    assert "          … and 8 more, all on the card" in lines
+
+
+def test_what_others_wrote_does_not_control_the_terminal() -> None:
+    agent = Agent("a", description="red \x1b[31m\u202e text")
+    agent.skill(id="s", description="bell \x07 and\nline")(lambda: "")
+    startup = Startup(agent, Settings(), "127.0.0.1", 8080, style=Style(enabled=True))
+    text = re.sub(r"\x1b\[[0-9]m", "", "".join(startup.lines()))
+    assert not set("\x1b\x07\u202e") & set(text)
+    assert "\x1b[1ma\x1b[0m" in next(iter(startup.lines()))

@@ -74,7 +74,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         said = ""
         for line in process.stderr:
             said += line
-            if line.startswith("  stream"):
+            if line.startswith("  try"):
                 break
         found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", said)
         assert found is not None, said

@@ -330,7 +330,7 @@ def test_a_wrong_name_in_the_file_still_stops_the_start(tmp_path: Path):
 
 
 def test_variables_that_mean_something_else_are_left_alone(tmp_path: Path):
-    others = {"DRAGOMAN_TOKEN": "t", "DRAGOMAN": "1", "PORTS": "1"}
+    others = {"DRAGOMAN_TOKEN": "t", "DRAGOMAN_AGENT": "a", "DRAGOMAN": "1", "PORTS": "1"}
     assert load(tmp_path, environ=others) == Settings()
 
 

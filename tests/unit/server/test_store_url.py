@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.frameworks import require
+from dragoman.server.config.installation import install_line
 from dragoman.server.config.store_url import parse_store, without_password
 
 
@@ -79,7 +81,7 @@ def test_the_error_calls_the_setting_as_the_caller_does():
 def test_postgresql_without_its_extra_says_how_to_get_it():
     with pytest.raises(ConfigError) as caught:
         parse_store("postgresql://me:hunter2@db/tasks")
-    assert str(caught.value) == "store postgresql://…: needs dragoman[postgres]: uv add 'dragoman[postgres]'"
+    assert str(caught.value) == f"store postgresql://…: needs the extra `postgres`: {install_line('postgres')}"
 
 
 @pytest.mark.skipif(find_spec("asyncpg") is None, reason="asyncpg is not installed")
@@ -93,5 +95,5 @@ def test_a_module_that_is_there_is_imported():
 
 
 def test_a_module_that_is_missing_says_which_extra_has_it():
-    with pytest.raises(ConfigError, match=r"^needs dragoman\[mcp\]: uv add 'dragoman\[mcp\]'$"):
+    with pytest.raises(ConfigError, match="^" + re.escape(f"needs the extra `mcp`: {install_line('mcp')}") + "$"):
         require("no_such_module_at_all", "mcp")

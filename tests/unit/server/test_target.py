@@ -12,6 +12,7 @@ import pytest
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.agent import Agent
 from dragoman.server.agent.target import as_servable, load_target
+from dragoman.server.config.installation import package_line
 
 AGENT = """
 from dragoman import Agent
@@ -154,7 +155,7 @@ def test_a_file_with_nothing_to_serve_is_told_what_would_be(tmp_path: Path):
 @pytest.mark.parametrize("target", ["needs17", "needs17.py"])
 def test_what_the_users_module_needs_is_not_mistaken_for_the_module(tmp_path: Path, target: str):
     write(tmp_path, {"needs17.py": "import json\nimport no_such_package_17\n"})
-    says = "needs17.py:2: imports `no_such_package_17`, which is not installed: uv add no_such_package_17"
+    says = f"needs17.py:2: imports `no_such_package_17`, which is not installed: {package_line('no_such_package_17')}"
     assert problem(target, tmp_path) == says
 
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.functions.skill import FunctionKind
+from dragoman.agents.functions.skill import FunctionKind, json_schemas
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import check_permission, may_use, requested_skill
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
@@ -77,8 +77,9 @@ class QuestionReplay:
         """
         text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
         prompt = text
+        schema = _answer_schema(expected_type, choices)
         while True:
-            answer = self._answer(prompt, Ask(prompt, self._ref()))
+            answer = self._answer(prompt, Ask(prompt, self._ref(), schema=schema))
             try:
                 return read_answer(answer.text, answer.data, expected_type, choices)
             except TypeMismatch as problem:
@@ -115,6 +116,14 @@ class QuestionReplay:
             )
         self._next += 1
         return answer
+
+
+def _answer_schema(expected_type: Any, choices: Sequence[Any] | None) -> dict[str, Any] | None:
+    """Return the JSON Schema of an answer; None for text, and for types that have no schema."""
+    if choices is not None:
+        return {"enum": list(choices)} if all(isinstance(each, (str, int, float)) for each in choices) else None
+    generated = None if expected_type is str else json_schemas([expected_type])
+    return None if generated is None else {**generated[0][0], **generated[1]}
 
 
 logger = logging.getLogger("dragoman.agent")

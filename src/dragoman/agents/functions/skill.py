@@ -107,7 +107,7 @@ class Skill(Struct, frozen=True):
         return {name: schema for name, schema in schemas.items() if schema is not None}
 
     def _input_schema(self) -> dict[str, Any] | None:
-        generated = _json_schemas([parameter.type for parameter in self.parameters])
+        generated = json_schemas([parameter.type for parameter in self.parameters])
         if generated is None:
             return None
         properties = {
@@ -123,7 +123,7 @@ class Skill(Struct, frozen=True):
         type_ = _type_hints(self.fn).get("return")
         if not _is_record(type_):
             return None
-        generated = _json_schemas([type_])
+        generated = json_schemas([type_])
         return None if generated is None else {"type": "object", **generated[0][0], **generated[1]}
 
     def sample(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _is_record(hint: object) -> bool:
     return issubclass(record, Struct) or dataclasses.is_dataclass(record) or is_typeddict(record)
 
 
-def _json_schemas(types: Sequence[Any]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]] | None:
+def json_schemas(types: Sequence[Any]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]] | None:
     """Return a JSON Schema for each type, and their `$defs` if they have any; None where a type has no schema."""
     of_models: dict[str, Any] = {}
 

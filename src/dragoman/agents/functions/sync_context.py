@@ -43,6 +43,11 @@ class SyncContext:
         self.log: logging.LoggerAdapter[logging.Logger] = ctx.log
 
     @property
+    def latest(self) -> Message:
+        """The newest message of the caller: the last answer or follow-up, else the message that created the task."""
+        return self._ctx.latest
+
+    @property
     def cancelled(self) -> bool:
         """True once the task has been canceled: the skill should stop, its result is dropped."""
         return self._ctx.cancelled

@@ -250,7 +250,7 @@ SELF_END_SECONDS, CANCEL_SECONDS = 1.0, 2.0
 Caller = tuple[str, str, str]
 
 
-class Progress(Struct, frozen=True):
+class ToolProgress(Struct, frozen=True):
     """A progress notification of a tool."""
 
     done: float
@@ -289,7 +289,7 @@ class ToolCall:
         state: str | None = None,
         responses: InputResponses | None = None,
         asks: bool = True,
-        on_progress: Callable[[Progress], Awaitable[None]] | None = None,
+        on_progress: Callable[[ToolProgress], Awaitable[None]] | None = None,
     ) -> None:
         self.tool = tool
         self.caller = caller
@@ -302,7 +302,7 @@ class ToolCall:
         self._responses = responses
         self._asks = asks
         self._report_progress = on_progress
-        self._progress: Progress | None = None
+        self._progress: ToolProgress | None = None
         self._pending: deque[types.ElicitRequestParams] = deque()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
         self._ask_lock = asyncio.Lock()
@@ -350,7 +350,7 @@ class ToolCall:
         self._wakeup.set()
 
     async def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        update = Progress(progress, total, message or "")
+        update = ToolProgress(progress, total, message or "")
         if self._task is None:
             if self._report_progress is not None:
                 await self._report_progress(update)
@@ -388,7 +388,7 @@ class ToolCall:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(result)
 
-    async def next(self) -> Progress | ElicitationPause | Outcome:
+    async def next(self) -> ToolProgress | ElicitationPause | Outcome:
         """Return the next event of the call.
 
         Raises:

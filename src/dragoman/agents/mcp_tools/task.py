@@ -14,8 +14,8 @@ from dragoman.agents.mcp_tools.call import (
     MAX_NESTING,
     Caller,
     ElicitationPause,
-    Progress,
     ToolCall,
+    ToolProgress,
     is_connection_closed,
     is_session_unknown,
     is_state_expired,
@@ -216,7 +216,7 @@ class TaskRun:
             with call.connection.use():
                 while True:
                     event = await self._next_event(tool, call)
-                    if isinstance(event, Progress):
+                    if isinstance(event, ToolProgress):
                         await self._report_progress(event)
                     elif isinstance(event, ElicitationPause):
                         return await self._pause_open_call(request, call, event)
@@ -302,7 +302,7 @@ class TaskRun:
             raise Rejected(error.message) from error
         raise Failed(error.message) from error
 
-    async def _report_progress(self, progress: Progress) -> None:
+    async def _report_progress(self, progress: ToolProgress) -> None:
         if self._timeout is not None:
             self._timeout.restart()
         now = self._ctx.clock.now()

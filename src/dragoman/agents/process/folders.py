@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -15,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
-from dragoman.model.part import File, Part
+from dragoman.model.part import File, Part, safe_filename
 
 logger = logging.getLogger("dragoman.process")
 # Bounds the scan for changed files; a program with more results can send them as artifacts.
@@ -184,7 +183,7 @@ def save_files(folder: Path, files: list[Part]) -> list[str]:
     for number, part in enumerate(files, 1):
         if part.raw is None:
             continue
-        name = _safe_name(part.filename) or f"file-{number}"
+        name = safe_filename(part.filename) or f"file-{number}"
         # Never overwrite another file of this message, nor write into a link or a pipe that a program has left.
         while name in names or not _is_writable(inbox / name):
             name = f"{number}-{name}"
@@ -209,10 +208,3 @@ def _is_writable(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
         return True
-
-
-def _safe_name(name: str | None) -> str:
-    """Return the last component of a path of any platform, without characters that are unsafe in a file name."""
-    last = re.split(r"[/\\]", name or "")[-1]
-    last = re.sub(r"[^\w.,+@=() -]", "_", last).strip().lstrip(".-")
-    return last.encode()[:200].decode(errors="ignore")

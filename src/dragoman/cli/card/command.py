@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, Options, call_options, parse_options, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, Options, call_options, parse_options
 
 if TYPE_CHECKING:
     from dragoman.cli.card.signature import SignatureReport
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("card", short_help="Show an agent's card, or check it.")
-@url_argument()
+@url_argument
 @click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
 @click.option("--jwks", metavar="URL|FILE", help="With --validate: it must be signed by one of these keys.")
 @call_options

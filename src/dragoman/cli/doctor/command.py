@@ -16,9 +16,11 @@ import click
 from dragoman import __version__
 from dragoman.cli.options import config_option
 from dragoman.cli.printing import colored, out, print_json
-from dragoman.cli.remote.session import CommandSession, call_options, parse_options, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
 from dragoman.model.error import ConfigError
+from dragoman.server.config.installation import package_line
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
 from dragoman.server.config.table import RENAMED
@@ -29,8 +31,8 @@ _COLORS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 @click.command("doctor", short_help="Check an agent, or the store, the settings and this machine.")
-@url_argument(required=False)
-@click.option("--send", "text", metavar="TEXT", help="With a URL: send and stream this message too.")
+@url_argument
+@click.option("--send", "text", metavar="TEXT", help="With an address: send and stream this message too.")
 @store_option
 @config_option
 @click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
@@ -45,21 +47,21 @@ def command(
     full: bool,
     **shared: Any,
 ) -> None:
-    """Check an agent by its URL, or without one the store, the settings and this machine.
+    """Check an agent, or without an address the store, the settings and this machine.
 
     An agent is asked for its card and, on every interface it offers, for everything that starts no work; each fault is
-    reported with the rule it breaks. Without a URL nothing is written, also beside a running server.
+    reported with the rule it breaks. Without an address nothing is written, also beside a running server.
 
     Exits with 0 when nothing fails (warnings are no failure), 1 when a check fails, 2 when the settings cannot be
     used.
     """
     if url is not None:
         if store is not None or config is not None or full:
-            raise click.UsageError("--store, --config and --full are for the store here: leave the URL out.")
+            raise click.UsageError("--store, --config and --full are for the store here: leave the address out.")
         ctx.exit(_check_agent(url, text, shared))
     for option, value in {"--send": text, **_url_only_options(shared)}.items():
         if value:
-            raise click.UsageError(f"{option} is for an agent elsewhere: name it with a URL.")
+            raise click.UsageError(f"{option} is for an agent elsewhere: add its address.")
     ctx.exit(_check_here(store, config, full=full, as_json=shared["as_json"]))
 
 
@@ -192,10 +194,12 @@ def _check_machine() -> Iterator[HealthFinding]:
 
         yield check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         yield _check_package(
-            "uvloop", HealthFinding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop")
+            "uvloop",
+            HealthFinding("warn", "uvloop", "not installed, so serving is slower", package_line("uvloop")),
         )
     yield _check_package(
-        "httptools", HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
+        "httptools",
+        HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", package_line("httptools")),
     )
 
 

@@ -1,4 +1,4 @@
-"""The options that all commands that call agents share, the agent they name, and the session with it."""
+"""The options that all commands that call agents share, and the session with the agent they name."""
 
 from __future__ import annotations
 
@@ -8,40 +8,30 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
-from difflib import get_close_matches
+from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from dragoman.cli.options import remote_bytes_option, with_options
+from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
+from dragoman.cli.remote.recent import RecentTask, RecentTasks
 from dragoman.model.error import AuthError, CannotConnect, ConfigError, TimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from click.shell_completion import CompletionItem
-
     from dragoman.client.client import Client
     from dragoman.net.exchange import Interceptor
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 TOKEN_ENV = "DRAGOMAN_TOKEN"  # noqa: S105 - the name of a variable
 
+# The client's logger for a connection that is lost, and for one that is there again.
+_CONNECTION_LOGGER = "dragoman.client.connection"
 LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
-
-
-class Target(NamedTuple):
-    """The agent to call: the argument on the command line, and what it resolves to."""
-
-    argument: str
-    url: str
-    token_env: str | None = None
-    protocol: str | None = None
 
 
 class Options(NamedTuple):
@@ -57,6 +47,7 @@ class Options(NamedTuple):
     timeout: float | None
     insecure: bool
     limit: int | None
+    reconnect: float
 
     def interceptors(self) -> list[Interceptor]:
         """Return the logging interceptor of --wire. It is the last one, so that it logs what is really sent."""
@@ -70,26 +61,6 @@ class Options(NamedTuple):
 # -- the options -----------------------------------------------------------------------------------------------------
 
 
-def complete_alias(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names under [remotes] for a shell; errors complete nothing."""
-    from click.shell_completion import CompletionItem
-
-    from dragoman.server.config.remotes import load_remotes
-
-    with suppress(ConfigError):
-        remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
-        return [
-            CompletionItem(each.name, help=each.url) for each in remotes.values() if each.name.startswith(incomplete)
-        ]
-    return []
-
-
-def url_argument(*, required: bool = True) -> Callable[[F], F]:
-    """Return the decorator that adds the argument URL: an agent's URL or a name under [remotes]."""
-    metavar = "URL" if required else "[URL]"
-    return click.argument("url", metavar=metavar, required=required, shell_complete=complete_alias)
-
-
 call_options = with_options(
     click.option("--json", "as_json", is_flag=True, help="Print JSON, in the form of A2A 1.0."),
     click.option("--wire", is_flag=True, help="Show every exchange on stderr, with secrets masked."),
@@ -99,6 +70,13 @@ call_options = with_options(
     click.option("-H", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this header; repeat for several."),
     click.option(
         "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this long."
+    ),
+    click.option(
+        "--reconnect",
+        metavar="SECONDS",
+        type=click.FloatRange(0),
+        default=60.0,
+        help="Try a lost connection again for this long; 0 does not.  [default: 60]",
     ),
     remote_bytes_option,
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
@@ -110,20 +88,20 @@ def in_session(function: Callable[..., None]) -> Callable[..., None]:
 
     @call_options
     @wraps(function)
-    def command(url: str, **options: Any) -> None:
+    def command(url: str | None, **options: Any) -> None:
         with CommandSession(parse_options(url, options)) as session:
             function(session, **options)
 
     return command
 
 
-def parse_options(url: str, shared: dict[str, Any]) -> Options:
-    """Parse the shared options and remove them from `shared`.
+def parse_options(url: str | None, shared: dict[str, Any]) -> Options:
+    """Parse the shared options and remove them from `shared`. Without an address, the default agent is meant.
 
     Raises:
         ConfigError: the agent is unknown, a header is invalid, or a token is missing.
     """
-    target = resolve_target(url)
+    target = resolve_target(url) if url is not None else default_target()
     headers = dict(map(_parse_header, shared.pop("headers")))
     return Options(
         target=target,
@@ -136,6 +114,7 @@ def parse_options(url: str, shared: dict[str, Any]) -> Options:
         timeout=shared.pop("timeout"),
         insecure=shared.pop("insecure"),
         limit=_parse_limit(shared.pop("limits_remote_bytes")),
+        reconnect=shared.pop("reconnect"),
     )
 
 
@@ -145,34 +124,6 @@ def read_token(variable: str, source: str) -> str:
     if not token:
         raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
     return token
-
-
-def resolve_target(argument: str) -> Target:
-    """Resolve a URL or a name under [remotes].
-
-    Raises:
-        ConfigError: it is neither; the text suggests the nearest name.
-    """
-    if argument.startswith(("http://", "https://")):
-        return Target(argument, argument)
-    from dragoman.server.config.remotes import load_remotes
-
-    remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
-    remote = remotes.get(argument)
-    if remote is not None:
-        return Target(argument, remote.url, remote.token_env, remote.protocol)
-    near = get_close_matches(argument, remotes, n=1)
-    if near:
-        raise ConfigError(f"there is no remote `{argument}`; did you mean `{near[0]}`?")
-    if "://" in argument:
-        raise ConfigError(f"{argument} cannot be called: an agent's address begins with http:// or https://")
-    if any(char in argument for char in ".:/") or argument == "localhost":
-        raise ConfigError(f"`{argument}` is not the address of an agent: write http://{argument}")
-    names = f"; there are {', '.join(remotes)}" if remotes else ""
-    raise ConfigError(
-        f"there is no remote `{argument}`{names}: write the agent's URL, "
-        f"or name it in dragoman.toml: [remotes.{argument}]"
-    )
 
 
 def _parse_header(text: str) -> tuple[str, str]:
@@ -234,13 +185,18 @@ def _interruptible() -> Generator[None]:
 # -- the session -----------------------------------------------------------------------------------------------------
 
 
-class _WarningPrinter(logging.Handler):
-    """Prints the client's warnings on stderr, such as an event that cannot be read."""
+class _LogPrinter(logging.Handler):
+    """Prints what the client logs on stderr: its warnings, and that the connection was lost and is there again."""
+
+    def __init__(self, session: CommandSession) -> None:
+        super().__init__(logging.INFO)
+        self._session = session
 
     def emit(self, record: logging.LogRecord) -> None:
-        from dragoman.cli.printing import warn
+        from dragoman.cli.printing import say, warn
 
-        warn(record.getMessage())
+        self._session.before_log()
+        (say if record.name == _CONNECTION_LOGGER else warn)(record.getMessage())
 
 
 class CommandSession:
@@ -254,8 +210,12 @@ class CommandSession:
 
         self.options = options
         self._runner = asyncio.Runner()
-        self._warnings = _WarningPrinter(logging.WARNING)
+        self._log_printer = _LogPrinter(self)
+        # Called before a line of the log is printed: the cursor may be within a line of an answer.
+        self.before_log: Callable[[], None] = lambda: None
         self._remaining = options.timeout
+        self._remembered = ("", "")
+        self.is_remembered = False
         self.client: Client = Client(
             options.target.url,
             auth=options.token,
@@ -265,10 +225,12 @@ class CommandSession:
             headers=options.headers or None,
             interceptors=[*interceptors, *options.interceptors()],
             limit=options.limit,
+            reconnect=options.reconnect,
         )
 
     def __enter__(self) -> CommandSession:
-        logging.getLogger("dragoman.client").addHandler(self._warnings)
+        logging.getLogger("dragoman.client").addHandler(self._log_printer)
+        logging.getLogger(_CONNECTION_LOGGER).setLevel(logging.INFO)
         self._runner.__enter__()
         return self
 
@@ -279,7 +241,8 @@ class CommandSession:
             self._runner.run(self.client.close())
         finally:
             self._runner.close()
-            logging.getLogger("dragoman.client").removeHandler(self._warnings)
+            logging.getLogger(_CONNECTION_LOGGER).setLevel(logging.NOTSET)
+            logging.getLogger("dragoman.client").removeHandler(self._log_printer)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client, within the command's timeout.
@@ -301,9 +264,11 @@ class CommandSession:
             )
             raise AuthError(text, reason=error.reason, status=error.status) from error
         except CannotConnect as error:
-            if error.reason != "TLS" or self.options.insecure:
-                raise
-            raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
+            if error.reason == "TLS" and not self.options.insecure:
+                raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
+            if error.reason == "CANNOT_CONNECT" and self.options.target.is_default:
+                raise CannotConnect(_nobody_there(self.options.target), arrived=error.arrived) from error
+            raise
         finally:
             if self._remaining is not None:
                 self._remaining = max(0.0, self._remaining - (time.monotonic() - start))
@@ -320,8 +285,35 @@ class CommandSession:
             text = f"{self.options.target.url} was not done within {self.options.timeout:g} s"
             raise TimedOut(text) from None
 
+    # -- the conversation --------------------------------------------------------------------------------------------
+
+    def recent(self) -> list[RecentTask]:
+        """Return the tasks that commands of this user have sent to at this address, the newest first."""
+        return RecentTasks().at(self.options.target.url)
+
+    def remember(self, task_id: str, context_id: str) -> None:
+        """Make a task the last one at this address, for later commands. `is_remembered` says whether that worked."""
+        context_id = context_id or (self._remembered[1] if task_id == self._remembered[0] else "")
+        if (task_id, context_id) == self._remembered:
+            return
+        self._remembered = task_id, context_id
+        self.is_remembered = RecentTasks().add(self.options.target.url, task_id, context_id)
+
     def command_line(self, verb: str, *words: str) -> str:
-        """Return a `dragoman` command line for this agent. The words are quoted, as an id may contain anything."""
+        """Return a `dragoman` command line for this agent, without its address where that is the default.
+
+        The words are quoted, as an id may contain anything.
+        """
         import shlex
 
-        return f"dragoman {verb} {shlex.join([self.options.target.argument, *words])}"
+        return shlex.join(["dragoman", verb, *with_address(self.options.target, words)])
+
+
+def _nobody_there(target: Target) -> str:
+    """Return the error text for a default address at which nobody answers."""
+    if os.environ.get(AGENT_ENV):
+        return f"no agent answers at {target.url}, which {AGENT_ENV} names: correct it, or name another address"
+    return (
+        f"no agent answers at {target.url}: start one with `dragoman serve`, "
+        "or name an address, as in `dragoman send localhost:9000 hello`"
+    )

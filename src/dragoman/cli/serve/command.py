@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.options import config_option, with_options
-from dragoman.cli.printing import say, warn
+from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
+from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
@@ -59,32 +59,48 @@ def _setting_option(name: str, info: SettingInfo) -> Any:
     default = _default(name)
     text = f"{info.help}  [default: {default}]" if default else info.help
     kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
-    return click.option(str(info.flag), name, help=text, **kind)
+    return click.option(
+        str(info.flag), name, help=text, cls=GroupedOption, group=info.group, common=info.common, **kind
+    )
 
 
-@click.command("serve", short_help="Serve agents over A2A.")
-@click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
-@agent_options
-@click.option("--name", metavar="NAME", help="What the agent of --mcp or of --command is called.")
-@click.option(
-    "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
+def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -> Any:
+    return click.option(
+        flag, metavar=metavar, multiple=flag != "--name", help=text, cls=GroupedOption, group="Agent", common=common
+    )
+
+
+def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
+    return click.option(flag, is_flag=True, help=text, cls=GroupedOption, group="Logging", common=common)
+
+
+@click.command(
+    "serve", cls=GroupedCommand, short_help="Serve agents over A2A.", context_settings={"max_content_width": 100}
 )
-@config_option
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @with_options(
+    _agent_option("--a2a", "URL", "Stand in front of another agent; URL or name of a remote.", common=True),
+    agent_options,
+    _agent_option("--name", "NAME", "Name of the agent of --mcp or --command."),
+    _agent_option("--env", "KEY[=VALUE]", "Variable for their programs; KEY alone passes yours on."),
+    click.option("--config", **CONFIG, cls=GroupedOption, group="Agent", common=True),
     *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
+    _start_option("--quiet", "Warnings and errors only: no start-up lines, no task lines.", common=True),
+    _start_option("--curl", "Print curl commands to try at the start."),
     *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
 )
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
 
-    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function, an MCP server or an
-    agent of Google's ADK, LangGraph, Pydantic AI or the OpenAI Agents SDK.
-    Several are served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME]
-    tables of the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable
-    in every version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are
-    there. With --command, any program becomes an agent: it reads what it is sent on its standard input, and what it
-    writes is the answer. With --profile it is one that is well known.
+    TARGET is a file or a module: an Agent, a Server, a function, an MCP server or an agent of another framework.
+    Several are served together, each at /agents/NAME. Without a TARGET, the settings file says what to serve.
+
+    \b
+      dragoman serve trip.py                  the agent in trip.py
+      dragoman serve trip.py hello.py:greet   two agents, one of them a function
+      dragoman serve trip.py --dev            restarts when a file changes
+      dragoman serve --mcp "uvx mcp-server-time"
+      dragoman serve --command "wc -w"
     """
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.serve import serve
@@ -94,6 +110,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
     frameworks = pop_framework_options(flags)
+    quiet, curl = flags.pop("quiet"), flags.pop("curl")
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -102,7 +119,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
     # Before the targets are imported: an invalid setting fails early, and imported modules may log.
     settings = settings_of({})
-    configure(settings.log, settings.log_level)
+    configure(settings.log, settings.log_level, quiet=quiet)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
@@ -112,8 +129,12 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
-    configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=say, ends_process=True)
+    configure(settings.log, settings.log_level, quiet=quiet)
+    serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+
+
+def _announce(line: str) -> None:
+    say(StyledText(line))
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
@@ -208,7 +229,8 @@ def _agent_for_remote(url_or_name: str, name: str | None, file: ConfigFile | Non
         CannotConnect: the agent does not answer.
         BadCard: it has no card, or an invalid one.
     """
-    from dragoman.cli.remote.session import read_token, resolve_target
+    from dragoman.cli.remote.address import resolve_target
+    from dragoman.cli.remote.session import read_token
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 

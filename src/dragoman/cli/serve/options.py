@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
-from dragoman.cli.options import with_options
+from dragoman.cli.options import GroupedOption, with_options
 from dragoman.model.error import ConfigError
 from dragoman.server.config.values import choice_parser
 from dragoman.server.plugins import AGENT_OPTIONS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Flag(NamedTuple):
-    """A flag, the keyword argument it sets, and its help. Without a metavar it is a switch."""
+    """A flag, the keyword argument it sets, its help and its place in the help. Without a metavar it is a switch."""
 
     flag: str
     option: str
@@ -30,12 +30,20 @@ class _Flag(NamedTuple):
     metavar: str | None = None
     repeat: bool = False
     kind: type = str
+    common: bool = False
 
-    def decorator(self) -> Any:
-        """Return the decorator that adds the flag to a command."""
+    def decorator(self, group: str) -> Any:
+        """Return the decorator that adds the flag to a command, under this heading of its help."""
+        place: dict[str, Any] = {
+            "cls": GroupedOption,
+            "group": "Agent" if self.common else group,
+            "common": self.common,
+        }
         if self.metavar is None:
-            return click.option(self.flag, is_flag=True, help=self.help)
-        return click.option(self.flag, metavar=self.metavar, multiple=self.repeat, type=self.kind, help=self.help)
+            return click.option(self.flag, is_flag=True, help=self.help, **place)
+        return click.option(
+            self.flag, metavar=self.metavar, multiple=self.repeat, type=self.kind, help=self.help, **place
+        )
 
     def pop_from(self, flags: dict[str, Any]) -> Any:
         """Pop the value of the flag; None when it is not set."""
@@ -43,19 +51,23 @@ class _Flag(NamedTuple):
         return None if value == () or value is False else value
 
 
-_SERVERS = "Serve the tools of the MCP server that COMMAND starts or that is at URL; repeat for several."
+_SERVERS = "Serve the tools of an MCP server; repeatable."
 _TOOLS = (
-    _Flag("--mcp", "mcp", _SERVERS, "COMMAND|URL", True),
-    _Flag("--include", "include", "Tool to offer, a name or a pattern; repeat for several.", "TOOL", True),
-    _Flag("--exclude", "exclude", "Tool not to offer; repeat for several.", "TOOL", True),
+    _Flag("--mcp", "mcp", _SERVERS, "COMMAND|URL", True, common=True),
+    _Flag("--include", "include", "Tool to offer, a name or a pattern; repeatable.", "TOOL", True),
+    _Flag("--exclude", "exclude", "Tool not to offer; repeatable.", "TOOL", True),
     _Flag(
-        "--permission", "permissions", "What a caller needs for a tool; nothing after = is public.", "TOOL=KEY", True
+        "--permission",
+        "permissions",
+        "Permission that a tool needs; TOOL= makes it public; repeatable.",
+        "TOOL=KEY",
+        True,
     ),
     _Flag("--default-tool", "default_tool", "Tool that gets plain text.", "TOOL"),
     _Flag(
         "--tool-timeout",
         "timeout",
-        "How long a tool may be silent; 0 is for ever.  [default: 600]",
+        "How long a tool may be silent; 0: forever.  [default: 600]",
         "SECONDS",
         kind=float,
     ),
@@ -63,12 +75,19 @@ _TOOLS = (
 )
 _PROGRAM = (
     # Only one is allowed; repeatable, so that several can be rejected with an explanation.
-    _Flag("--command", "command", "Serve the program that COMMAND starts: each task runs it.", "COMMAND", True),
-    _Flag("--profile", "profile", "Well-known program, which needs no --command.", "NAME"),
-    _Flag("--input", "input", "Where it reads: stdin, to its end, or interactive.  [default: stdin]", "MODE"),
-    _Flag("--output", "output", "What it writes: text, or jsonl, an event a line.  [default: text]", "FORM"),
-    _Flag("--cwd", "cwd", "Where it runs, if not in a folder for each conversation.", "FOLDER"),
-    _Flag("--limit", "limits", "How much it may use, as in time=60; repeat for several.", "NAME=VALUE", True),
+    _Flag(
+        "--command",
+        "command",
+        "Serve a program: each task runs it.",
+        "COMMAND",
+        True,
+        common=True,
+    ),
+    _Flag("--profile", "profile", "Serve a well-known program, such as codex.", "NAME", common=True),
+    _Flag("--input", "input", "How the program reads: stdin, to its end, or interactive.  [default: stdin]", "MODE"),
+    _Flag("--output", "output", "What it writes: text, or jsonl, an event per line.  [default: text]", "FORM"),
+    _Flag("--cwd", "cwd", "Where it runs, instead of a folder for each conversation.", "FOLDER"),
+    _Flag("--limit", "limits", "What it may use, as in time=60; repeatable.", "NAME=VALUE", True),
 )
 _FRAMEWORKS = (
     _Flag("--adk", "adk", "Serve an agent or a Runner of Google's ADK.", "MODULE:NAME", True),
@@ -77,12 +96,13 @@ _FRAMEWORKS = (
     _Flag("--openai", "openai", "Serve an agent of the OpenAI Agents SDK.", "MODULE:NAME", True),
 )
 _ADK_FLAGS = (
-    _Flag("--show-tools", "show_tools", "Tell callers of the tool calls of --adk."),
-    _Flag("--show-thoughts", "show_thoughts", "Tell callers what the model of --adk thinks."),
+    _Flag("--show-tools", "show_tools", "Show callers the tool calls of --adk."),
+    _Flag("--show-thoughts", "show_thoughts", "Show callers the thoughts of the model of --adk."),
 )
 FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
 _CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
-agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM, *_FRAMEWORKS, *_ADK_FLAGS)))
+_GROUPS = {"MCP tools": _TOOLS, "Programs": _PROGRAM, "Agents of other frameworks": (*_FRAMEWORKS, *_ADK_FLAGS)}
+agent_options = with_options(*(flag.decorator(group) for group, flags in _GROUPS.items() for flag in flags))
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------

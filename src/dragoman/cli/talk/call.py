@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import ConfigError
 
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 
 
-@click.command("call", short_help="Call a skill and print its value.")
-@url_argument()
+@click.command("call", cls=AddressCommand, short_help="Call a skill and print its value.")
+@url_argument
 @click.argument("skill")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @in_session
@@ -27,6 +28,8 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, parse_argument
 
+    if session.options.target.is_default and arguments and "=" not in arguments[0] and (hint := misread_word(skill)):
+        raise ConfigError(hint)
     parsed = [_parse_argument(each) for each in arguments]
     schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in parsed) else {}
     values = {

@@ -2,103 +2,301 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+import io
+import re
+import shlex
+from contextlib import aclosing, suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.model.error import A2AError, BadResponse, ConfigError, DragomanError
 
 if TYPE_CHECKING:
-    from dragoman.cli.talk.conversation import StreamPrinter
+    from dragoman.client.client import EventStream
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
-QUIT = "/quit"
+
+class SlashCommand(NamedTuple):
+    """A command that is typed in a chat."""
+
+    arguments: str
+    help: str
+
+
+COMMANDS = {
+    "/help": SlashCommand("", "Show this list."),
+    "/file": SlashCommand("PATH [TEXT]", "Send a file, with a text if you like."),
+    "/cancel": SlashCommand("", "Cancel the task that waits for your answer."),
+    "/new": SlashCommand("", "Begin a new conversation."),
+    "/quit": SlashCommand("", "Leave. Ctrl-D leaves, too."),
+}
+KEYS = """\
+A line that ends with \\ continues on the next one. Pasted text is one message. //text sends /text.
+Ctrl-C cancels the answer or clears the line, twice it leaves. The arrow keys bring back what you typed."""
+
+# `/usr/bin is full` is a message.
+_COMMAND = re.compile(r"/[A-Za-z]+")
 
 
 @click.command("chat", short_help="Talk with an agent.")
-@url_argument()
+@url_argument
+@click.option("--context", metavar="ID", help="Go on with this conversation.")
 @in_session
-def command(session: CommandSession) -> None:
-    """Talk with an agent: each line is a message, in one conversation. /quit or Ctrl-D ends.
+def command(session: CommandSession, context: str | None) -> None:
+    """Talk with an agent. Each line is a message, or the answer to the agent's question.
 
-    What the agent asks is answered with the next line. Ctrl-C while it answers leaves the task running.
+    On a terminal, /help lists the commands, such as /file PATH. Ctrl-C cancels the answer, a second one leaves, and
+    Ctrl-D leaves at once. A line that ends with a backslash continues on the next line.
+
+    From a pipe, each line is a message or a command. An open question at the end is exit code 6.
     """
     from dragoman.cli.printing import colored, say
-    from dragoman.cli.talk.conversation import unanswered_error
-    from dragoman.model.task import Task
 
     card = session.run(session.client.card())
-    chat = _ChatLoop(session)
+    chat = ChatLoop(session)
     if chat.interactive:
         say(colored(f"{card.name}: {card.description}", bold=True, err=True))
-        say(f"{QUIT} or Ctrl-D ends")
-    last = chat.run()
-    if isinstance(last, Task) and last.state.waiting:
-        problem = unanswered_error(session, last)
+        say(colored("/help lists the commands, Ctrl-D leaves", dim=True, err=True))
+    if context is not None:
+        chat.take_up(context)
+    try:
+        chat.run()
+    except KeyboardInterrupt:
         if not chat.interactive:
-            raise problem
-        say(str(problem).partition("\n")[2])
+            raise
+        say()
+        chat.print_return()
+        raise click.exceptions.Exit(130) from None
+    chat.finish()
 
 
-class _ChatLoop:
+class ChatLoop:
+    """Sends each message to the agent and prints the answer, until the input ends."""
+
     def __init__(self, session: CommandSession) -> None:
         from dragoman.cli.talk.conversation import StreamPrinter
+        from dragoman.cli.talk.prompt import Prompt
 
         self._session = session
-        self._printer: StreamPrinter = StreamPrinter(session, quiet=session.options.as_json)
+        self._prompt = Prompt(list(COMMANDS), [name for name, each in COMMANDS.items() if each.arguments])
+        self._printer = StreamPrinter(session, quiet=session.options.as_json)
         self._last: Task | Message | None = None
-        self.interactive = sys.stdin.isatty()
-        # With readline, input() has a history and can be edited.
-        self._edits = self.interactive and sys.stdout.isatty()
-        if self._edits:
-            import readline as _  # noqa: F401 - absent on Windows, where the console does it
+        self._context: str | None = None
+        self._was_interrupted = False
+        self.interactive = self._prompt.interactive
 
-    def run(self) -> Task | Message | None:
-        """Send each line as a message until the input ends. Returns the last answer."""
-        while (line := self._read_line()) is not None and line.strip() != QUIT:
-            if line.strip():
-                self._send(line)
-        return self._last
+    def take_up(self, context: str) -> None:
+        """Go on with a conversation: print its last exchange if the agent has it, and answer its open question next."""
+        from dragoman.cli.printing import colored, say, shorten
 
-    def _read_line(self) -> str | None:
-        from dragoman.cli.printing import out, say
+        self._context = context
+        is_listed, task = self._session.run(self._find_last(context))
+        if task is None:
+            if is_listed and self.interactive:
+                say(f"the agent has no task of the conversation {context}: your next message begins it")
+            return
+        self._last = task
+        if self.interactive:
+            asked = next((message.text for message in reversed(task.history) if message.role.name == "USER"), "")
+            say(colored(f"> {shorten(asked, 200)}", dim=True, err=True))
+        if not (task.state.final or task.state.waiting):
+            self._follow(self._session.client.subscribe(task))
+        elif self.interactive or task.state.waiting:
+            self._print(task)
 
-        prompt = "? " if self._message_target().get("task") is not None else "> "
+    async def _find_last(self, context: str) -> tuple[bool, Task | None]:
+        """Return whether the agent lists tasks, and the task of the conversation that changed last."""
+        client = self._session.client
         try:
-            if self._edits:
-                return input(prompt)
-            if self.interactive:
-                out(prompt, nl=False, err=True)
-            line = sys.stdin.readline()
-        except EOFError:
-            line = ""
-        if not line and self.interactive:
-            say()
-        return line.rstrip("\r\n") if line else None
+            async with aclosing(client.list_tasks(context=context, page_size=1)) as tasks:
+                async for task in tasks:
+                    return True, await client.get_task(task)
+        except (A2AError, BadResponse):
+            return False, None
+        return True, None
 
-    def _send(self, text: str) -> None:
+    def run(self) -> None:
+        """Send each message, and carry out each command, until the input ends.
+
+        Raises:
+            KeyboardInterrupt: the user leaves with Ctrl-C.
+            DragomanError: from a pipe, whatever goes wrong. On a terminal it is printed, and the chat goes on.
+        """
         from dragoman.cli.printing import say
-        from dragoman.cli.talk.conversation import resume_hint
-        from dragoman.model.error import DragomanError
 
-        target = self._message_target()
+        while (line := self._prompt.read(self._prompt_text(), interrupted=self._was_interrupted)) is not None:
+            self._was_interrupted = False
+            try:
+                if not self._perform(line):
+                    return
+            except DragomanError as error:
+                if not self.interactive:
+                    raise
+                say(f"dragoman: {error}")
+
+    def finish(self) -> None:
+        """Print how to come back. Raises InputRequired when the input of a pipe ends with an open question."""
+        from dragoman.cli.talk.conversation import unanswered_error
+        from dragoman.model.task import Task
+
+        if self.interactive:
+            self.print_return()
+        elif isinstance(self._last, Task) and self._last.state.waiting:
+            raise unanswered_error(self._session, self._last)
+
+    def print_return(self) -> None:
+        """Print the command that comes back to the conversation, and the one that answers its open question."""
+        from dragoman.cli.printing import say
+        from dragoman.cli.talk.conversation import resume_command
+        from dragoman.model.task import Task
+
+        if isinstance(self._last, Task) and not self._last.state.final:
+            say(resume_command(self._session, self._last.id, self._last.state))
+        if self._context is not None:
+            say("come back with: " + self._session.command_line("chat", "--context", self._context))
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def _prompt_text(self) -> str:
+        from dragoman.cli.talk.question import expected_answer
+
+        task = self._target().get("task")
+        return "> " if task is None else f"{expected_answer(task)}? "
+
+    def _perform(self, line: str) -> bool:
+        """Send a message or carry out a command. Returns False when the chat is to end. Raises DragomanError."""
+        name, arguments = (*line.split(None, 1), "", "")[:2]
+        if not _COMMAND.fullmatch(name):
+            if line.strip():
+                self._send(line.removeprefix("/") if line.startswith("//") else line)
+            return True
+        match name.lower():
+            case "/help":
+                self._print_help()
+            case "/file":
+                self._send_file(arguments)
+            case "/cancel":
+                self._cancel()
+            case "/new":
+                self._begin_anew()
+            case "/quit":
+                return False
+            case _:
+                near = get_close_matches(name, COMMANDS, n=1)
+                hint = f"did you mean {near[0]}?" if near else "/help lists the commands."
+                raise ConfigError(f"there is no command {name}: {hint} To send it as text, begin with //.")
+        return True
+
+    def _print_help(self) -> None:
+        from dragoman.cli.printing import say
+
+        for name, each in COMMANDS.items():
+            say(f"  {f'{name} {each.arguments}':<20}{each.help}")
+        say(KEYS)
+
+    def _send_file(self, arguments: str) -> None:
+        rest = io.StringIO(arguments)
+        lexer = shlex.shlex(rest, posix=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        try:
+            path = lexer.get_token()
+        except ValueError:
+            raise ConfigError("/file: a quote is not closed") from None
+        if not path:
+            raise ConfigError("/file needs a path: /file report.pdf What does it say?")
+        text = rest.read().strip()
+        try:
+            self._send(text or None, files=[Path(path).expanduser()])
+        except (OSError, RuntimeError) as error:
+            raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+    def _begin_anew(self) -> None:
+        from dragoman.cli.printing import say
+
+        if self.interactive:
+            self.print_return()
+            say("a new conversation begins")
+        self._last = self._context = None
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _target(self) -> dict[str, Any]:
+        from dragoman.model.task import Task
+
+        if isinstance(self._last, Task) and self._last.state.waiting:
+            return {"task": self._last}
+        return {"context": self._context}
+
+    def _send(self, text: str | None, **content: Any) -> None:
+        target = self._target()
+        stream = self._session.client.stream(text, **content, **target)
         if target.get("task") is None:
             self._printer.reset()
+        self._follow(stream)
+
+    def _follow(self, stream: EventStream) -> None:
+        """Print the events of a stream; Ctrl-C cancels the task. Raises DragomanError and KeyboardInterrupt."""
+        from dragoman.cli.talk.conversation import resume_hint
+
         try:
-            with resume_hint(self._session, self._printer):
-                self._last = self._session.run(self._printer.read(self._session.client.stream(text, **target)))
+            if self.interactive:
+                self._keep(self._session.run(self._printer.read(stream)))
+            else:
+                with resume_hint(self._session, self._printer):
+                    self._keep(self._session.run(self._printer.read(stream)))
         except KeyboardInterrupt:
             if not self.interactive:
                 raise
+            self._was_interrupted = True
+            self._keep_unfinished(stream)
+            self._cancel_answer()
             return
+        except DragomanError:
+            self._keep_unfinished(stream)
+            raise
+        if self._last is not None:
+            self._print(self._last)
+
+    def _keep(self, result: Task | Message) -> None:
+        self._last = result
+        self._context = result.context_id or self._context
+
+    def _keep_unfinished(self, stream: EventStream) -> None:
+        """Keep what a stream that broke off has brought: the conversation goes on, and its task can be canceled."""
+        with suppress(BadResponse):  # it has brought nothing
+            self._keep(stream.result)
+
+    def _cancel_answer(self) -> None:
+        from dragoman.cli.printing import say
+        from dragoman.cli.talk.conversation import resume_command
+        from dragoman.model.task import Task
+
+        self._printer.end_line()
+        task = self._last
+        if not isinstance(task, Task) or task.state.final:
+            say("stopped waiting. The agent has not named a task, so there is nothing to cancel.")
+            return
+        try:
+            self._cancel()
         except DragomanError as error:
-            if not self.interactive:
-                raise
             say(f"dragoman: {error}")
-            return
-        self._print(self._last)
+            say(resume_command(self._session, task.id, task.state))
+
+    def _cancel(self) -> None:
+        """Cancel the task that works or waits, and print its state. Raises DragomanError."""
+        from dragoman.model.task import Task
+
+        task = self._last
+        if not isinstance(task, Task) or task.state.final:
+            raise ConfigError("there is nothing to cancel: no task waits for an answer")
+        self._keep(self._session.run(self._session.client.cancel_task(task)))
+        self._print(self._last or task)
 
     def _print(self, result: Task | Message) -> None:
         from dragoman.cli.printing import colored, print_result, say, state_name
@@ -113,11 +311,3 @@ class _ChatLoop:
             say(colored(f"{state_name(result.state)}{f': {error}' if error else ''}", "red", err=True))
         else:
             self._printer.print(result)
-
-    def _message_target(self) -> dict[str, Any]:
-        from dragoman.model.task import Task
-
-        last = self._last
-        if isinstance(last, Task) and last.state.waiting:
-            return {"task": last}
-        return {"context": last.context_id or None} if last is not None else {}

@@ -30,6 +30,7 @@ class StreamPrinter:
 
     def __init__(self, session: CommandSession, *, quiet: bool = False) -> None:
         self._session = session
+        session.before_log = self.end_line
         self._is_live = on_terminal() and not quiet
         # Not with --wire: its lines would mix with a progress line that is overwritten.
         self._prints_progress = on_terminal(err=True) and not session.options.wire
@@ -69,6 +70,7 @@ class StreamPrinter:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
+        self._session.remember(self.task_id or "", raw.context_id or "")
         if self._is_live and (event.text or event.replaces):
             self._print(event.text, replaces=event.replaces)
         if self._prints_progress and not self._is_mid_line:

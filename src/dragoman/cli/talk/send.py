@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
-from dragoman.model.error import ConfigError
+from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_option
+from dragoman.model.error import ConfigError, MethodNotFound, TaskNotFound, UnsupportedOperation
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
+    from dragoman.model.task import Task
 
 
-@click.command("send", short_help="Send a message and print the answer.")
-@url_argument()
-@click.argument("text", required=False, metavar="[TEXT|-]")
+@click.command("send", cls=AddressCommand, short_help="Send a message and print the answer.")
+@url_argument
+@click.argument("words", nargs=-1, metavar="[TEXT|-]...")
 @click.option("--tool", metavar="NAME", help="Call this skill.")
 @click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
 @click.option("--data", metavar="JSON", help="Send JSON beside the text.")
@@ -31,24 +34,86 @@ if TYPE_CHECKING:
     help="Send this file; repeat for several.",
 )
 @click.option("--context", metavar="ID", help="Begin a new task in this conversation.")
-@click.option("--task", metavar="ID", help="Go on with this task: answer its question.")
+@task_option
+@click.option("--continue", "continues", is_flag=True, help="Stay in the last conversation with this agent.")
 @click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
 @click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
 @in_session
-def command(session: CommandSession, no_wait: bool, **options: Any) -> None:
+def command(session: CommandSession, no_wait: bool, continues: bool, **options: Any) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
+
+    \b
+      dragoman send hello there
+      dragoman send localhost:9000 hello there
+
+    The first word is an address if it has a port or a scheme, or names a remote. Without one, the agent in
+    DRAGOMAN_AGENT is called, else the one at 127.0.0.1:8080.
+
+    An ID is a whole one, a unique beginning of one, or `last`.
 
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     Ctrl-C leaves the task running and prints the line that comes back to it.
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
 
+    if continues and (options["task"] or options["context"]):
+        raise click.UsageError("--continue is the last conversation: leave --task and --context out.")
     message = _parse_message(**options)
+    if session.options.target.is_default and options["words"]:
+        _warn_of_misreading(options["words"][0])
+    if continues:
+        message |= _last_conversation(session)
+    elif message["task"]:
+        message["task"] = find_task(session, message["task"])
     if no_wait:
         _print_started(session, session.run(_send(session.client, message)))
         return
     printer = StreamPrinter(session, quiet=session.options.as_json)
     print_outcome(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
+    _print_hint(session, "continue with", "send", "--continue")
+
+
+def _warn_of_misreading(word: str) -> None:
+    from dragoman.cli.printing import warn
+
+    hint = misread_word(word)
+    if hint is not None:
+        warn(hint)
+
+
+def _last_conversation(session: CommandSession) -> dict[str, Any]:
+    """Return what a message must name to stay in the last conversation: the task that waits, or the context.
+
+    Raises:
+        ConfigError: there is no such conversation.
+    """
+    last = next(iter(session.recent()), None)
+    waiting = session.run(_find_waiting(session.client, last.task_id)) if last is not None and last.task_id else None
+    if waiting is not None:
+        return {"task": waiting}
+    if last is None or not last.context_id:
+        raise ConfigError(
+            f"there is no conversation with {session.options.target.url} to continue: leave --continue out to begin one"
+        )
+    return {"context": last.context_id}
+
+
+async def _find_waiting(client: Client, task_id: str) -> Task | None:
+    """Return the task if it waits for an answer; None also when the agent does not know it any more."""
+    try:
+        task = await client.get_task(task_id)
+    except (TaskNotFound, MethodNotFound, UnsupportedOperation):
+        return None
+    return task if task.state.waiting else None
+
+
+def _print_hint(session: CommandSession, label: str, *words: str) -> None:
+    """Print the command that comes back, for somebody at a terminal."""
+    from dragoman.cli.printing import colored, on_terminal, say
+
+    if session.is_remembered and on_terminal() and on_terminal(err=True) and not session.options.as_json:
+        text = ' "…"' if "--continue" in words else ""
+        say(colored(f"{label}: {session.command_line(*words)}{text}", err=True, dim=True))
 
 
 async def _send(client: Client, message: dict[str, Any]) -> Any:
@@ -60,18 +125,21 @@ def _print_started(session: CommandSession, result: Any) -> None:
     from dragoman.model.operation import Operation
     from dragoman.model.task import Task
 
+    session.remember(result.id if isinstance(result, Task) else "", result.context_id or "")
     if session.options.as_json:
         print_result(Operation.SEND, result)
     elif isinstance(result, Task):
         out(field(result.id))
+        _print_hint(session, "follow with", "watch", "last")
     else:  # a message instead of a task
         print_answer(result)
 
 
 def _parse_message(
-    text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
+    words: tuple[str, ...], arguments: str | None, data: str | None, files: tuple[Path, ...], **options: Any
 ) -> dict[str, Any]:
     """Parse the arguments of `Client.send`, before the agent is called. Raises UsageError and ConfigError."""
+    text = " ".join(words) if words else None
     if text is None and options["tool"] is None and data is None and not files:
         raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
     if arguments is not None and options["tool"] is None:

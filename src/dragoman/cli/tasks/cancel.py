@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_argument
 
 
-@click.command("cancel", short_help="Cancel a task.")
-@url_argument()
-@click.argument("task")
+@click.command("cancel", cls=AddressCommand, short_help="Cancel a task.")
+@url_argument
+@task_argument
 @in_session
 def command(session: CommandSession, task: str) -> None:
     """Cancel a task. One that has ended cannot be canceled any more: exit code 4."""
     from dragoman.cli.printing import field, print_result, say, styled_state
     from dragoman.model.operation import Operation
 
-    result = session.run(session.client.cancel_task(task))
+    result = session.run(session.client.cancel_task(find_task(session, task)))
     if session.options.as_json:
         print_result(Operation.GET, result)
     else:

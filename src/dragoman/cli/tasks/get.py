@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_argument
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 
-@click.command("get", short_help="Show a task as it is now.")
-@url_argument()
-@click.argument("task")
+@click.command("get", cls=AddressCommand, short_help="Show a task as it is now.")
+@url_argument
+@task_argument
 @in_session
 def command(session: CommandSession, task: str) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
     from dragoman.cli.printing import print_answer, print_result
     from dragoman.model.operation import Operation
 
-    result = session.run(session.client.get_task(task))
+    result = session.run(session.client.get_task(find_task(session, task)))
     if session.options.as_json:
         print_result(Operation.GET, result)
         return

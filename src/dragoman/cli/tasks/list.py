@@ -8,25 +8,30 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
-_AGO = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PAGE = 100
 _WORDS = 60
 
 
 @click.command("tasks", short_help="List your tasks, the newest first.")
-@url_argument()
+@url_argument
 @click.option("--state", metavar="STATE", help="Only those in this state, as in working or input-required.")
 @click.option("--context", metavar="ID", help="Only those of this conversation.")
 @click.option(
-    "--since", metavar="TIME", help="Only those that changed since: 2026-11-15T10:00:00Z, or 2h, 30m, 7d ago."
+    "--since",
+    metavar="TIME",
+    help="Only those that changed since then: --since 2h for the last two hours, also 30m or 7d, or "
+    "--since 2026-11-15T10:00:00Z.",
 )
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @in_session
@@ -57,9 +62,19 @@ async def _list_tasks(client: Client, limit: int, **filters: Any) -> list[Task]:
     return tasks
 
 
-def _parse_since(text: str | None) -> str | datetime | None:
-    ago = _AGO.fullmatch(text or "")
-    return text if ago is None else datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+def _parse_since(text: str | None) -> datetime | None:
+    """Parse an age, as in `2h`, or a time. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        ago = _AGO.fullmatch(text)
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"--since {text}: write an age, as in 2h, 30m or 7d, or a time, as in 2026-11-15T10:00:00Z"
+        ) from None
 
 
 def _row(task: Task) -> tuple[str, ...]:

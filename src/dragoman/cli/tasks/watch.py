@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote.session import CommandSession, in_session, url_argument
+from dragoman.cli.remote.address import AddressCommand, url_argument
+from dragoman.cli.remote.session import CommandSession, in_session
+from dragoman.cli.remote.task_id import find_task, task_argument
 
 if TYPE_CHECKING:
     from dragoman.cli.talk.conversation import StreamPrinter
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 
-@click.command("watch", short_help="Follow a task to its end.")
-@url_argument()
-@click.argument("task")
+@click.command("watch", cls=AddressCommand, short_help="Follow a task to its end.")
+@url_argument
+@task_argument
 @in_session
 def command(session: CommandSession, task: str) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
@@ -27,6 +29,7 @@ def command(session: CommandSession, task: str) -> None:
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State
 
+    task = find_task(session, task)
     printer = StreamPrinter(session, quiet=session.options.as_json)
     printer.task_id, printer.state = task, State.WORKING
     print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)))

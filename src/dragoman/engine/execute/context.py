@@ -138,6 +138,16 @@ class Context:
         return self._call.asks
 
     @property
+    def latest(self) -> Message:
+        """The newest message of the caller: the last answer or follow-up, else the message that created the task.
+
+        It is the same wherever the run is: one that starts again from the top after an answer sees that answer from
+        its first line on.
+        """
+        history = self._live.folding.history
+        return next((message for message in reversed(history) if message.role is not Role.AGENT), self.message)
+
+    @property
     def text(self) -> str:
         """The text of the message."""
         return self.message.text

@@ -43,13 +43,15 @@ class Ask(Struct, frozen=True):
     """Pauses the task until the caller answers; the run ends here.
 
     `ref` is JSON that the next run gets back in `ctx.resume.ref`. With `auth` the task waits in auth-required instead
-    of input-required. `details` are further values to send with the question.
+    of input-required. `details` are further values to send with the question. `schema` is the JSON Schema of the
+    answer, for callers who show what is expected; nothing is validated by it.
     """
 
     question: str
     ref: Any = None
     auth: bool = False
     details: tuple[Any, ...] = ()
+    schema: dict[str, Any] | None = None
 
 
 class AnsweredQuestion(Struct, frozen=True):

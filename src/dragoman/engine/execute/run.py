@@ -14,6 +14,7 @@ from dragoman.engine.execute.context import agent_message
 from dragoman.engine.execute.outputs import Ask, Conclude, Reply, ResultWriter, json_of, parts_of
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
+from dragoman.model.message import ANSWER_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -200,7 +201,8 @@ class Run:
 
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
         details = tuple(part for value in ask.details for part in parts_of(value))
-        message = agent_message(self.live, (Part(text=ask.question), *details))
+        metadata = None if ask.schema is None else {ANSWER_KEY: ask.schema}
+        message = agent_message(self.live, (Part(text=ask.question), *details), metadata)
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
         body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))

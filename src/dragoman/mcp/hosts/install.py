@@ -17,6 +17,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from dragoman.model.error import ConfigError
+from dragoman.server.config.installation import requirement
 
 NAME = "dragoman"
 Json = dict[str, Any]
@@ -51,7 +52,7 @@ def launch_command(*arguments: str, environ: Mapping[str, str], program: str | N
         ConfigError: it runs from uv's cache, and uvx cannot be found.
     """
     if _is_in_uv_cache(Path(sys.prefix), environ):
-        return [_find_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
+        return [_find_uvx(environ), "--from", requirement("mcp"), "dragoman", "mcp", *arguments]
     suffix = ".exe" if os.name == "nt" else ""
     invoked_path = Path(program if program is not None else sys.argv[0]).absolute()
     # Links are not resolved: the link that was typed may outlive its target.

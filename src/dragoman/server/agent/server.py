@@ -46,11 +46,21 @@ class Server:
         return build(self.agents, settings)
 
     def serve(self, **settings: Unpack[SettingKeywords]) -> None:
-        """Listen and serve until stopped. Raises ConfigError when that is not possible. Ctrl-C exits with code 130."""
-        from dragoman.server.listen.serve import serve
+        """Listen and serve until stopped. Ctrl-C exits with code 130.
 
+        Logs go to stderr as the settings say, unless the program has configured logging itself.
+
+        Raises:
+            ConfigError: that is not possible.
+        """
+        from dragoman.server.listen.serve import serve
+        from dragoman.telemetry.logs import configure, is_configured
+
+        loaded = self._load(settings)
+        if not is_configured():
+            configure(loaded.log, loaded.log_level)
         try:
-            serve(self, self._load(settings), announce=lambda line: print(line, file=sys.stderr))  # noqa: T201
+            serve(self, loaded, announce=lambda line: print(line, file=sys.stderr))  # noqa: T201
         except KeyboardInterrupt:
             sys.exit(130)
 

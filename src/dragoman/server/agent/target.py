@@ -189,11 +189,13 @@ def _install_hint(module: str, cwd: Path) -> str:
     near = get_close_matches(module, _modules_in(cwd), n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
+    from dragoman.server.config.installation import install_line, package_line
+
     extra = extra_of(module)
     if extra is not None:
         # A module's name is not always its package's: `agents` is installed by `openai-agents`.
-        return f": uv add 'dragoman[{extra}]'"
-    return f": uv add {module}" if "." not in module and module != "google" else ""
+        return f": {install_line(extra)}"
+    return f": {package_line(module)}" if "." not in module and module != "google" else ""
 
 
 def _where(error: BaseException, cwd: Path) -> str | None:

@@ -208,7 +208,8 @@ class _SettingValue(NamedTuple):
 
 # The last seven are set for programs that run as agents; see `docs/guides/programs.md`.
 _RESERVED = frozenset(
-    f"DRAGOMAN_{name}" for name in ("CONFIG", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
+    f"DRAGOMAN_{name}"
+    for name in ("CONFIG", "AGENT", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
 )
 
 # Kubernetes sets these in every pod of a namespace with a Service named `dragoman` or `dragoman-x`.

@@ -16,6 +16,15 @@ logger = logging.getLogger("dragoman.server")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+def local_url(host: str, port: int, *, tls: bool = False) -> str:
+    """Return the URL by which this machine reaches a server that listens on an IP address and a port."""
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{'https' if tls else 'http'}://{place}"
+
+
 class Addresses:
     """Determines the base URL of a request: the setting `url`, a trusted proxy's headers, else the request's own."""
 
@@ -23,6 +32,13 @@ class Addresses:
         self._url = url.rstrip("/") if url else None
         self._trusted = trusted
         self._has_warned = False
+        # Where the server listens, as in http://127.0.0.1:8080; None when another program listens for it.
+        self.listening: str | None = None
+
+    @property
+    def own(self) -> str | None:
+        """The URL of this server, whoever asks: the setting `url`, else where it listens. None when neither is set."""
+        return self._url or self.listening
 
     def base(self, request: Request) -> str:
         """Return the URL of the app's root, without a trailing slash."""

@@ -113,6 +113,12 @@ class App:
         base = self._addresses.base(request) + request.prefix
         return cards.sign(cards.extended_card(base, user), request, base)
 
+    def listens_at(self, url: str) -> None:
+        """Set where the server listens, for receivers of webhooks: that is where the keys of signatures are."""
+        self._addresses.listening = url
+        if self._delivery is not None:
+            self._delivery.issuer = self._addresses.own or url
+
     async def start(self) -> None:
         """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent on one event loop.
 

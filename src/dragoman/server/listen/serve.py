@@ -5,31 +5,28 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import json
 import logging
 import os
-import shlex
 import socket
-from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import closing, contextmanager
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dragoman.dialects.table import V1_0, VERSION_HEADER
 from dragoman.engine.execute.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
-from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts
 from dragoman.server.listen.shutdown import Shutdown
-from dragoman.telemetry.printable import replace_controls
+from dragoman.server.listen.startup import Startup
+from dragoman.telemetry.terminal import Style, wants_color
 
 if TYPE_CHECKING:
-    from dragoman.agents.functions.skill import Offer
-    from dragoman.server.config.settings import Limits, Settings
+    from dragoman.server.config.settings import Settings
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -59,12 +56,20 @@ class Servable(Protocol):
 
 
 def serve(
-    servable: Servable, settings: Settings, *, announce: Callable[[str], None], ends_process: bool = False
+    servable: Servable,
+    settings: Settings,
+    *,
+    announce: Callable[[str], None],
+    ends_process: bool = False,
+    curl: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
-    `announce` is called with lines for the user once the server is ready. If agents' code does not end in time, the
-    process is ended with it; with `ends_process`, also if threads of agents keep it alive after this has returned.
+    `announce` is called with lines for stderr once the server is ready: they are safe for a terminal and may have
+    colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does not
+    end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after this
+    has returned.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
@@ -75,12 +80,15 @@ def serve(
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+        listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
+        if listens_at is not None:
+            listens_at(local_url(host, port, tls=settings.tls_cert is not None))
 
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open.
-            for line in (*_startup_lines(servable, settings, host, port), *_warnings(servable, settings, host, port)):
-                # The name of a remote agent comes from its server and may have control characters.
-                announce(replace_controls(line))
+            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)))
+            for line in (*(() if quiet else startup.lines()), *startup.warnings()):
+                announce(line)
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
             _run(app, settings, listener, announce_ready, shutdown)
@@ -251,62 +259,3 @@ def _free_port(host: str, used_port: int) -> int:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
-
-
-def _startup_lines(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
-    """Return the lines that are announced at startup; the curl lines work as they are."""
-    if ip_address(host).is_unspecified:
-        host = "::1" if ":" in host else "127.0.0.1"
-    scheme = "http" if settings.tls_cert is None else "https"
-    base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_sample_part(servable)]}}
-    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
-    store = parse_store(settings.store)
-    return [
-        f"serving {servable.name}",
-        f"  card    {base}/.well-known/agent-card.json",
-        f"  store   {store if store is not None else 'memory: gone when this stops'}",
-        *([f"  auth    {_auth_line(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
-        *([f"  rate    {_rate_line(settings.limits)}"] if settings.limits.rate else []),
-        f"  try     {_curl(f'{base}/', rpc)}",
-        f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
-    ]
-
-
-def _auth_line(auth: AuthSettings) -> str:
-    has_users = not {"cookie", "bearer", "apikey", "basic"}.isdisjoint(auth.names)
-    return f"{auth}{': `dragoman users add NAME` lets somebody in' if has_users else ''}"
-
-
-def _rate_line(limits: Limits) -> str:
-    burst = f", {limits.burst} at once" if limits.burst else ""
-    return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
-
-
-def _curl(url: str, body: dict[str, Any], *options: str) -> str:
-    headers = ["-H", "Content-Type: application/json", "-H", f"{VERSION_HEADER}: {V1_0}"]
-    return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
-
-
-def _sample_part(servable: Servable) -> dict[str, Any]:
-    """Return a message part for the curl lines: an example of the first skill, else sample arguments for it."""
-    first: Any = next(iter(getattr(servable, "agents", ())), servable)
-    skills: Sequence[Offer] = getattr(first, "skills", ())
-    skill = next((skill for skill in skills if skill.default), next(iter(skills), None))
-    return {"text": "hello"} if skill is None else skill.sample()
-
-
-def _warnings(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
-    if settings.auth is not None:
-        return []
-    warnings: list[str] = []
-    if not ip_address(host).is_loopback:
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
-    agents: Sequence[Any] = getattr(servable, "agents", (servable,))
-    sessions = (getattr(getattr(agent, "backend", None), "sessions", None) for agent in agents)
-    if any(each is not None and each.keeps_conversations for each in sessions):
-        warnings.append(
-            "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
-        )
-    return warnings

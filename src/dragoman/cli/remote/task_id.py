@@ -1,0 +1,87 @@
+"""Task ids on the command line: whole, a unique beginning, or `last`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.model.error import A2AError, BadResponse, ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.cli.remote.session import CommandSession
+    from dragoman.client.client import Client
+    from dragoman.model.task import Task
+
+LAST = "last"
+MIN_PREFIX = 4
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# Of an agent with more tasks, only so many are looked at.
+_MAX_LISTED = 300
+_PAGE = 100
+
+
+task_argument = click.argument("task")
+task_option = click.option("--task", metavar="ID", help="Go on with this task: answer its question.")
+
+
+def find_task(session: CommandSession, word: str) -> str:
+    """Return the id that a word means. One that fits no task is returned as it is: ids of agents can be anything.
+
+    Raises:
+        ConfigError: it is the beginning of several ids, or `last` where there is no task.
+        DragomanError: what the client raises.
+    """
+    recent = [each.task_id for each in session.recent() if each.task_id]
+    if word == LAST:
+        return recent[0] if recent else _newest(session)
+    if len(word) < MIN_PREFIX or word in recent or _UUID.fullmatch(word):
+        return word
+    return _unique(session, word, recent) or _unique(session, word, _listed_ids(session, _MAX_LISTED)) or word
+
+
+def _newest(session: CommandSession) -> str:
+    listed = _listed_ids(session, 1)
+    if not listed:
+        raise ConfigError(f"there is no last task at {session.options.target.url}: `dragoman send` begins one")
+    return listed[0]
+
+
+def _unique(session: CommandSession, word: str, ids: Iterable[str]) -> str | None:
+    found = [*dict.fromkeys(each for each in ids if each.startswith(word))]
+    if not found or word in found:
+        return word if found else None
+    # A UUID is never the beginning of another; of other ids, the word may be a whole one.
+    if not all(map(_UUID.fullmatch, found)) and session.run(_is_task(session.client, word)):
+        return word
+    if len(found) > 1:
+        raise ConfigError("\n  ".join([f"`{word}` is the beginning of {len(found)} task ids; add to it:", *found]))
+    return found[0]
+
+
+async def _is_task(client: Client, task_id: str) -> bool:
+    try:
+        await client.get_task(task_id)
+    except A2AError:
+        return False
+    return True
+
+
+def _listed_ids(session: CommandSession, limit: int) -> list[str]:
+    """Return the ids of the newest tasks that the agent lists; none where it lists nothing."""
+    try:
+        return [task.id for task in session.run(list_newest(session.client, limit))]
+    except (A2AError, BadResponse):
+        return []
+
+
+async def list_newest(client: Client, limit: int) -> list[Task]:
+    """List up to `limit` tasks, those that changed last first. Raises what the client raises."""
+    tasks: list[Task] = []
+    async for task in client.list_tasks(page_size=min(limit, _PAGE)):
+        tasks.append(task)
+        if len(tasks) >= limit:
+            break
+    return tasks

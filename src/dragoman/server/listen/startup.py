@@ -1,0 +1,157 @@
+"""What a server prints when it is ready: its agents, where they are, and a command to try."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from dragoman.dialects.table import V1_0, VERSION_HEADER
+from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.address import local_url
+from dragoman.server.http.authentication import AuthSettings
+from dragoman.server.listen.trial import Trial, sample_part
+from dragoman.telemetry.printable import one_line
+from dragoman.telemetry.terminal import Style
+
+if TYPE_CHECKING:
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.server.config.settings import Limits, Settings
+
+CARD = "/.well-known/agent-card.json"
+# Skills listed for an agent; the card has all of them.
+MAX_SKILLS = 12
+_WIDTH = 100
+_MAX_NAME = 28
+_SENTENCE = re.compile(r"(.+?[.!?…])(?=\s|$)")
+
+
+class Startup(NamedTuple):
+    """The lines of one server, which listens on `host` and `port`; with `curl`, they name curl commands to try."""
+
+    servable: Any
+    settings: Settings
+    host: str
+    port: int
+    curl: bool = False
+    style: Style = Style(enabled=False)
+
+    @property
+    def agents(self) -> Sequence[Any]:
+        """The agents that are served, the one at the root first."""
+        return getattr(self.servable, "agents", None) or (self.servable,)
+
+    @property
+    def base(self) -> str:
+        """The address at which this machine reaches the server."""
+        return local_url(self.host, self.port, tls=self.settings.tls_cert is not None)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines, free of control characters but those of the style."""
+        settings, names = self.settings, one_line(self.servable.name)
+        store = parse_store(settings.store)
+        yield f"serving {self.style.bold(names)} at {self.base}"
+        several = len(self.agents) > 1
+        if not several:
+            yield from self._agent(self.agents[0], "")
+        yield self._line("store", "memory: gone when this stops" if store is None else str(store))
+        if isinstance(settings.auth, AuthSettings):
+            yield self._line("auth", ", ".join(settings.auth.names))
+        if settings.limits.rate:
+            yield self._line("rate", _rate(settings.limits))
+        if several:
+            yield self._line("agents", f"{self.base}/agents")
+            for number, agent in enumerate(self.agents):
+                yield ""
+                yield from self._agent(agent, f"/agents/{quote(agent.name, safe='')}" if number else "")
+            yield ""
+        else:
+            yield from self._skills(self.agents[0])
+        yield from self._curl_lines() if self.curl else self._trial_lines()
+
+    def _agent(self, agent: Any, prefix: str) -> Iterator[str]:
+        description = shorten(first_sentence(description_of(agent)), self._width - 2)
+        name = self.style.bold(one_line(agent.name)) if len(self.agents) > 1 else ""
+        if name or description:
+            yield f"  {': '.join(filter(None, (name, description)))}"
+        yield self._line("card", f"{self.base}{prefix}{CARD}")
+        if len(self.agents) > 1:
+            yield from self._skills(agent)
+
+    def _skills(self, agent: Any) -> Iterator[str]:
+        skills: Sequence[Offer] = getattr(agent, "skills", ())
+        if len(skills) == 1 and skills[0].description in ("", description_of(agent)):
+            return  # a program or another framework's agent: its one skill is the agent
+        width = min(max((len(skill.id) for skill in skills), default=0), _MAX_NAME)
+        for number, skill in enumerate(skills[:MAX_SKILLS]):
+            name = shorten(one_line(skill.id), _MAX_NAME).ljust(width)
+            about = shorten(first_sentence(skill.description), self._width - width - 12)
+            yield self._line("" if number else "skills", f"{name}  {self.style.dim(about)}".rstrip())
+        if len(skills) > MAX_SKILLS:
+            yield self._line("", f"… and {len(skills) - MAX_SKILLS} more, all on the card")
+
+    def _trial_lines(self) -> Iterator[str]:
+        for number, command in enumerate(Trial(self.agents[0], self.settings, self.base).commands()):
+            yield self._line("" if number else "try", self.style.bold(one_line(command)))
+
+    def _curl_lines(self) -> Iterator[str]:
+        message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [sample_part(self.agents[0])]}}
+        rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
+        yield self._line("try", one_line(_curl(f"{self.base}/", rpc)))
+        yield self._line("stream", one_line(_curl(f"{self.base}/message:stream", message, "-N")))
+
+    @property
+    def _width(self) -> int:
+        return max(40, shutil.get_terminal_size((_WIDTH, 24)).columns) if self.style.enabled else _WIDTH
+
+    def _line(self, label: str, text: str) -> str:
+        return f"  {self.style.dim(label)}{' ' * (8 - len(label))}{text}"
+
+    def warnings(self) -> list[str]:
+        """Return what the user should know about who may call."""
+        if self.settings.auth is not None:
+            return []
+        warnings: list[str] = []
+        if not ip_address(self.host).is_loopback:
+            place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+            warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
+        sessions = (getattr(getattr(agent, "backend", None), "sessions", None) for agent in self.agents)
+        if any(each is not None and each.keeps_conversations for each in sessions):
+            warnings.append(
+                "note: without auth all callers are one: who names the same contextId goes on with the same "
+                "conversation"
+            )
+        return warnings
+
+
+def description_of(agent: Any) -> str:
+    """Return the description of an agent: its own, else that of its MCP server."""
+    tools = getattr(agent, "tools", None)
+    return getattr(agent, "description", "") or ("" if tools is None else tools.about.description)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text, as one line without control characters."""
+    line = one_line(" ".join(text.partition("\n\n")[0].split()))
+    found = _SENTENCE.match(line)
+    return found[1] if found else line
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a line of at most `width` characters."""
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+
+
+def _rate(limits: Limits) -> str:
+    burst = f", {limits.burst} at once" if limits.burst else ""
+    return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
+
+
+def _curl(url: str, body: dict[str, Any], *options: str) -> str:
+    headers = ["-H", "Content-Type: application/json", "-H", f"{VERSION_HEADER}: {V1_0}"]
+    return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
