@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.client.connect import connect
-from dragoman.client.connection import DEFAULT_LIMIT, RECONNECT
+from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
+from dragoman.client.streams.backoff import RECONNECT
 from dragoman.client.streams.stream import EventStream
 from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
-    from dragoman.client.message import Attachment, Content
+    from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
     from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
@@ -52,8 +53,9 @@ class Chat:
     otherwise starts a new task in the same context.
     """
 
-    def __init__(self, client: Client, context: TaskLike | None = None) -> None:
+    def __init__(self, client: Client, context: TaskLike | None = None, auth: object = None) -> None:
         self._client = client
+        self._auth = auth
         self._context = context
         self.last: Task | Message | None = None
 
@@ -69,12 +71,14 @@ class Chat:
         """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
-    async def send(self, text: Content | None = None, **options: Any) -> Task | Message:
+    async def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
-    async def stream(self, text: Content | None = None, **options: Any) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, text: Content | None = None, **options: Unpack[MessageOptions]
+    ) -> AsyncGenerator[Event, None]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         stream: EventStream = self._client.stream(text, **self._continuation(), **options)
         async for event in stream:
@@ -83,12 +87,12 @@ class Chat:
         self.last = stream.result
         if isinstance(self.last, Task) and not self.last.context_id:
             # Events of 0.1 do not carry the context id; the task does.
-            self.last = await self._client.get_task(self.last)
+            self.last = await self._client.get_task(self.last, auth=self._auth)
 
     def _continuation(self) -> dict[str, Any]:
         if isinstance(self.last, Task) and self.last.state.waiting:
-            return {"task": self.last}
-        return {"context": self.context_id}
+            return {"task": self.last, "auth": self._auth}
+        return {"context": self.context_id, "auth": self._auth}
 
 
 TaskLike = Task | Message | str
@@ -177,12 +181,16 @@ class Client:
                     self._opened = True
         return self._connection
 
-    async def _new_stream(self, **options: Any) -> ResumableStream:
-        return ResumableStream(await self._open(), self._retries, limit=self._limit, **options)
+    async def _new_stream(self, auth: object, **options: Any) -> ResumableStream:
+        connection = await self._open()
+        connection = connection if auth is None else connection.with_auth(auth)
+        return ResumableStream(connection, self._retries, limit=self._limit, **options)
 
-    async def _perform(self, operation: Operation, request: Request) -> Any:
+    async def _perform(self, operation: Operation, request: Request, auth: object = None) -> Any:
         connection = self._connection if self._opened else await self._open()
         try:
+            if auth is not None:
+                connection = connection.with_auth(auth)
             return await connection.perform(operation, request)
         except DragomanError as error:
             # The frames below lead through the client and say nothing about the caller's code.
@@ -214,11 +222,13 @@ class Client:
         wait: bool = True,
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
+        auth: object = None,
     ) -> Task | Message:
         """Send a message; by default wait until the task ends or pauses. A failed task is returned, not raised.
 
         A dict or a list instead of text is sent as data. A task pauses when it needs input or authorization. `task`
-        continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
+        continues that task, `context` starts a new one in the same conversation. `push` is a webhook. `auth` are
+        credentials for this call alone, instead of the client's: so one client can serve many users.
 
         Raises:
             ConfigError: the message would be empty, or the arguments contradict each other.
@@ -239,10 +249,11 @@ class Client:
             metadata=metadata,
             message_id=message_id,
         )
-        answer: Task | Message = await self._perform(Operation.SEND, build_send_request(message, wait=wait, push=push))
+        request = build_send_request(message, wait=wait, push=push)
+        answer: Task | Message = await self._perform(Operation.SEND, request, auth)
         if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
             # Not every server honors a blocking request.
-            return await self._wait_for_end(answer)
+            return await self._wait_for_end(answer, auth)
         return answer
 
     def stream(
@@ -258,6 +269,7 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
+        auth: object = None,
     ) -> EventStream:
         """Send a message and return a stream of its events; `stream.task` is the task assembled so far.
 
@@ -279,10 +291,12 @@ class Client:
             message_id=message_id,
         )
         request = build_send_request(message, wait=True, push=push)
-        return EventStream(self._new_stream, lambda stream: stream.send(request))
+        return EventStream(partial(self._new_stream, auth), lambda stream: stream.send(request))
 
-    async def call(self, tool: str, /, **arguments: Any) -> Any:
+    async def call(self, tool: str, /, *, auth: object = None, **arguments: Any) -> Any:
         """Call a tool and return its value.
+
+        `auth` are credentials for this call alone. An argument of that name is sent with `send(tool=…, arguments=…)`.
 
         Raises:
             TaskEnded: the task failed, was rejected or canceled.
@@ -290,13 +304,13 @@ class Client:
             A2AError: the agent did not accept the message.
             CannotConnect: the agent cannot be reached.
         """
-        result = await self.send(tool=tool, arguments=arguments)
+        result = await self.send(tool=tool, arguments=arguments, auth=auth)
         result.raise_for_state()
         return result.value
 
-    def chat(self, context: TaskLike | None = None) -> Chat:
+    def chat(self, context: TaskLike | None = None, *, auth: object = None) -> Chat:
         """Return a conversation that keeps track of the context and of the task that waits for input."""
-        return Chat(self, context)
+        return Chat(self, context, auth)
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
@@ -310,30 +324,31 @@ class Client:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    async def wait(self, task: TaskLike) -> Task:
+    async def wait(self, task: TaskLike, *, auth: object = None) -> Task:
         """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
-        current = await self.get_task(task)
-        return current if current.state.final or current.state.waiting else await self._wait_for_end(current)
+        current = await self.get_task(task, auth=auth)
+        return current if current.state.final or current.state.waiting else await self._wait_for_end(current, auth)
 
-    async def _wait_for_end(self, task: Task) -> Task:
-        stream = await self._new_stream(snapshot=task, wait_only=True)
+    async def _wait_for_end(self, task: Task, auth: object) -> Task:
+        stream = await self._new_stream(auth, snapshot=task, wait_only=True)
         async with aclosing(stream.subscribe(task.id)) as events:
             async for _ in events:
                 pass
         # Streams omit some members, such as the history: read the task itself.
-        return await self.get_task(task)
+        return await self.get_task(task, auth=auth)
 
-    def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
+    def subscribe(self, task: TaskLike, after: int | None = None, *, auth: object = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`.
 
         The iteration raises TaskNotFound, and UnsupportedOperation when the task has ended and nothing is left to send.
         """
         task_id = task_id_of(task)
-        return EventStream(partial(self._new_stream, until_final=True), lambda stream: stream.subscribe(task_id, after))
+        open_stream = partial(self._new_stream, auth, until_final=True)
+        return EventStream(open_stream, lambda stream: stream.subscribe(task_id, after))
 
-    async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
+    async def get_task(self, task: TaskLike, *, history_length: int | None = None, auth: object = None) -> Task:
         """Fetch a task. Raises TaskNotFound."""
-        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length))
+        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length), auth)
 
     async def list_tasks(
         self,
@@ -343,6 +358,7 @@ class Client:
         since: datetime | str | None = None,
         artifacts: bool = False,
         page_size: int | None = None,
+        auth: object = None,
     ) -> AsyncGenerator[Task, None]:
         """Iterate over the caller's tasks, newest status first; pages are fetched as they are needed.
 
@@ -361,14 +377,16 @@ class Client:
                 status_timestamp_after=_parse_time(since),
                 include_artifacts=artifacts or None,
             )
-            page: ListTasksResponse = await self._perform(Operation.LIST, request)
+            page: ListTasksResponse = await self._perform(Operation.LIST, request, auth)
             for task in page.tasks:
                 yield task
             if not page.next_page_token or page.next_page_token == token:
                 return
             token = page.next_page_token
 
-    async def cancel_task(self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None) -> Task:
+    async def cancel_task(
+        self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None, auth: object = None
+    ) -> Task:
         """Cancel a task and return it.
 
         Raises:
@@ -376,7 +394,7 @@ class Client:
             TaskNotCancelable: it has already ended.
         """
         request = CancelTaskRequest(task_id_of(task), dict(metadata) if metadata else None)
-        return await self._perform(Operation.CANCEL, request)
+        return await self._perform(Operation.CANCEL, request, auth)
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
@@ -426,9 +444,9 @@ class Client:
         except DragomanError as error:
             raise error.with_traceback(None) from None
 
-    async def extended_card(self) -> AgentCard:
+    async def extended_card(self, *, auth: object = None) -> AgentCard:
         """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
-        return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
+        return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), auth)
 
 
 def _parse_state(state: State | str | None) -> State | None:

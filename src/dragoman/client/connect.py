@@ -5,15 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.client.connection import DEFAULT_LIMIT, RECONNECT, Connection, InProcess, Sender
+from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery, check_options, main_url
 from dragoman.client.remote import RemoteConnection
+from dragoman.client.streams.backoff import RECONNECT
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
@@ -31,6 +32,23 @@ IN_PROCESS = "http://in-process"
 Verify = bool | str | Path | ssl.SSLContext
 # Cards that anybody may see and their servers allow to keep, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of `Client`, for other functions that take them."""
+
+    auth: object
+    protocol: str | None
+    transport: str | None
+    connect_timeout: float | None
+    idle_timeout: float | None
+    retries: int
+    limit: int | None
+    reconnect: float
+    verify: Verify
+    headers: Mapping[str, str] | None
+    interceptors: Sequence[Interceptor]
+    trust: TrustOption
 
 
 def connect(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -47,6 +48,8 @@ class ResolvedCard(NamedTuple):
     card: AgentCard
     body: bytes
     url: str
+    # Whether the server showed it only to the credentials of the caller.
+    is_private: bool = False
 
 
 class _CardEntry(NamedTuple):
@@ -161,6 +164,14 @@ class Discovery:
         self._cache = cache
         self._timeout = timeout
         self.verifier = verifier
+        # Whether cards that are not public stay out of the cache, which callers with other credentials use too.
+        self._public_only = False
+
+    def with_sender(self, sender: Sender) -> Discovery:
+        """Return a discovery for other credentials: of the cached cards, it uses those that are public."""
+        other = copy(self)
+        other._sender, other._public_only = sender, True
+        return other
 
     async def find(self, target: str) -> ResolvedCard:
         """Return the card of an agent, by its base URL or its card's URL.
@@ -173,7 +184,7 @@ class Discovery:
             Overloaded: the server limits the rate of requests.
         """
         cached = self._cache.fresh(target)
-        if cached is not None:
+        if cached is not None and not (self._public_only and cached.is_private):
             return cached
         if is_card_url(target):
             try:
@@ -209,6 +220,8 @@ class Discovery:
 
     async def _fetch(self, url: str, key: str) -> ResolvedCard:
         stale = self._cache.stale(url)
+        if stale is not None and self._public_only and stale.resolved.is_private:
+            stale = None
         headers = {"Accept": "application/json"}
         if stale is not None:
             headers["If-None-Match"] = stale.etag
@@ -217,7 +230,8 @@ class Discovery:
         )
         # The card says how credentials are sent, so the first request carries none.
         response = await self._sender.send(request, anonymous=True)
-        if response.status in (401, 403) and self._sender.credential is not None:
+        is_private = response.status in (401, 403) and self._sender.credential is not None
+        if is_private:
             await response.close()
             response = await self._sender.send(request)
         status, response_headers = response.status, response.headers
@@ -240,8 +254,9 @@ class Discovery:
         if body.lstrip()[:1] != b"{":
             media_type = response_headers.get("Content-Type", "nothing").partition(";")[0]
             raise _CardNotFound(f"{media_type} instead of JSON at {redact_url(url)}")
-        resolved = await self._parse(body, url)
-        self._cache.store(key, resolved, etag, control)
+        resolved = (await self._parse(body, url))._replace(is_private=is_private)
+        if not (is_private and self._public_only):
+            self._cache.store(key, resolved, etag, control)
         return resolved
 
     async def _parse(self, body: bytes, url: str) -> ResolvedCard:

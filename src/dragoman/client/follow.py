@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import ByteBudget, Outage, SendBackoff, may_send_again
+from dragoman.client.connection import ByteBudget
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
+from dragoman.client.streams.backoff import Outage, SendBackoff, may_send_again
 from dragoman.clock import sleep, wait
 from dragoman.model.error import (
     CLIENT_CLOSED,

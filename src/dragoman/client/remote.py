@@ -6,21 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import (
-    DEFAULT_LIMIT,
-    LIMIT_HINT,
-    RECONNECT,
-    Backoff,
-    SendBackoff,
-    may_send_again,
-    with_response,
-)
+from dragoman.auth.outbound.choose import credential_of
+from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
+from dragoman.client.streams.backoff import RECONNECT, Backoff, SendBackoff, may_send_again
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -107,6 +102,25 @@ class RemoteConnection:
         self._choosing: asyncio.Task[list[Interface]] | None = None
         # While it is False nothing is retried: a wrong address is more likely than a restart.
         self.reached = False
+        # Whether the card was shown only to the credentials of this connection; and the connection it was made of.
+        self._is_card_private = False
+        self._parent: RemoteConnection | None = None
+
+    def with_auth(self, auth: object) -> RemoteConnection:
+        """Return this connection with other credentials. Of the agent's card, it shares what is public.
+
+        Raises:
+            ConfigError: these are no credentials, or a certificate, which belongs to the connection itself.
+        """
+        credential = credential_of(auth)
+        assert credential is not None
+        other = copy(self)
+        other._sender = self._sender.with_credential(credential)
+        other._discovery = self._discovery.with_sender(other._sender)
+        other._choosing, other._parent = None, self
+        if self._is_card_private:
+            other.cached_card, other._interfaces, other._is_card_private = None, [], False
+        return other
 
     async def open(self) -> None:
         """Do nothing: the card is fetched when it is first needed."""
@@ -129,7 +143,7 @@ class RemoteConnection:
                 await self._pause_or_raise(backoff, error, Operation.GET)
                 continue
             self.reached = True
-            self.cached_card = resolved.card
+            self.cached_card, self._is_card_private = resolved.card, resolved.is_private
             return resolved.card
 
     @property
@@ -395,6 +409,10 @@ class RemoteConnection:
     def _select(self, interface: Interface) -> None:
         interface.proven = True
         self._interfaces = [interface]
+        parent = self._parent
+        if parent is not None and not self._is_card_private and not parent._is_card_private:
+            # The next call with other credentials need not find out again.
+            parent._interfaces, parent.cached_card, parent.reached = self._interfaces, self.cached_card, True
 
     def _should_try_next(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
         """True when the next interface may work. A message the agent may have received is not sent to another one."""

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from dragoman.client.client import Client as AsyncClient
 from dragoman.model.error import DragomanError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.client.client import Chat as AsyncChat
     from dragoman.client.client import TaskLike
     from dragoman.client.event import Event
-    from dragoman.client.message import Content
+    from dragoman.client.message import Content, MessageOptions, SendOptions
     from dragoman.client.streams.stream import EventStream as AsyncStream
     from dragoman.client.streams.text import TextChunk
     from dragoman.model.message import Message
@@ -167,9 +167,9 @@ class Client:
         """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
         return self._client.transport
 
-    def chat(self, context: TaskLike | None = None) -> Chat:
+    def chat(self, context: TaskLike | None = None, *, auth: object = None) -> Chat:
         """Return a conversation that keeps track of the context and of the task that waits for input."""
-        return Chat(self._portal, self._client.chat(context))
+        return Chat(self._portal, self._client.chat(context, auth=auth))
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
@@ -243,11 +243,11 @@ class Chat:
         """The open question of the agent, or None."""
         return self._chat.question
 
-    def send(self, text: Content | None = None, **options: Any) -> Task | Message:
+    def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(text, **options))
 
-    def stream(self, text: Content | None = None, **options: Any) -> Iterator[Event]:
+    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> Iterator[Event]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         return _iterate(self._portal, self._chat.stream(text, **options))
 

@@ -22,7 +22,8 @@ from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, origin_of, redact_url
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Backoff, Sender
+    from dragoman.client.connection import Sender
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.keys.card_signature import VerifiedSignature

@@ -75,7 +75,6 @@ call_options = with_options(
         "--reconnect",
         metavar="SECONDS",
         type=click.FloatRange(0),
-        default=60.0,
         help="Try a lost connection again for this long; 0 does not.  [default: 60]",
     ),
     remote_bytes_option,
@@ -114,7 +113,7 @@ def parse_options(url: str | None, shared: dict[str, Any]) -> Options:
         timeout=shared.pop("timeout"),
         insecure=shared.pop("insecure"),
         limit=_parse_limit(shared.pop("limits_remote_bytes")),
-        reconnect=shared.pop("reconnect"),
+        reconnect=_or_default(shared.pop("reconnect")),
     )
 
 
@@ -145,6 +144,12 @@ def _parse_limit(limit: int | None) -> int | None:
             raise ConfigError(f"environment {LIMIT_ENV}: must be a whole number from 0, not {text!r}")
         limit = int(text)
     return DEFAULT_LIMIT if limit is None else limit or None
+
+
+def _or_default(reconnect: float | None) -> float:
+    from dragoman.client.streams.backoff import RECONNECT
+
+    return RECONNECT if reconnect is None else reconnect
 
 
 def _find_token(variable: str | None, target: Target) -> str | None:

@@ -17,6 +17,7 @@ from dragoman.server.plugins import PROJECT, PluginOptions, program_options, set
 
 if TYPE_CHECKING:
     from dragoman.agents.bridge import Bridge
+    from dragoman.client.connect import ClientOptions
     from dragoman.client.connection import Connection
     from dragoman.engine.execute.context import Context
     from dragoman.model.card import AgentCard
@@ -51,7 +52,7 @@ class Agent(BareAgent):
         description: str | None = None,
         version: str | None = None,
         card: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> Agent:
         """Create a proxy for another agent: tasks are stored here, streams resume, and every version can call it.
 

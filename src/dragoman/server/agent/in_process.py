@@ -12,6 +12,7 @@ from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
+from dragoman.model.error import ConfigError
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.agent import Agent
@@ -22,7 +23,8 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Backoff, ByteBudget, StreamEvent
+    from dragoman.client.connection import ByteBudget, StreamEvent
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.engine.ports.agent import Runnable
@@ -50,6 +52,10 @@ class ServiceConnection:
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         self._call = CallContext(origin=V1_0)
+
+    def with_auth(self, auth: object) -> ServiceConnection:
+        """Refuse credentials, which nobody would check. Raises ConfigError."""
+        raise ConfigError("an agent in this process checks no credentials: leave auth= out, or call agent.app(auth=…)")
 
     async def open(self) -> None:
         """Open the store and the agent, and recover interrupted tasks."""
