@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -289,4 +290,6 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # The log is not part of a walk; an MCP server in this process would turn it on.
+    logging.getLogger("dragoman").setLevel(logging.WARNING)
     main(sys.argv[1:])

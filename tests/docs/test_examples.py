@@ -6,15 +6,18 @@ import importlib.util
 import re
 import shutil
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from dragoman.testing import served
 
-def load_examples() -> ModuleType:
+
+def load(name: str) -> ModuleType:
     # By path: in importlib mode this folder is not on sys.path.
-    spec = importlib.util.spec_from_file_location("docs_examples", Path(__file__).with_name("examples.py"))
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -23,7 +26,7 @@ def load_examples() -> ModuleType:
     return module
 
 
-examples = load_examples()
+examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
 LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", ""}
@@ -38,10 +41,18 @@ def name(page: Path) -> str:
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")  # what the page on ADK says, too
 @pytest.mark.timeout(240)  # a page may start a dozen programs, one after the other
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_a_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the pages are written for curl, which is not here")
-    examples.Reader(tmp_path).read(page)
+    with model_for(page) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", model_api.KEY)
+        examples.Reader(tmp_path).read(page)
+
+
+def model_for(page: Path) -> AbstractContextManager[str]:
+    """A model for the page that talks with one; the others have none to talk with."""
+    return served(model_api.model_api) if page.name == "models.md" else nullcontext("http://127.0.0.1:1")
 
 
 # -- that nothing escapes ------------------------------------------------------------------------------------------

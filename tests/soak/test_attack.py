@@ -37,7 +37,21 @@ def started(folder: Path, store: str) -> tuple[subprocess.Popen[str], int]:
     command = [sys.executable, "-m", "dragoman", "serve", f"{module}:agent", f"{module}:tools"]
     process = subprocess.Popen(
         # What a server takes for requests is a share of the machine's memory; this is a small machine's.
-        [*command, "--port", "0", "--store", store, "--auth", "bearer", "--auth", "basic", "--limits-memory", MEMORY],
+        [
+            *command,
+            "--port",
+            "0",
+            "--store",
+            store,
+            "--auth",
+            "bearer",
+            "--auth",
+            "basic",
+            "--limits-memory",
+            MEMORY,
+            "--log-level",
+            "warning",
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -61,6 +61,7 @@ _EVERY = tuple(each.code for each in EXIT_CODES)
 _READS = (0, 2, 3, 4, 5, 130)
 
 VERBS = {
+    "init": Verb("init.command", "Make a folder with a new agent."),
     "serve": Verb("serve.command", "Serve agents over A2A.", (0, 2, 3, 5, 130)),
     "mcp": Verb("mcp", "Bring A2A agents to an MCP host."),
     "send": Verb("talk.send", "Send a message and print the answer.", _EVERY),

@@ -97,3 +97,10 @@ remote_bytes_option = click.option(
     type=click.IntRange(0),
     help="How much one task may bring; 0 is any number.  [default: 64 MB]",
 )
+save_option = click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    help="Save the files of the answer in this folder.",
+)
+raw_option = click.option("--raw", is_flag=True, help="Print text as it comes, without rendering Markdown.")

@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from dragoman.model.message import join_paragraphs
 from dragoman.model.state import State
-from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
+from dragoman.telemetry.printable import format_bytes, json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from dragoman.dialects.dialect import Result
     from dragoman.model.message import Message
@@ -47,6 +48,11 @@ class StyledText(str):
 CLEAR = StyledText("\r\x1b[K")
 
 
+def is_plain_terminal() -> bool:
+    """True when the user wants no colors, or the terminal has none."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def on_terminal(*, err: bool = False) -> bool:
     """True when stdout, or stderr, is a terminal."""
     return (sys.stderr if err else sys.stdout).isatty()
@@ -57,7 +63,7 @@ def colored(
 ) -> StyledText:
     """Return a text in a color, if the output is a terminal that wants colors."""
     text = safe_text(text, err=err)
-    if not on_terminal(err=err) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not on_terminal(err=err) or is_plain_terminal():
         return StyledText(text)
     return StyledText(click.style(text, fg=color, bold=bold or None, dim=dim or None))
 
@@ -72,8 +78,40 @@ def field(text: str, *, err: bool = False) -> str:
     return one_line(text) if err or on_terminal() else text
 
 
+class LiveOutput(Protocol):
+    """Output that is being written piece by piece, and may have a line that is not ended."""
+
+    def pause(self) -> None:
+        """End the line, so that something else can be written."""
+        ...
+
+
+_live: list[LiveOutput] = []
+
+
+@contextmanager
+def pausing(live: LiveOutput) -> Generator[None]:
+    """Within the block, pause `live` before every line that is written with `out`."""
+    _live.append(live)
+    try:
+        yield
+    finally:
+        _live.remove(live)
+
+
 def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
-    """Write a line. Every piece that is no `StyledText` is treated as foreign and passed through `visible`."""
+    """Write a line. Every piece that is no `StyledText` is treated as foreign, and its control characters replaced."""
+    if _live:
+        live = _live.pop()  # it writes too
+        try:
+            live.pause()
+        finally:
+            _live.append(live)
+    out_live(*pieces, err=err, nl=nl)
+
+
+def out_live(*pieces: str, err: bool = False, nl: bool = False) -> None:
+    """Write a piece of live output, as `out` does, but without pausing it."""
     text = "".join(piece if isinstance(piece, StyledText) else safe_text(piece, err=err) for piece in pieces)
     # Without `color`, click would remove escape sequences from an agent's answer in a pipe.
     click.echo(text, nl=nl, err=err, color=True)
@@ -115,14 +153,15 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
     print_json(V1_0.write_result(operation, result), compact=compact)
 
 
-def print_answer(answer: Task | Message) -> None:
-    """Print the parts of an answer on stdout in order, data as JSON. Files are named on stderr.
+def print_answer(answer: Task | Message, print_text: Callable[[str], None] | None = None) -> None:
+    """Print the text and the data of an answer on stdout in order, data as JSON. Files are for `print_files`.
 
     The texts of artifacts are joined as they were streamed, those of messages are paragraphs.
     """
-    parts, texts = answer.parts, list[str]()
+    texts = list[str]()
     join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
-    for part in parts:
+    print_text = print_text or print_plain
+    for part in answer.parts:
         if part.text is not None:
             texts.append(part.text)
         elif part.kind == "data":
@@ -130,35 +169,31 @@ def print_answer(answer: Task | Message) -> None:
             texts.clear()
             print_json(part.data)
     print_text(join(texts))
-    print_files(parts)
 
 
-def print_rest(parts: Sequence[Part]) -> None:
-    """Print the data and files of an answer whose text has been printed already."""
+def print_data(parts: Sequence[Part]) -> None:
+    """Print the data of an answer whose text has been printed already."""
     for part in parts:
         if part.kind == "data":
             print_json(part.data)
-    print_files(parts)
 
 
-def print_text(text: str) -> None:
+def print_plain(text: str) -> None:
     """Print a text on stdout, with a line break at its end."""
     if text:
         out(text, nl=not text.endswith("\n"))
 
 
-def print_files(parts: Sequence[Part]) -> None:
-    """List the files of an answer on stderr, with name, type and size."""
-    for part in parts:
-        if part.kind in ("raw", "url"):
-            say(f"file: {one_line(format_file(part))}")
+def print_files(files: Sequence[Part]) -> None:
+    """List files on stderr, with their sizes."""
+    for part in files:
+        say("file: ", one_line(format_file(part)))
 
 
 def format_file(part: Part) -> str:
-    """Describe a file in one line."""
-    facts = [part.filename or "without a name", part.media_type or "of no type"]
-    facts.append(f"{len(part.raw)} bytes" if part.raw is not None else f"at {part.url}")
-    return ", ".join(facts)
+    """Describe a file in one line: `plan.md (1.2 kB)`."""
+    name = part.name or ", ".join(filter(None, ("without a name", part.media_type)))
+    return f"{name} ({format_bytes(len(part.raw))})" if part.raw is not None else f"{name}, at {part.url}"
 
 
 def shorten(text: str, width: int) -> str:

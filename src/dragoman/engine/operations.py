@@ -108,7 +108,7 @@ class Service:
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
-        self._canceler = TaskCanceler(agent, tasks, locks)
+        self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
+from dragoman.telemetry.terminal import Style, wants_color
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -24,9 +25,12 @@ def configure(kind: str, level: str, *, quiet: bool = False) -> None:
         ValueError: `level` is not a log level.
     """
     handler = _StderrHandler()
-    handler.setFormatter(
-        _JsonFormatter() if kind == "json" else _TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    )
+    if kind == "json":
+        handler.setFormatter(_JsonFormatter())
+    elif sys.stderr.isatty():
+        handler.setFormatter(_TerminalFormatter(datefmt="%H:%M:%S"))
+    else:
+        handler.setFormatter(_TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.setLevel(level.upper())
     if quiet:
@@ -61,6 +65,19 @@ class _TextFormatter(logging.Formatter):
             # A caller may control the text of an exception: indent it, so that no line can pass for a record.
             lines += [f"    {line}" for line in replace_controls(text).splitlines()]
         return "\n".join(lines)
+
+
+class _TerminalFormatter(_TextFormatter):
+    """Short lines for people: the time, what is worse than news, and the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        style = Style(wants_color(sys.stderr))
+        message = record.message if record.name.startswith("dragoman.") else f"{record.name}: {record.message}"
+        if record.levelno >= logging.WARNING:
+            message = f"{record.levelname.lower()}: {message}"
+        if record.levelno >= logging.ERROR or getattr(record, "state", "") in ("failed", "rejected"):
+            message = style.red(message)
+        return f"{style.dim(record.asctime)}  {message}"
 
 
 class _JsonFormatter(logging.Formatter):

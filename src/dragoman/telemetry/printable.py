@@ -1,4 +1,4 @@
-"""Replaces or escapes control characters in untrusted text for a terminal or a log.
+"""Text for a terminal or a log: control characters of untrusted text are replaced or escaped; sizes are formatted.
 
 Control characters are C0 (with ESC, which starts terminal sequences), DEL, C1 (whose CSI and OSC need no ESC),
 bidirectional controls, the two separators that some programs take for line ends, and lone surrogates.
@@ -35,6 +35,17 @@ def json_escaped(document: str) -> str:
     Between its strings a document has no control characters but line breaks, which stay.
     """
     return _IN_TEXT.sub(_escape_as_json, document) if _IN_TEXT.search(document) else document
+
+
+def format_bytes(size: float) -> str:
+    """Format a size: `1.5 MB`."""
+    if size == 1:
+        return "1 byte"
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
 
 
 def _escape(match: re.Match[str]) -> str:

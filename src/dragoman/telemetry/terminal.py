@@ -1,12 +1,9 @@
-"""Bold and dim text for terminals that want it."""
+"""Bold, dim and red text for terminals that want it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import NamedTuple, TextIO
-
-_COLORS = {"red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -27,9 +24,9 @@ class Style(NamedTuple):
         """Return the text with less contrast."""
         return self._apply("2", text)
 
-    def color(self, name: str) -> Callable[[str], str]:
-        """Return the function that puts a text into a color."""
-        return lambda text: self._apply(str(_COLORS[name]), text)
+    def red(self, text: str) -> str:
+        """Return the text in red."""
+        return self._apply("31", text)
 
     def _apply(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.enabled and text else text

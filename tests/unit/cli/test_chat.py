@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from dragoman import Agent, Context, Failed
+from dragoman import Agent, Context, Failed, File
 from dragoman.cli.main import main
 from dragoman.testing import served
 
@@ -36,11 +36,13 @@ def url(gate: threading.Event) -> Iterator[str]:
     agent = Agent("waiter", description="Brings things")
 
     @agent.skill
-    async def order(ctx: Context, text: str) -> AsyncIterator[str]:
+    async def order(ctx: Context, text: str) -> AsyncIterator[str | File]:
         for file in ctx.files:
             yield f"[{file.filename}: {(file.raw or b'').decode()}] "
         if text == "fail":
             raise Failed("the kitchen is closed")
+        if text == "list":
+            yield File(b"eggs", name="../list.txt")
         if text == "slow":
             yield "soon "
             await asyncio.to_thread(gate.wait, 30)
@@ -109,6 +111,34 @@ def test_commands_work_from_a_pipe_too(url: str, run: Run, tmp_path: Path):
     assert first.split() == ["/help", "Show", "this", "list."]
 
 
+def test_the_files_of_an_answer_are_saved_on_demand(url: str, run: Run, tmp_path: Path):
+    done = run("chat", url, typed="list\n/save 'my files'\n/save\nbread\n/save\n")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if "saved" in line] == [
+        "saved my files/list.txt (4 bytes)",
+        "saved list.txt (4 bytes)",
+    ]
+    assert lines[-1] == "dragoman: there is nothing to save: the last answer has no files"
+    assert ((tmp_path / "my files" / "list.txt").read_text(), (tmp_path / "list.txt").read_text()) == ("eggs", "eggs")
+
+
+def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
+    screen = terminal("chat", url)
+    for command, answer in (("", "loud\x1b[0m"), ("as it comes", "1: **loud**"), ("is rendered", "loud\x1b[0m")):
+        screen.until("> ")
+        if command:
+            screen.type("/raw\n")
+            screen.until(f"{command}\n")
+            screen.until("> ")
+        screen.type("/new\n")
+        screen.until("begins\n")
+        screen.until("> ")
+        screen.type("**loud**\n")
+        screen.until("**loud**\n")
+        screen.until(answer)
+
+
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
@@ -117,6 +147,7 @@ def test_commands_work_from_a_pipe_too(url: str, run: Run, tmp_path: Path):
         ("/file nowhere.txt", "nowhere.txt cannot be read: No such file or directory"),
         ("/file", "/file needs a path: /file report.pdf What does it say?"),
         ("/file 'a", "/file: a quote is not closed"),
+        ("/save a b", "/save takes one folder: put quotes around 'a b'"),
         ("/cancel", "there is nothing to cancel: no task waits for an answer"),
     ],
 )
@@ -135,6 +166,14 @@ def test_a_conversation_is_taken_up_again_with_its_open_question(url: str, run: 
     context = json.loads(first.stdout.splitlines()[0])["task"]["contextId"]
     again = run("chat", url, "--context", context, typed="tea\n")
     assert (again.returncode, again.stdout, again.stderr) == (0, "2: tea\n", "Which drink?\n")
+
+
+def test_the_last_conversation_needs_no_id(url: str, run: Run):
+    none = run("chat", url, "--context", "last", typed="bread\n")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert f"there is no last conversation with {url}: leave --context out" in none.stderr
+    run("send", url, "bread")
+    assert run("chat", url, "--context", "last", typed="wine\n").stdout == "2: wine\n"
 
 
 def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run: Run):

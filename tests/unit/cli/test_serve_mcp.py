@@ -40,7 +40,7 @@ def tools(folder: Path, *words: str) -> list[str]:
 def refused(folder: Path, *args: str, **more: str) -> tuple[int, str]:
     """The exit code and the words of a server that does not start."""
     done = subprocess.run(
-        [*SERVE, *args, "--port", "0"],
+        [*SERVE, *args, "--port", "0", "--quiet"],
         cwd=folder,
         env=environment(**more),
         capture_output=True,
@@ -68,6 +68,7 @@ def serving(folder: Path, *args: str, **more: str) -> Generator[tuple[str, subpr
             for line in process.stderr:
                 said.append(line)
                 if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
+                    vars(process)["output"] = "".join(said)
                     yield found[1], process
                     return
             raise AssertionError("the server did not start:\n" + "".join(said))
@@ -95,6 +96,8 @@ def test_the_tools_are_there_when_it_listens_and_no_process_is_left_when_it_is_s
             pid = client.send("whatever").text
             environ = json.loads(client.send(tool="environment").text)
             client.send(tool="pid")
+        assert re.search(r"INFO +dragoman.mcp: starting the MCP server \w+ with python[\d.]* …\n", process.output)
+        assert re.search(r"INFO +dragoman.mcp: the MCP server \w+ is ready: \d+ tools, \d+\.\d s\n", process.output)
         assert (environ["GIVEN"], environ["PASSED_ON"]) == ("1", "2")
         assert "SECRET" not in environ
         assert (tmp_path / "started").read_text().split() == [pid]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,11 @@ def desk() -> Agent:
         yield ""
 
     @agent.skill
+    async def menu(ctx: Context) -> Any:
+        await ctx.progress("asking the cook", done=1, total=2)
+        yield File(b"# Soup", name="menu.md")
+
+    @agent.skill
     def fails() -> None:
         raise Failed("the kitchen is closed")
 
@@ -103,6 +109,22 @@ async def test_a_tool_is_called_and_a_question_answered(client: Client, request:
     assert "".join([event.text async for event in stream]) == "Chez Ada, table for 4"
     assert (stream.task.id, stream.task.state) == (task.id, State.COMPLETED)
     assert stream.task.text == "Chez Ada, table for 4"
+
+
+async def test_progress_and_files_arrive(client: Client, tmp_path: Path) -> None:
+    stream = client.stream(tool="menu")
+    assert [event.progress async for event in stream if event.progress] == [("asking the cook", 1, 2)]
+    (file,) = stream.task.files
+    assert (file.name, file.bytes) == ("menu.md", b"# Soup")
+    assert file.save(tmp_path).read_bytes() == b"# Soup"
+
+
+async def test_progress_comes_to_who_does_not_await(url: str) -> None:
+    def read() -> list[Any]:
+        with SyncClient(url) as client:
+            return [event.progress.done for event in client.stream(tool="menu") if event.progress]
+
+    assert await asyncio.to_thread(read) == [1]
 
 
 async def test_what_goes_wrong_is_told_by_its_class(client: Client) -> None:

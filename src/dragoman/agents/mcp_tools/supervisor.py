@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dragoman.agents.mcp_tools.call import ElicitationState
@@ -69,6 +70,8 @@ class Supervisor:
         await self.close()
         self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), ElicitationState()
         self._spares, self._replaced = self._new_spares(), None
+        since = self._clock.now()
+        self._log_start()
         opening = self._opening = asyncio.create_task(self._connect())
         closed = f"the MCP server `{self.source.name}` was closed while it was being started"
         try:
@@ -82,7 +85,19 @@ class Supervisor:
         self._opening = None
         self._connection = connection
         self._connected.set()
+        if self.source.server is None:
+            seconds = (self._clock.now() - since) / 1000
+            number = len(connection.tools)
+            tools = "1 tool" if number == 1 else f"{number} tools"
+            logger.info("the MCP server %s is ready: %s, %.1f s", self.source.name, tools, seconds)
         self._supervise_task = asyncio.create_task(self._supervise())
+
+    def _log_start(self) -> None:
+        source = self.source
+        if source.argv:  # without its arguments, which may have secrets in them
+            logger.info("starting the MCP server %s with %s …", source.name, PurePath(source.argv[0]).name)
+        elif source.url:
+            logger.info("connecting to the MCP server %s …", source.name)
 
     async def close(self) -> None:
         """Close the connection and stop the server, also one that is being started."""

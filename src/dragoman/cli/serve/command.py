@@ -154,8 +154,8 @@ def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable
     """Build the agents of the settings file. Raises ConfigError."""
     if file is None or not file.agents:
         raise ConfigError(
-            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
-            + FIRST_AGENT
+            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, run `dragoman init my-agent`, "
+            "or save this as app.py:\n\n" + FIRST_AGENT
         )
     return [_agent_of_table(file, name, table, limit) for name, table in file.agents.items()]
 

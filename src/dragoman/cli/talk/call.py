@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
 
+from dragoman.cli.options import save_option
 from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import ConfigError
@@ -18,8 +20,9 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 @url_argument
 @click.argument("skill")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@save_option
 @in_session
-def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> None:
+def command(session: CommandSession, skill: str, arguments: tuple[str, ...], save: Path | None) -> None:
     """Call a skill and print its value: text as it is, data as JSON.
 
     `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
@@ -35,7 +38,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     values = {
         name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed
     }
-    printer = StreamPrinter(session, quiet=True)
+    printer = StreamPrinter(session, quiet=True, save=save)
     stream = session.client.stream(tool=skill, arguments=values)
     print_outcome(session, printer, converse(session, printer, printer.read(stream)))
 

@@ -2,128 +2,196 @@
 
 from __future__ import annotations
 
-import shutil
+import asyncio
 import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.printing import CLEAR, colored, on_terminal, out, print_answer, print_rest, print_result, say
+from dragoman.cli.printing import (
+    colored,
+    on_terminal,
+    out,
+    pausing,
+    print_answer,
+    print_data,
+    print_files,
+    print_plain,
+    print_result,
+    say,
+)
+from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
+from dragoman.cli.talk.save import offer_files, save_files
+from dragoman.cli.talk.text_display import TextDisplay, renders_markdown
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
-from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dragoman.cli.remote.session import CommandSession
     from dragoman.client.event import Event
     from dragoman.client.streams.stream import EventStream
+    from dragoman.model.part import Part
 
 
 class StreamPrinter:
     """Reads event streams and prints them: on a terminal as text arrives, in a pipe once the answer is complete.
 
-    With `quiet`, nothing is printed before the end.
+    With `quiet`, nothing is printed before the end. With `raw`, text is printed as it comes, else Markdown is rendered
+    on a terminal. Files are listed, unless they are to be saved in the folder `save`.
     """
 
-    def __init__(self, session: CommandSession, *, quiet: bool = False) -> None:
+    def __init__(
+        self, session: CommandSession, *, quiet: bool = False, raw: bool = False, save: Path | None = None
+    ) -> None:
+        self.save = save
         self._session = session
         session.before_log = self.end_line
         self._is_live = on_terminal() and not quiet
-        # Not with --wire: its lines would mix with a progress line that is overwritten.
-        self._prints_progress = on_terminal(err=True) and not session.options.wire
+        # With --wire its lines come between the pieces of a text, which then is no Markdown any more.
+        self._may_render = not quiet and not session.options.wire
+        self._display = TextDisplay(renders=self._may_render and renders_markdown(raw=raw))
+        shows_line = shows_progress() and not session.options.wire and not session.options.as_json
+        self._progress = ProgressLine() if shows_line else None
+        # False once there is text, until the agent reports progress.
+        self._shows_progress = True
         self._printed_text: list[str] = []
-        self._is_mid_line = False
-        self._has_progress_line = False
+        self._listed_files: list[Part] = []
         self.task_id: str | None = None
         self.state: State | None = None
+
+    @property
+    def raw(self) -> bool:
+        """Whether text is printed as it comes. Can be set between two streams."""
+        return not self._display.renders
+
+    @raw.setter
+    def raw(self, raw: bool) -> None:
+        self._display.renders = self._may_render and renders_markdown(raw=raw)
 
     def reset(self) -> None:
         """Reset before the stream of another task."""
         self._printed_text.clear()
+        self._listed_files.clear()
         self.task_id = self.state = None
 
     async def read(self, stream: EventStream) -> Task | Message:
         """Read a stream until the task ends or asks for input. Raises what the client raises."""
+        self._shows_progress = True
+        if self._progress is not None:
+            self._progress.start()
+        animation = asyncio.create_task(self._animate())
         try:
-            async with aclosing(aiter(stream)) as events:
-                async for event in events:
-                    self._handle_event(event)
-                    if event.state.waiting:
-                        break
+            with pausing(self):
+                async with aclosing(aiter(stream)) as events:
+                    async for event in events:
+                        self._handle_event(event)
+                        if event.state.waiting:
+                            break
         finally:
+            animation.cancel()
             self.end_line()
         return stream.result
 
     def end_line(self) -> None:
         """End the current line, so that the cursor is at the start of an empty line."""
-        self._clear()
-        if self._is_mid_line:
-            out()
-            self._is_mid_line = False
+        if self._progress is not None:
+            self._progress.clear()
+        self._display.end()
+
+    def pause(self) -> None:
+        """End the current line, because something else is to be printed."""
+        self.end_line()
 
     # -- one event ---------------------------------------------------------------------------------------------------
+
+    async def _animate(self) -> None:
+        """Keep the screen up to date while no events come."""
+        while True:
+            await asyncio.sleep(FRAME_SECONDS)
+            if self._is_live:
+                self._display.flush()
+            if self._progress is not None and self._shows_progress and not self._is_over:
+                column = self._display.column if self._is_live else 0
+                if column is not None:
+                    self._progress.draw(column)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state is not None and (self.state.final or self.state.waiting)
 
     def _handle_event(self, event: Event) -> None:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
         self._session.remember(self.task_id or "", raw.context_id or "")
+        if self._progress is not None:
+            self._progress.update(event)
+        if event.progress is not None:
+            self._shows_progress = True
         if self._is_live and (event.text or event.replaces):
             self._print(event.text, replaces=event.replaces)
-        if self._prints_progress and not self._is_mid_line:
-            self._print_progress(raw)
+        if self._is_live and isinstance(raw, (Task, ArtifactUpdate)):
+            self._list_files(raw.parts if isinstance(raw, Task) else raw.artifact.parts)
 
     def _print(self, text: str, *, replaces: bool) -> None:
+        if self._progress is not None:
+            self._progress.clear()
         if replaces:
             before = "".join(self._printed_text)
             self._printed_text = [text]
             if text.startswith(before):
                 text = text[len(before) :]
-            elif self._is_mid_line:
-                self.end_line()
+            else:
+                self._display.end()
         else:
             self._printed_text.append(text)
         if text:
-            self._clear()
-            out(text, nl=False)
-            self._is_mid_line = not text.endswith("\n")
+            self._display.add(text)
+            self._shows_progress = False
 
-    def _print_progress(self, raw: Task | Message | StatusUpdate | ArtifactUpdate) -> None:
-        if not isinstance(raw, (Task, StatusUpdate)) or raw.status.state not in (State.WORKING, State.SUBMITTED):
-            return
-        message = raw.status.message
-        text = " ".join(message.text.split()) if message is not None else ""
-        line = text or raw.status.state.name.lower()
-        room = max(shutil.get_terminal_size().columns - 1, 1)
-        self._clear()
-        out(colored(line[:room], err=True, dim=True), nl=False, err=True)
-        self._has_progress_line = True
-
-    def _clear(self) -> None:
-        if self._has_progress_line:
-            out(CLEAR, nl=False, err=True)
-            self._has_progress_line = False
+    def _list_files(self, parts: Sequence[Part]) -> None:
+        """Print the files that have not been printed yet."""
+        for part in parts if self.save is None else ():
+            if part.kind in ("raw", "url") and part not in self._listed_files:
+                self._listed_files.append(part)
+                print_files([part])
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def print(self, result: Task | Message) -> None:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
-            print_rest(result.parts)
+            print_data(result.parts)
         else:
-            print_answer(result)
+            print_answer(result, self._print_whole)
+        self._list_files(result.files)
+
+    def _print_whole(self, text: str) -> None:
+        if not self._display.renders:
+            print_plain(text)
+            return
+        self._display.add(text)
+        self._display.end()
 
 
 @contextmanager
-def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
-    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended."""
+def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: bool = False) -> Generator[None]:
+    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended.
+
+    With `cancels`, Ctrl-C is to cancel the task, and nothing is printed for it.
+    """
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
         printer.end_line()
+        if cancels and isinstance(error, KeyboardInterrupt):
+            raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
                 say("the task goes on, this ends it: " + session.command_line("cancel", printer.task_id))
@@ -177,17 +245,26 @@ def ask(question: str) -> str | None:
 def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
     """Print the answer of a completed task, or of a message; with --json, print any result.
 
+    The files of a task that has ended are saved in the printer's folder. Without one, the user is asked.
+
     Raises:
         InputRequired: the task still asks for input or for authorization.
         TaskEnded: the task failed, was rejected or canceled.
+        ConfigError: a file cannot be saved.
     """
     if session.options.as_json:
         print_result(Operation.SEND, result)
     if isinstance(result, Task) and result.state.waiting:
         raise unanswered_error(session, result)
-    result.raise_for_state()
-    if not session.options.as_json:
-        printer.print(result)
+    try:
+        result.raise_for_state()
+        if not session.options.as_json:
+            printer.print(result)
+    finally:
+        if printer.save is not None:
+            save_files(result.files, printer.save)
+    if printer.save is None and not session.options.as_json:
+        offer_files(session, result)
 
 
 def unanswered_error(session: CommandSession, task: Task) -> InputRequired:

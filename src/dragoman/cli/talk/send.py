@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.cli.remote.task_id import find_task, task_option
@@ -38,8 +39,12 @@ if TYPE_CHECKING:
 @click.option("--continue", "continues", is_flag=True, help="Stay in the last conversation with this agent.")
 @click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
 @click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
+@save_option
+@raw_option
 @in_session
-def command(session: CommandSession, no_wait: bool, continues: bool, **options: Any) -> None:
+def command(
+    session: CommandSession, no_wait: bool, continues: bool, save: Path | None, raw: bool, **options: Any
+) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
 
     \b
@@ -68,8 +73,9 @@ def command(session: CommandSession, no_wait: bool, continues: bool, **options: 
     if no_wait:
         _print_started(session, session.run(_send(session.client, message)))
         return
-    printer = StreamPrinter(session, quiet=session.options.as_json)
-    print_outcome(session, printer, converse(session, printer, printer.read(session.client.stream(**message))))
+    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw, save=save)
+    result = converse(session, printer, printer.read(session.client.stream(**message)))
+    print_outcome(session, printer, result)
     _print_hint(session, "continue with", "send", "--continue")
 
 
@@ -121,7 +127,7 @@ async def _send(client: Client, message: dict[str, Any]) -> Any:
 
 
 def _print_started(session: CommandSession, result: Any) -> None:
-    from dragoman.cli.printing import field, out, print_answer, print_result
+    from dragoman.cli.printing import field, out, print_answer, print_files, print_result
     from dragoman.model.operation import Operation
     from dragoman.model.task import Task
 
@@ -133,6 +139,7 @@ def _print_started(session: CommandSession, result: Any) -> None:
         _print_hint(session, "follow with", "watch", "last")
     else:  # a message instead of a task
         print_answer(result)
+        print_files(result.files)
 
 
 def _parse_message(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.cli.remote.task_id import find_task, task_argument
@@ -17,19 +19,29 @@ if TYPE_CHECKING:
 @click.command("get", cls=AddressCommand, short_help="Show a task as it is now.")
 @url_argument
 @task_argument
+@save_option
+@raw_option
 @in_session
-def command(session: CommandSession, task: str) -> None:
+def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
-    from dragoman.cli.printing import print_answer, print_result
+    from dragoman.cli.printing import print_answer, print_files, print_result
+    from dragoman.cli.talk.save import print_save_hint, save_files
+    from dragoman.cli.talk.text_display import text_printer
     from dragoman.model.operation import Operation
 
     result = session.run(session.client.get_task(find_task(session, task)))
     if session.options.as_json:
         print_result(Operation.GET, result)
-        return
-    describe(result)
-    if result.artifacts or result.state.name == "COMPLETED":
-        print_answer(result)
+    else:
+        describe(result)
+    has_answer = result.artifacts or result.state.name == "COMPLETED"
+    if has_answer and not session.options.as_json:
+        print_answer(result, text_printer(raw=raw))
+    if save is not None:
+        save_files(result.files, save)
+    elif has_answer and not session.options.as_json:
+        print_files(result.files)
+        print_save_hint(session, result)
 
 
 def describe(task: Task) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.cli.remote.task_id import find_task, task_argument
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 @click.command("watch", cls=AddressCommand, short_help="Follow a task to its end.")
 @url_argument
 @task_argument
+@save_option
+@raw_option
 @in_session
-def command(session: CommandSession, task: str) -> None:
+def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
 
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
@@ -30,7 +34,7 @@ def command(session: CommandSession, task: str) -> None:
     from dragoman.model.state import State
 
     task = find_task(session, task)
-    printer = StreamPrinter(session, quiet=session.options.as_json)
+    printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw, save=save)
     printer.task_id, printer.state = task, State.WORKING
     print_outcome(session, printer, converse(session, printer, _follow(session.client, printer, task)))
 

@@ -12,6 +12,7 @@ from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
+    from dragoman.engine.execute.task_log import TaskLog
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Runnable
@@ -24,10 +25,11 @@ logger = logging.getLogger("dragoman.engine")
 class TaskCanceler:
     """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more."""
 
-    def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks) -> None:
+    def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks, task_log: TaskLog) -> None:
         self._agent = agent
         self._tasks = tasks
         self._locks = locks
+        self._task_log = task_log
 
     async def cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
         """Cancel a task. Returns the task and its origin.
@@ -76,6 +78,8 @@ class TaskCanceler:
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
         await live.wait_durable()
+        if live.worker is None:
+            self._task_log.add_ended(live)
         return live, was_waiting
 
     async def _notify_agent(self, row: TaskRow) -> None:

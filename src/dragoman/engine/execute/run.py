@@ -55,6 +55,7 @@ class Run:
     ) -> None:
         self.live = live
         self.caller = caller
+        self.began_ms = 0  # when the agent's code was called, once it was
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
@@ -65,6 +66,12 @@ class Run:
         self._open_timer = None
         if live.draft:
             self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
+
+    @property
+    def skill(self) -> str | None:
+        """The skill that runs; None when it is the agent as a whole, or not chosen yet."""
+        skill = None if self._ctx is None else self._ctx.skill
+        return None if skill is None or skill.startswith("dragoman.") else skill
 
     def unload(self) -> None:
         """Free the context and the leases of a queued run; `_restore_context` rebuilds them from the store."""
@@ -125,6 +132,7 @@ class Run:
                 if live.ended:
                     return
             live.begin()
+            self.began_ms = live.row.status_ms
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.

@@ -13,6 +13,8 @@ from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import RunOwner, set_run_owner
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
+from dragoman.engine.execute.task_log import TaskLog
+from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.model.user import User
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Runner:
         self.quota = quota
         self.settings = settings
         self.stopping = False
+        self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -145,13 +148,16 @@ class Runner:
         run.live.attach(worker)
         self._workers.add(worker)
         # A callback, because a run that is canceled before it starts executes none of its code.
-        worker.add_done_callback(partial(self._on_done, key, run.live))
+        worker.add_done_callback(partial(self._on_done, key, run))
 
-    def _on_done(self, key: tuple[object, str], live: LiveTask, worker: asyncio.Task[None]) -> None:
+    def _on_done(self, key: tuple[object, str], run: Run, worker: asyncio.Task[None]) -> None:
+        live = run.live
         self._workers.discard(worker)
         if not worker.cancelled() and (error := worker.exception()) is not None:
             logger.error("the run of task %s raised an exception", live.id, exc_info=error)
         self._release(live)
+        if task_logger.isEnabledFor(logging.INFO):
+            self.task_log.add(run)
         queue = self._queues.get(key)
         while queue:
             run = queue.popleft()
@@ -169,6 +175,7 @@ class Runner:
         """Let executing and queued runs finish for `seconds`, then drop the queued ones and cancel the others."""
         if seconds > 0:
             await self._wait_idle(seconds)
+        self.task_log.flush()
         waiting = [run.live for queue in self._queues.values() for run in queue]
         self._queues.clear()
         if self._workers and seconds > 0:

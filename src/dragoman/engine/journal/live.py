@@ -107,6 +107,7 @@ class LiveTask(TaskWriter):
         self._flush_pending: Callable[[], None] | None = None
         self._unwritten: tuple[Record, ...] = ()
         self._unwritten_bytes = 0
+        self.bytes_written = 0  # of the events of this run
         self._settled_task: Task | None = None
 
     @property
@@ -258,6 +259,7 @@ class LiveTask(TaskWriter):
         if history_message is not None:
             self.folding.add_message(history_message)
         size = len(record.body)
+        self.bytes_written += size
         snapshot = None
         before: State | None = None
         rows: tuple[ExtraRow, ...] = ()

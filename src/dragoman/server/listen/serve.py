@@ -21,6 +21,7 @@ from dragoman.server.config.memory_limit import return_memory
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts
+from dragoman.server.listen.request_log import RequestLog
 from dragoman.server.listen.shutdown import Shutdown
 from dragoman.server.listen.startup import Startup
 from dragoman.telemetry.terminal import Style, wants_color
@@ -153,7 +154,7 @@ def _run(
             return bool(shutdown.received) or await super().on_tick(counter)
 
     config = uvicorn.Config(
-        app,
+        RequestLog(app) if settings.log_level == "debug" else app,
         loop="auto",  # uvloop where it is installed
         **_protocol(settings),
         ws="none",

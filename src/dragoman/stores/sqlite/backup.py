@@ -13,7 +13,8 @@ from typing import NamedTuple
 from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.stores.sqlite.file import is_same_file, real_path
-from dragoman.stores.sqlite.health import NO_SPACE, format_bytes, open_read_only, schema_version
+from dragoman.stores.sqlite.health import NO_SPACE, open_read_only, schema_version
+from dragoman.telemetry.printable import format_bytes
 
 # Pages per step. Between two steps the interpreter runs, so that Ctrl-C works.
 STEP_PAGES = 1000

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.file import real_path, try_lock
 from dragoman.stores.sqlite.schema import STATES, VERSION, migrate
+from dragoman.telemetry.printable import format_bytes
 
 Level = Literal["ok", "warn", "FAIL"]
 
@@ -100,15 +101,6 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
     if version > VERSION or (version == 0 and tables):
         migrate(connection, path)  # raises the same error as `serve`
     return version
-
-
-def format_bytes(size: float) -> str:
-    """Format a size: `1.5 MB`."""
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 def format_task_count(number: int) -> str:

@@ -1,0 +1,212 @@
+"""Shows a text on a terminal while it arrives: Markdown rendered block by block, or the text as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from dragoman.cli.printing import StyledText, is_plain_terminal, on_terminal, out_live, print_plain
+from dragoman.telemetry.printable import replace_controls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# A text without any of these is no Markdown, or looks the same.
+_MARKUP = re.compile(r"[*_`#|>\[~\\&<]|^ {0,3}(?:[-+=]|\d{1,9}[.)])", re.MULTILINE)
+# The beginning of a line that may become a heading, a list, a rule, …: it is not shown before it is clear which.
+_UNDECIDED = re.compile(r"(?:(?:^|\n)[ \t]*[-=*_#`~>+|]+[ \t]*)?\r?\Z")
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+# The unfinished block is painted again at most this often, and for at most a quarter of the time.
+_PAINT_SECONDS, _PAINT_SHARE = 0.03, 4
+# A block that is longer is shown as it is, and so is what follows it.
+_MAX_BLOCK = 32_000
+
+
+def renders_markdown(*, raw: bool = False) -> bool:
+    """True when stdout is a terminal with styles, and the user has not asked for the text as it is."""
+    return on_terminal() and not raw and not is_plain_terminal()
+
+
+def text_printer(*, raw: bool = False) -> Callable[[str], None]:
+    """Return a function that prints a whole text on stdout, Markdown rendered where the terminal can."""
+    if not renders_markdown(raw=raw):
+        return print_plain
+
+    def print_rendered(text: str) -> None:
+        display = TextDisplay(renders=True)
+        display.add(text)
+        display.end()
+
+    return print_rendered
+
+
+class ScreenLine(NamedTuple):
+    """A line of text with its escape sequences, and how many rows of the screen it takes."""
+
+    text: str
+    rows: int = 1
+
+
+class TextDisplay:
+    """Writes a text on stdout as it arrives.
+
+    Where it `renders`, each finished block of Markdown is written once; only the last block, which more text can
+    change, is painted over.
+    """
+
+    def __init__(self, *, renders: bool) -> None:
+        self.renders = renders
+        self._overflows = False
+        self._source = ""
+        self._is_stale = False
+        self._lines: list[ScreenLine] = []
+        self._columns: int = 0
+        self._next_paint = 0.0
+        self._last_line = ""
+
+    @property
+    def column(self) -> int | None:
+        """The column of the cursor, 0 at the beginning of a line; None when it is at the end of a full row."""
+        from rich.cells import cell_len
+
+        line = _STYLES.sub("", self._lines[-1].text) if self._lines else self._last_line.expandtabs()
+        if not line:
+            return 0
+        return cell_len(replace_controls(line)) % shutil.get_terminal_size().columns or None
+
+    def add(self, text: str) -> None:
+        """Show more of the text."""
+        if not self.renders or self._overflows:
+            out_live(text)
+            before, newline, last = text.rpartition("\n")
+            self._last_line = last if newline else self._last_line + before + last
+            return
+        self._source += text
+        self._is_stale = True
+        if time.monotonic() >= self._next_paint:
+            self.flush()
+
+    def flush(self) -> None:
+        """Paint text that has arrived since the last time."""
+        if not self._is_stale:
+            return
+        start = time.monotonic()
+        self._paint(_UNDECIDED.sub("", self._source))
+        if len(self._source) > _MAX_BLOCK:
+            self._paint(self._source)
+            out_live("\n" * (len(self._source) - len(self._source.rstrip("\n"))))
+            self._lines, self._source, self._overflows = [], "", True
+        now = time.monotonic()
+        self._next_paint = now + max(_PAINT_SECONDS, _PAINT_SHARE * (now - start))
+
+    def end(self) -> None:
+        """Show all of the text and end its last line. What is written next is another text."""
+        if self._source:
+            self._paint(self._source)
+        if self._lines or self._last_line:
+            out_live("\n")
+        self._lines, self._source, self._last_line, self._overflows = [], "", "", False
+
+    def _paint(self, source: str) -> None:
+        """Paint the text, and forget the blocks that are finished. `source` is the text without its undecided end."""
+        self._is_stale = False
+        size = shutil.get_terminal_size()
+        columns, height = size.columns, size.lines
+        if self._lines and columns != self._columns:
+            # The terminal has wrapped the lines anew: what is where is unclear.
+            out_live("\n")
+            self._lines = []
+        self._columns = columns
+        undecided = self._source[len(source) :]
+        painted, finished, rest = _layout(replace_controls(source), columns)
+        out_live(StyledText(repaint(self._lines, painted, height)))
+        self._lines, self._source = painted[finished:], rest + undecided
+
+
+def _layout(source: str, columns: int) -> tuple[list[ScreenLine], int, str]:
+    """Lay out a text in lines. Returns also how many of them are final, and the source of the others."""
+    lines = source.split("\n")
+    painted: list[ScreenLine] = []
+    start = finished = 0
+    for start, end, block in _split(source, lines, columns):
+        if painted:
+            blank = next((count for count, line in enumerate(reversed(lines[:start])) if line.strip()), 0)
+            painted += [ScreenLine("")] * max(blank, 1)
+        finished = len(painted)
+        painted += block if block is not None else _plain_lines(lines[start:end], columns)
+    return painted, finished, "\n".join(lines[start:])
+
+
+def _split(source: str, lines: list[str], columns: int) -> list[tuple[int, int, list[ScreenLine] | None]]:
+    """Split a text into blocks: their first line, the one after their last, and how they look unless they are plain."""
+    if not _MARKUP.search(source):
+        return [(*span, None) for span in _paragraphs(lines)]
+    from dragoman.cli.talk import markdown
+
+    blocks: list[tuple[int, int, list[ScreenLine] | None]] = []
+    for block in markdown.split_blocks(source):
+        end = block.end
+        while end > block.start + 1 and not lines[end - 1].strip():
+            end -= 1
+        rendered = None
+        if not markdown.is_plain(block, lines[block.start : end]):
+            try:
+                rendered = [ScreenLine(line) for line in markdown.render(block, columns)] or None
+            except Exception:  # noqa: BLE001 - whatever an agent writes, it is shown
+                rendered = None
+        blocks.append((block.start, end, rendered))
+    return blocks
+
+
+def _paragraphs(lines: list[str]) -> list[tuple[int, int]]:
+    """Return where lines that are not blank begin and end."""
+    spans: list[tuple[int, int]] = []
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        if spans and spans[-1][1] == number:
+            spans[-1] = (spans[-1][0], number + 1)
+        else:
+            spans.append((number, number + 1))
+    return spans
+
+
+def _plain_lines(lines: Sequence[str], columns: int) -> list[ScreenLine]:
+    from rich.cells import cell_len
+
+    expanded = [line.expandtabs() for line in lines]
+    return [ScreenLine(line, max(1, -(-cell_len(line) // columns))) for line in expanded]
+
+
+def repaint(before: list[ScreenLine], after: list[ScreenLine], height: int) -> str:
+    """Return what to write to turn some lines on the screen into others. The cursor is at the end of the last line.
+
+    Lines that are above the top of the screen stay as they are.
+    """
+    if not before:
+        return _joined(after)
+    same = 0
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            break
+        same += 1
+    # The cursor ends up where the last line does, so that line has to be written.
+    same = min(same, max(len(after) - 1, 0)) if len(after) < len(before) else same
+    if same == len(before):
+        return "".join([f"\n{line.text}" for line in after[same:]])
+    if same == len(before) - 1 < len(after) and after[same].text.startswith(before[same].text):
+        return after[same].text[len(before[same].text) :] + "".join([f"\n{line.text}" for line in after[same + 1 :]])
+    rows = sum([line.rows for line in before[same:]])
+    while rows > height and same < len(before) - 1:
+        rows -= before[same].rows
+        same += 1
+    if rows > height:  # one line fills more than the screen
+        return f"\n{_joined(after[same:])}"
+    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+    return f"{up}\r\x1b[J{_joined(after[same:])}"
+
+
+def _joined(lines: Sequence[ScreenLine]) -> str:
+    return "\n".join([line.text for line in lines])
