@@ -193,14 +193,9 @@ def _interruptible() -> Generator[None]:
 class _LogPrinter(logging.Handler):
     """Prints what the client logs on stderr: its warnings, and that the connection was lost and is there again."""
 
-    def __init__(self, session: CommandSession) -> None:
-        super().__init__(logging.INFO)
-        self._session = session
-
     def emit(self, record: logging.LogRecord) -> None:
         from dragoman.cli.printing import say, warn
 
-        self._session.before_log()
         (say if record.name == _CONNECTION_LOGGER else warn)(record.getMessage())
 
 
@@ -215,9 +210,7 @@ class CommandSession:
 
         self.options = options
         self._runner = asyncio.Runner()
-        self._log_printer = _LogPrinter(self)
-        # Called before a line of the log is printed: the cursor may be within a line of an answer.
-        self.before_log: Callable[[], None] = lambda: None
+        self._log_printer = _LogPrinter(logging.INFO)
         self._remaining = options.timeout
         self._remembered = ("", "")
         self.is_remembered = False

@@ -51,7 +51,6 @@ class StreamPrinter:
     ) -> None:
         self.save = save
         self._session = session
-        session.before_log = self.end_line
         self._is_live = on_terminal() and not quiet
         # With --wire its lines come between the pieces of a text, which then is no Markdown any more.
         self._may_render = not quiet and not session.options.wire
