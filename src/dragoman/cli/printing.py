@@ -81,7 +81,7 @@ def field(text: str, *, err: bool = False) -> str:
 class LiveOutput(Protocol):
     """Output that is being written piece by piece, and may have a line that is not ended."""
 
-    def pause(self) -> None:
+    def end_line(self) -> None:
         """End the line, so that something else can be written."""
         ...
 
@@ -90,8 +90,8 @@ _live: list[LiveOutput] = []
 
 
 @contextmanager
-def pausing(live: LiveOutput) -> Generator[None]:
-    """Within the block, pause `live` before every line that is written with `out`."""
+def interrupting(live: LiveOutput) -> Generator[None]:
+    """Within the block, everything that is written with `out` first ends the line of `live`."""
     _live.append(live)
     try:
         yield
@@ -104,14 +104,14 @@ def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
     if _live:
         live = _live.pop()  # it writes too
         try:
-            live.pause()
+            live.end_line()
         finally:
             _live.append(live)
     out_live(*pieces, err=err, nl=nl)
 
 
 def out_live(*pieces: str, err: bool = False, nl: bool = False) -> None:
-    """Write a piece of live output, as `out` does, but without pausing it."""
+    """Write a piece of live output: as `out`, but its line goes on."""
     text = "".join(piece if isinstance(piece, StyledText) else safe_text(piece, err=err) for piece in pieces)
     # Without `color`, click would remove escape sequences from an agent's answer in a pipe.
     click.echo(text, nl=nl, err=err, color=True)

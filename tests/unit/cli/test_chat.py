@@ -317,6 +317,48 @@ def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: 
     assert f"come back with: dragoman chat {url} --context " in rest
 
 
+def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(terminal: Any):
+    asked = threading.Event()
+    agent = Agent("mule", description="Does not stop")
+
+    @agent.skill
+    async def go(text: str) -> AsyncIterator[str]:
+        yield "going "
+        await asyncio.Event().wait()
+
+    app = agent.app(store="memory:", drain=0)
+
+    async def stubborn(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path", "").endswith(":cancel"):
+            asked.set()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        await app(scope, receive, send)
+
+    with served(stubborn) as url:
+        screen = terminal("chat", url, "--transport", "rest", NO_COLOR="1")
+        screen.until("> ")
+        screen.type("on\n")
+        screen.until("going ")
+        screen.interrupt()
+        assert asked.wait(20)
+        code, rest = screen.interrupted()
+    assert code == 130
+    assert f"the task goes on: dragoman watch {url} " in rest
+    assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, terminal: Any, gate: threading.Event):
+    run("send", url, "--no-wait", "slow")
+    screen = terminal("chat", url, "--context", "last", NO_COLOR="1")
+    screen.until("> slow\n")
+    screen.until("soon ")
+    gate.set()
+    screen.until("1: slow\n")
+    screen.until("> ")
+
+
 def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "readline.py").write_text("raise ImportError")
     screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SRC}")

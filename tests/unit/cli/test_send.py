@@ -86,7 +86,7 @@ def _add_more(agent: Agent) -> None:
 
     @agent.skill
     async def read(ctx: Context) -> str:
-        return ", ".join(f"{file.filename} {len(file.raw or b'')}" for file in ctx.files)
+        return ", ".join(f"{file.name} {file.media_type} {len(file.bytes)}" for file in ctx.files)
 
     @agent.skill
     async def remember(ctx: Context, text: str) -> str:
@@ -214,7 +214,7 @@ def test_files_and_data_go_along(url: str, run: Run, tmp_path: Path):
     (tmp_path / "a.txt").write_text("abc")
     (tmp_path / "b.bin").write_bytes(b"\0\1")
     done = run("send", url, "--tool", "read", "--file", "a.txt", "--file", "b.bin")
-    assert done.stdout == "a.txt 3, b.bin 2\n"
+    assert done.stdout == "a.txt text/plain 3, b.bin application/octet-stream 2\n"
     done = run("send", url, "--data", '{"tool": "add", "arguments": {"a": 1, "b": 1}}')
     assert done.stdout == "2\n"
 

@@ -68,9 +68,9 @@ def command(session: CommandSession, context: str | None, raw: bool) -> None:
     if chat.interactive:
         say(colored(f"{card.name}: {card.description}", bold=True, err=True))
         say(colored("/help lists the commands, Ctrl-D leaves", dim=True, err=True))
-    if context is not None:
-        chat.take_up(context)
     try:
+        if context is not None:
+            chat.take_up(context)
         chat.run()
     except KeyboardInterrupt:
         if not chat.interactive:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @raw_option
 @in_session
 def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
-    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
+    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr.
+
+    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+    """
     from dragoman.cli.printing import print_answer, print_files, print_result
     from dragoman.cli.talk.save import print_save_hint, save_files
     from dragoman.cli.talk.text_display import text_printer

@@ -113,7 +113,10 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             secret=True,
         ),
     ),
-    "Development": (_switch("dev", "Exception texts to callers, no de-duplication.", common=True),),
+    "Development": (
+        _switch("dev", "Reload, warn of likely mistakes, send error texts to callers, no de-duplication.", common=True),
+        _switch("reload", "Restart when a file changes.", common=True),
+    ),
     "Logging": (
         SettingInfo(
             "log_level",
