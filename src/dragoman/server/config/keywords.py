@@ -64,6 +64,7 @@ class SettingKeywords(TypedDict, total=False):
     reply_within: float | None
     closing: ClosingChoice | None
     dev: bool | None
+    reload: bool | None
     drain: float | None
     log: Literal["text", "json"] | None
     log_level: LogLevel | None
