@@ -16,6 +16,7 @@ import click
 
 from dragoman.model.message import join_paragraphs
 from dragoman.model.state import State
+from dragoman.model.task import closing_parts
 from dragoman.telemetry.printable import format_bytes, json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
 def print_answer(answer: Task | Message, print_text: Callable[[str], None] | None = None) -> None:
     """Print the text and the data of an answer on stdout in order, data as JSON. Files are for `print_files`.
 
-    The texts of artifacts are joined as they were streamed, those of messages are paragraphs.
+    The texts of artifacts are joined as they were streamed, those of messages are paragraphs. The closing message of a
+    task with artifacts is printed on stderr.
     """
     texts = list[str]()
     join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
@@ -169,6 +171,20 @@ def print_answer(answer: Task | Message, print_text: Callable[[str], None] | Non
             texts.clear()
             print_json(part.data)
     print_text(join(texts))
+    print_closing(answer)
+
+
+def print_closing(answer: Task | Message) -> None:
+    """Print the closing message of a task with artifacts on stderr, unless it only repeats the answer.
+
+    Its files are among those of the answer.
+    """
+    texts = [
+        json_escaped(json.dumps(part.data, ensure_ascii=False)) if part.kind == "data" else part.text or ""
+        for part in closing_parts(answer)
+    ]
+    if any(texts):
+        say(join_paragraphs(texts))
 
 
 def print_data(parts: Sequence[Part]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, Failed, File, Rejected
-from dragoman.outputs import Ask, Replace
+from dragoman.outputs import Ask, Done, Replace
 from dragoman.testing import served
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -54,6 +54,11 @@ def helper(gate: Gate) -> Agent:
     @agent.skill
     def paint() -> File:
         return File(b"\x89PNG", name="dot.png")
+
+    @agent.skill
+    def export(text: str) -> Iterator[Any]:
+        yield {"rows": 3}
+        yield Done(text, File(b"log", name="export.txt"))
 
     @agent.skill
     def fail(why: str) -> str:
@@ -189,6 +194,12 @@ def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Ru
     done = run("call", url, "paint")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(f"file: dot.png (4 bytes)\nsave with: dragoman get {url} ")
+
+
+def test_a_closing_message_follows_the_answer_on_stderr(url: str, run: Run):
+    done = run("call", url, "export", "text=Exported \x1b[2J")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"rows": 3})
+    assert done.stderr.startswith("Exported \ufffd[2J\nfile: export.txt (3 bytes)\nsave with: ")
 
 
 @pytest.mark.parametrize(("arguments", "says"), [(["fail", "why=no luck"], "no luck"), (["refuse"], "not on Sundays")])

@@ -14,6 +14,7 @@ from dragoman.cli.printing import (
     on_terminal,
     out,
     print_answer,
+    print_closing,
     print_data,
     print_files,
     print_result,
@@ -162,6 +163,7 @@ class StreamPrinter:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_data(result.parts)
+            print_closing(result)
         else:
             print_answer(result, text_printer(raw=self.raw))
         self._list_files(result.files)

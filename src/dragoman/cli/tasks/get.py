@@ -55,7 +55,7 @@ def describe(task: Task) -> None:
     lines = [(name, field(value, err=True)) for name, value in ids]
     lines.insert(2, ("state", styled_state(task.state, err=True)))
     text = task.question or (task.status.message.text if task.status.message is not None else "")
-    if not (task.state.name == "COMPLETED" and not task.artifacts):
+    if task.state.name != "COMPLETED":  # the message of a completed task is printed with its answer
         lines.append(("asks" if task.state.waiting else "says", text))
     for name, value in lines:
         if value:
