@@ -35,6 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("OPENAI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")  # before ADK is imported: it traces from then on
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # as if activated
     yield tmp_path
     for name in [each for each in sys.modules if re.sub(r"_\d+$", "", each) in NAMES]:
         del sys.modules[name]

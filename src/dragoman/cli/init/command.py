@@ -13,6 +13,7 @@ import click
 from dragoman.cli.init.template import TEMPLATES, Template
 from dragoman.cli.printing import out
 from dragoman.model.error import ConfigError
+from dragoman.server.config.installation import activate_line
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _LONGEST = 64
@@ -103,14 +104,14 @@ def _check_folder(folder: Path) -> None:
 
 def _print_next_steps(folder: Path, template: Template) -> None:
     here = folder == Path()
-    missing = template.missing_line()
-    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
     steps = [
-        *([] if here else [f"cd {shlex.quote(str(folder))}"]),
-        *([] if missing is None else [missing]),
+        activate_line(),
+        None if here else f"cd {shlex.quote(str(folder))}",
+        template.missing_line(),
         "dragoman serve",
         f"{template.send_line}    # in a second terminal",
         "pytest",
     ]
-    for step in steps:
+    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
+    for step in filter(None, steps):
         out(f"  {step}")
