@@ -7,6 +7,7 @@ import shlex
 import unicodedata
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from dragoman.cli.init.template import TEMPLATES, Template
 from dragoman.cli.printing import out
 from dragoman.model.error import ConfigError
 from dragoman.server.config.installation import activate_line
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _LONGEST = 64
@@ -29,6 +33,14 @@ def _find_template(ctx: click.Context, parameter: click.Parameter, value: str) -
     raise click.BadParameter(f"there is no template `{value}`; {hint}", ctx, parameter)
 
 
+def _complete_template(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(each.name, help=each.help) for each in TEMPLATES.values() if each.name.startswith(incomplete)
+    ]
+
+
 @click.command("init", short_help="Make a folder with a new agent.", epilog=_EPILOG)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option(
@@ -37,6 +49,7 @@ def _find_template(ctx: click.Context, parameter: click.Parameter, value: str) -
     default="tools",
     show_default=True,
     callback=_find_template,
+    shell_complete=_complete_template,
     help="What to start from: see below.",
 )
 def command(name: str | None, template: Template) -> None:
@@ -83,15 +96,8 @@ def _check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ConfigError(f"there is a file `{folder}`: choose another name")
-    ours = [".gitignore"]
-    found = next(
-        (
-            each.name
-            for each in sorted(folder.iterdir())
-            if each.name in ours or not (each.name.startswith(".") or (each / "pyvenv.cfg").is_file())
-        ),
-        None,
-    )
+    entries = sorted(folder.iterdir(), key=lambda each: (each.name.startswith("."), each.name))
+    found = next((each.name for each in entries if _counts(each)), None)
     if found is None:
         return
     if folder == Path():
@@ -100,6 +106,13 @@ def _check_folder(folder: Path) -> None:
         f"the folder {folder} is not empty, it has {found}: choose another name, as in "
         f"`dragoman init {shlex.quote(f'{folder}-2')}`"
     )
+
+
+def _counts(entry: Path) -> bool:
+    """True for what a folder must not have: all but hidden files that are not ours, and virtual environments."""
+    if entry.name.startswith("."):
+        return entry.name == ".gitignore"
+    return not (entry / "pyvenv.cfg").is_file()
 
 
 def _print_next_steps(folder: Path, template: Template) -> None:
