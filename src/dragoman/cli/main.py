@@ -25,7 +25,7 @@ from dragoman.model.error import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -173,8 +173,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         from dragoman.cli.completion.shell import register
 
         register()
+    run_and_exit(lambda: group.main(args=args, prog_name="dragoman", standalone_mode=False))
+
+
+def run_and_exit(run: Callable[[], object]) -> NoReturn:
+    """Call a function and exit as a command does: with its exit code, or with that of its error."""
     try:
-        code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
+        code = run()
     except click.ClickException as error:
         from dragoman.telemetry.printable import replace_controls
 

@@ -16,6 +16,7 @@ from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
     TEXT,
+    ServeArguments,
     agent_of_command_table,
     agent_of_framework_table,
     agent_of_tool_table,
@@ -34,6 +35,7 @@ from dragoman.server.config.table import RENAMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dragoman.cli.serve.reload import ReloadChild
     from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
@@ -117,10 +119,49 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
       dragoman serve --mcp "uvx mcp-server-time"
       dragoman serve --command "wc -w"
     """
+    arguments = ServeArguments(targets, a2a, config, flags, FRAMEWORKS)
+    if not _reloads(arguments):
+        serve_agents(arguments)
+        return
+    from dragoman.cli.serve.reload import Reloader
+
+    Reloader(arguments, Path.cwd()).run()
+
+
+def _reloads(arguments: ServeArguments) -> bool:
+    """True when `reload` is set and there is a file to watch. Raises ConfigError when a flag is wrong."""
+    flags = {name: value for name in (*SETTINGS, *RENAMED) if (value := arguments.flags.get(name)) not in (None, ())}
+    cwd = Path.cwd()
+    try:
+        settings = load_settings(
+            {}, environ=os.environ, config=arguments.config, cwd=cwd, flags=flags, warn=lambda _: None
+        )
+    except ConfigError:
+        # An error in a file can be corrected while it is watched, one in a flag cannot.
+        settings = load_settings({}, environ={}, config=None, cwd=Path(os.devnull), flags=flags)
+    if not settings.reload:
+        return False
+    from dragoman.cli.serve.watched import watched_files
+
+    if watched_files(arguments, cwd).paths:
+        return True
+    if not settings.dev:
+        raise ConfigError("--reload: there is no Python file and no settings file to watch here")
+    return False
+
+
+def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) -> None:
+    """Import the targets and serve them; `child` is this process, if it serves for a parent process.
+
+    Raises:
+        DragomanError: a setting or a target is wrong, or the server does not start.
+    """
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
+    targets, a2a, config = arguments.targets, arguments.a2a, arguments.config
+    flags = dict(arguments.flags)
     cwd = Path.cwd()
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
@@ -145,7 +186,15 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level, quiet=quiet)
-    serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+    serve(
+        servable,
+        settings,
+        announce=_announce if child is None else child.announce,
+        ends_process=True,
+        curl=curl,
+        quiet=quiet or (child is not None and child.is_restart),
+        listener_of=None if child is None else child.listener_of,
+    )
 
 
 def _announce(line: str) -> None:

@@ -54,6 +54,31 @@ class _Flag(NamedTuple):
         return None if value == () or value is False else value
 
 
+class ServeArguments(NamedTuple):
+    """The command line of `serve`."""
+
+    targets: tuple[str, ...]
+    a2a: tuple[str, ...]
+    config: Path | None
+    flags: dict[str, Any]
+    frameworks: tuple[str, ...] = ()
+
+    @property
+    def framework_targets(self) -> tuple[str, ...]:
+        """The targets of `--adk` and its like."""
+        return tuple(target for name in self.frameworks for target in self.flags.get(name) or ())
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that are started, and URLs of MCP servers."""
+        return (*(self.flags.get("mcp") or ()), *(self.flags.get("command") or ()))
+
+    @property
+    def names_agents(self) -> bool:
+        """False when the settings file says what to serve."""
+        return bool(self.targets or self.a2a or self.framework_targets or self.commands or self.flags.get("profile"))
+
+
 _SERVERS = "Serve the tools of an MCP server; repeatable."
 _TOOLS = (
     _Flag("--mcp", "mcp", _SERVERS, "COMMAND|URL", True, common=True),
