@@ -73,17 +73,20 @@ clean:          ## Remove what can be made again.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	@echo "Setting up $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.ready: $(VENV)/bin/python pyproject.toml requirements/run.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "Installing requirements/run.lock …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "Installing requirements/dev.lock …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ $(VENV)/run.ready
 
 .peers/%/ready: tests/interop/peers/%.txt

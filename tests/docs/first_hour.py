@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from examples import PAGES, ROOT, blocks_of
-from terminal import Terminal
+from terminal import Terminal, plain
 
 MOST = 300
 PROMPT = "ready$ "
@@ -33,7 +33,8 @@ def shown_commands() -> set[str]:
             if block.language == "sh":
                 lines = block.text.replace("\\\n", " ").splitlines()
                 found |= {" ".join(line.partition("    #")[0].split()) for line in lines}
-        found |= {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", page.read_text(encoding="utf-8"))}
+        sentences = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        found |= {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", sentences)}
     return found - {""}
 
 
@@ -103,11 +104,6 @@ class Newcomer:
         """Close both terminals."""
         self.caller.close()
         self.server.close()
-
-
-def plain(text: str) -> str:
-    """Remove escape sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
 
 
 def files(page: str, title: str) -> list[str]:

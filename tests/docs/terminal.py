@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -13,6 +14,11 @@ import time
 from pathlib import Path
 
 import pyte
+
+
+def plain(text: str) -> str:
+    """Remove escape sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")
 
 
 class Terminal:
@@ -51,7 +57,7 @@ class Terminal:
     def wait_for(self, text: str, seconds: float, *, start: int = 0) -> None:
         """Wait until a text has been printed after the first `start` characters. Raises TimeoutError."""
         end = time.monotonic() + seconds
-        while text not in self.output[start:]:
+        while text not in plain(self.output[start:]):
             if time.monotonic() > end:
                 raise TimeoutError(f"no {text!r} within {seconds:g} s:\n\n{self.text}")
             self.read(0.2)
