@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.cli.remote.session import CommandSession
-    from dragoman.client.client import EventStream
     from dragoman.client.event import Event
+    from dragoman.client.streams.stream import EventStream
     from dragoman.model.part import Part
 
 
