@@ -130,7 +130,12 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level, quiet=quiet)
-    serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+    try:
+        serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+    except ConfigError as error:
+        from dragoman.cli.serve.second import with_command
+
+        raise with_command(error, settings) from error
 
 
 def _announce(line: str) -> None:
