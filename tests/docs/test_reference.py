@@ -40,6 +40,7 @@ from dragoman import (
     errors,
     sync,
 )
+from dragoman.cli.init.template import TEMPLATES
 from dragoman.cli.main import EXIT_CODES, VERBS, group
 from dragoman.client.client import EventStream
 from dragoman.dialects.errors import status_of
@@ -401,6 +402,11 @@ def test_every_command_is_described_with_all_its_options_and_no_other() -> None:
             assert listed == commands_of(name)
     shown["serve"] |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
     assert shown == {name: options_of(name) for name in commands}
+
+
+def test_the_templates_are_those_of_init() -> None:
+    shown = {code(row[0])[0]: row[1] for row in rows("template", "the agent is")}
+    assert shown == {name: template.help for name, template in TEMPLATES.items()}
 
 
 def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,12 @@ from dragoman.model.error import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
+
+# Set by the scripts for completion in a shell; the name is click's.
+COMPLETE_ENV = "_DRAGOMAN_COMPLETE"
 
 
 class Verb(NamedTuple):
@@ -61,6 +66,7 @@ _EVERY = tuple(each.code for each in EXIT_CODES)
 _READS = (0, 2, 3, 4, 5, 130)
 
 VERBS = {
+    "init": Verb("init.command", "Make a folder with a new agent."),
     "serve": Verb("serve.command", "Serve agents over A2A.", (0, 2, 3, 5, 130)),
     "mcp": Verb("mcp", "Bring A2A agents to an MCP host."),
     "send": Verb("talk.send", "Send a message and print the answer.", _EVERY),
@@ -76,6 +82,7 @@ VERBS = {
     "listen": Verb("listen", "Receive webhooks, and print and check them."),
     "backup": Verb("store.backup", "Copy the SQLite store, also while the server runs."),
     "doctor": Verb("doctor.command", "Check an agent, or the store, the settings and this machine."),
+    "completion": Verb("completion.command", "Print the script for completion in your shell."),
 }
 
 
@@ -100,6 +107,13 @@ class LazyGroup(click.Group):
         """Write the list of subcommands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a subcommand from the table, or an option."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name, help=verb.help) for name, verb in VERBS.items() if name.startswith(incomplete)]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -127,20 +141,18 @@ def exit_codes_help(codes: Sequence[int]) -> str:
     return "\n".join(("\b", "Exit codes:", *lines))
 
 
-COMPLETION = """\
+ADDRESSES = """\
 The commands that call take an address, as in localhost:8080, or a name under [remotes] in dragoman.toml. Without one
-they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080. To have the shell complete commands,
-options and those names, put this into ~/.bashrc (zsh_source and fish_source are for the other shells):
+they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080.
 
-\b
-  eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
+`dragoman completion --help` says how to complete with the Tab key.
 """
 
 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"{exit_codes_help(_EVERY)}\n\n{COMPLETION}",
+    epilog=f"{exit_codes_help(_EVERY)}\n\n{ADDRESSES}",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
@@ -157,8 +169,17 @@ def exit_code(error: DragomanError) -> int:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit. A DragomanError is one sentence on stderr, never a traceback."""
+    if COMPLETE_ENV in os.environ:
+        from dragoman.cli.completion.shell import register
+
+        register()
+    run_and_exit(lambda: group.main(args=args, prog_name="dragoman", standalone_mode=False))
+
+
+def run_and_exit(run: Callable[[], object]) -> NoReturn:
+    """Call a function and exit as a command does: with its exit code, or with that of its error."""
     try:
-        code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
+        code = run()
     except click.ClickException as error:
         from dragoman.telemetry.printable import replace_controls
 

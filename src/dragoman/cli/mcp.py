@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from dragoman.cli.completion.candidates import complete_address
 from dragoman.cli.options import HELP, config_option, remote_bytes_option, with_options
 from dragoman.cli.printing import out, say, warn
-from dragoman.cli.remote.address import complete_address
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError

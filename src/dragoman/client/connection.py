@@ -314,8 +314,8 @@ def may_send_again(problem: DragomanError) -> bool:
     Either the agent has refused the message and says so, or there was no answer at all. Any other answer, even one that
     breaks off after its status, leaves open whether the message was run: a gateway may have lost an agent at work.
     """
-    if not is_transient(problem):
-        return False
+    if not is_transient(problem) or (isinstance(problem, A2AError) and "taskId" in problem.metadata):
+        return False  # with the id of a task, the agent has run the message
     if not isinstance(problem, CannotConnect) or problem.arrived is False or problem.status is None:
         return True
     return hasattr(problem, "retry_after")

@@ -12,7 +12,15 @@ from dragoman.client.connection import with_response
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
-from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
+from dragoman.model.error import (
+    BadCard,
+    BadResponse,
+    CannotConnect,
+    ConfigError,
+    DragomanError,
+    Overloaded,
+    as_received,
+)
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.telemetry.printable import one_line
@@ -273,7 +281,7 @@ def _fetch_error(status: int, headers: Mapping[str, str], url: str, hint: str = 
     if status in _UNAVAILABLE:
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+        return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429"))
     return _CardNotFound(f"HTTP {status} at {redact_url(url)}", hint)
 
 

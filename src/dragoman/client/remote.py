@@ -34,6 +34,7 @@ from dragoman.model.error import (
     TaskNotCancelable,
     TaskNotFound,
     VersionNotSupported,
+    as_received,
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
@@ -374,7 +375,7 @@ class RemoteConnection:
         """True when the next interface may work. A message the agent may have received is not sent to another one."""
         if interface.proven:
             return False
-        if isinstance(error, (MethodNotFound, VersionNotSupported)):
+        if isinstance(error, (MethodNotFound, VersionNotSupported)) and "taskId" not in error.metadata:
             return True
         if isinstance(error, CannotConnect):
             if error.arrived is not False and operation in _SENDS:
@@ -431,4 +432,4 @@ def _refine_error(error: DragomanError, operation: Operation, interface: Interfa
         # REST before 1.0: the only conflict that a cancel can cause.
         return TaskNotCancelable()
     # REST before 1.0: a missing task is a bare 404.
-    return TaskNotFound() if is_bare_404 and interface.proven and operation in _TASK_OPERATIONS else error
+    return as_received(TaskNotFound()) if is_bare_404 and interface.proven and operation in _TASK_OPERATIONS else error

@@ -16,7 +16,7 @@ from dragoman.dialects.cards.card import read_card
 from dragoman.keys.card_signature import headers_of, verify_card
 from dragoman.keys.errors import BadSignature
 from dragoman.model.card import AgentCard
-from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded
+from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded, as_received
 from dragoman.model.json import decode_any, encode
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, origin_of, redact_url
@@ -220,7 +220,7 @@ def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSigna
     if status in _UNAVAILABLE:
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+        return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429"))
     return BadSignature(f"its keys cannot be fetched: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN_KEY)
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,13 +75,21 @@ def run(tmp_path: Path) -> Run:
 
 
 class Terminal:
-    """A command on a terminal. With `piped`, stdout goes into a pipe and only the rest to the terminal."""
+    """A command on a terminal, or another program. With `piped`, stdout goes into a pipe, the rest to the terminal."""
 
-    def __init__(self, args: tuple[str, ...], folder: Path, *, piped: bool = False, **environ: str) -> None:
+    def __init__(
+        self,
+        args: tuple[str, ...],
+        folder: Path,
+        *,
+        piped: bool = False,
+        program: Sequence[str] = DRAGOMAN,
+        **environ: str,
+    ) -> None:
         self._master, slave = pty.openpty()
         self.seen = ""
         self.process = subprocess.Popen(
-            [*DRAGOMAN, *args],
+            [*program, *args],
             cwd=folder,
             env=environment(folder, **{"TERM": "xterm", **environ}),
             stdin=slave,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from dragoman import Agent, Context, Failed
+from dragoman import Agent, Context, Failed, File
 from dragoman.cli.main import main
 from dragoman.testing import served
 
@@ -36,11 +36,13 @@ def url(gate: threading.Event) -> Iterator[str]:
     agent = Agent("waiter", description="Brings things")
 
     @agent.skill
-    async def order(ctx: Context, text: str) -> AsyncIterator[str]:
+    async def order(ctx: Context, text: str) -> AsyncIterator[str | File]:
         for file in ctx.files:
             yield f"[{file.filename}: {(file.raw or b'').decode()}] "
         if text == "fail":
             raise Failed("the kitchen is closed")
+        if text == "list":
+            yield File(b"eggs", name="../list.txt")
         if text == "slow":
             yield "soon "
             await asyncio.to_thread(gate.wait, 30)
@@ -109,6 +111,34 @@ def test_commands_work_from_a_pipe_too(url: str, run: Run, tmp_path: Path):
     assert first.split() == ["/help", "Show", "this", "list."]
 
 
+def test_the_files_of_an_answer_are_saved_on_demand(url: str, run: Run, tmp_path: Path):
+    done = run("chat", url, typed="list\n/save 'my files'\n/save\nbread\n/save\n")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if "saved" in line] == [
+        "saved my files/list.txt (4 bytes)",
+        "saved list.txt (4 bytes)",
+    ]
+    assert lines[-1] == "dragoman: there is nothing to save: the last answer has no files"
+    assert ((tmp_path / "my files" / "list.txt").read_text(), (tmp_path / "list.txt").read_text()) == ("eggs", "eggs")
+
+
+def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
+    screen = terminal("chat", url)
+    for command, answer in (("", "loud\x1b[0m"), ("as it comes", "1: **loud**"), ("is rendered", "loud\x1b[0m")):
+        screen.until("> ")
+        if command:
+            screen.type("/raw\n")
+            screen.until(f"{command}\n")
+            screen.until("> ")
+        screen.type("/new\n")
+        screen.until("begins\n")
+        screen.until("> ")
+        screen.type("**loud**\n")
+        screen.until("**loud**\n")
+        screen.until(answer)
+
+
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
@@ -117,6 +147,7 @@ def test_commands_work_from_a_pipe_too(url: str, run: Run, tmp_path: Path):
         ("/file nowhere.txt", "nowhere.txt cannot be read: No such file or directory"),
         ("/file", "/file needs a path: /file report.pdf What does it say?"),
         ("/file 'a", "/file: a quote is not closed"),
+        ("/save a b", "/save takes one folder: put quotes around 'a b'"),
         ("/cancel", "there is nothing to cancel: no task waits for an answer"),
     ],
 )
@@ -284,6 +315,48 @@ def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: 
     code, rest = screen.interrupted()
     assert code == 130
     assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(terminal: Any):
+    asked = threading.Event()
+    agent = Agent("mule", description="Does not stop")
+
+    @agent.skill
+    async def go(text: str) -> AsyncIterator[str]:
+        yield "going "
+        await asyncio.Event().wait()
+
+    app = agent.app(store="memory:", drain=0)
+
+    async def stubborn(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path", "").endswith(":cancel"):
+            asked.set()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        await app(scope, receive, send)
+
+    with served(stubborn) as url:
+        screen = terminal("chat", url, "--transport", "rest", NO_COLOR="1")
+        screen.until("> ")
+        screen.type("on\n")
+        screen.until("going ")
+        screen.interrupt()
+        assert asked.wait(20)
+        code, rest = screen.interrupted()
+    assert code == 130
+    assert f"the task goes on: dragoman watch {url} " in rest
+    assert f"come back with: dragoman chat {url} --context " in rest
+
+
+def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, terminal: Any, gate: threading.Event):
+    run("send", url, "--no-wait", "slow")
+    screen = terminal("chat", url, "--context", "last", NO_COLOR="1")
+    screen.until("> slow\n")
+    screen.until("soon ")
+    gate.set()
+    screen.until("1: slow\n")
+    screen.until("> ")
 
 
 def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):

@@ -40,8 +40,18 @@ def test_the_ids_are_kept_where_only_the_user_reads_them(path: Path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     content = json.loads(path.read_text())
     ((address, ((task, context, _),)),) = content["tasks"].items()
-    assert (address, task, context) == ("https://agents.example:443/trip", "task", "context")
-    assert ids(RecentTasks(path), "https://agents.example:443/trip") == ["task"]
+    assert (address, task, context) == ("https://agents.example/trip", "task", "context")
+    assert ids(RecentTasks(path), "https://agents.example/trip") == ["task"]
+
+
+def test_an_address_has_several_spellings(path: Path):
+    recent = RecentTasks(path)
+    recent.add("http://localhost:8080", "task", "")
+    assert ids(recent, "http://127.0.0.1:8080/") == ["task"]
+    assert ids(recent, "http://127.0.0.1:80801") == []
+    recent.add("http://agents.example:80", "task", "")
+    assert ids(recent, "http://Agents.example") == ["task"]
+    assert recent.addresses() == ["http://agents.example", "http://127.0.0.1:8080"]
 
 
 def test_what_is_kept_is_bounded(path: Path):

@@ -29,13 +29,39 @@ def lines_of(servable: Any, port: int = 8080, host: str = "127.0.0.1", **setting
 def test_who_serves_conversations_without_auth_is_told_whose_they_are(options: Any) -> None:
     agent = Agent.from_command(**options)
     assert said(agent) == [SHARED]
-    assert said(Server(Agent("other"), agent)) == [SHARED]
+    assert said(Server(Agent.from_command("cat"), agent)) == [SHARED]
     assert said(agent, auth=lambda request: None) == []
 
 
 def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
     assert said(Agent.from_command("cat")) == []
-    assert said(Server(Agent("other"))) == []
+    assert said(Server(Agent.from_command("cat"))) == []
+
+
+def test_an_agent_without_skills_is_warned_about_with_what_to_add() -> None:
+    bare, full = Agent("bare"), Agent("full", run=lambda ctx: ctx.messages())
+    warning = "warning: `bare` has no skills, so its tasks fail: put `@agent.skill` above a function"
+    assert said(bare) == [warning]
+    assert said(Server(full, bare), auth=lambda request: None) == [warning]
+    assert said(full) == []
+
+    @bare.skill
+    def echo(text: str) -> str:
+        return text
+
+    assert said(bare) == []
+
+
+def test_an_mcp_server_without_tools_is_warned_about() -> None:
+    (warning,) = said(Agent.from_mcp("./empty", name="empty"))
+    assert warning.startswith("warning: `empty` has no tools, so its tasks fail: its MCP servers offer none, or")
+
+
+def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> None:
+    agent = Agent.from_command("cat")
+    lost = "warning: the tasks are in memory: every restart loses them"
+    assert said(agent, reload=True, store="memory:") == [lost]
+    assert said(agent, reload=True) == said(agent, store="memory:") == []
 
 
 def test_an_open_address_is_told_first() -> None:

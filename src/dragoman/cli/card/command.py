@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.completion.candidates import complete_file
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, Options, call_options, parse_options
 
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 @click.command("card", short_help="Show an agent's card, or check it.")
 @url_argument
 @click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
-@click.option("--jwks", metavar="URL|FILE", help="With --validate: it must be signed by one of these keys.")
+@click.option(
+    "--jwks",
+    metavar="URL|FILE",
+    shell_complete=complete_file,
+    help="With --validate: it must be signed by one of these keys.",
+)
 @call_options
 @click.pass_context
 def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **shared: Any) -> None:

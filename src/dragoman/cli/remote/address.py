@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from dragoman.cli.completion.candidates import complete_address
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from dragoman.server.config.remotes import Remote
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -156,9 +155,17 @@ class AddressCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, with an empty address where there is none. Raises UsageError and ConfigError."""
         words = self._words(ctx, args)
-        if words and not self._begin_with_address(words):
-            args = ["", *args]
-        return super().parse_args(ctx, args)
+        try:
+            has_address = bool(words) and self._begin_with_address(words)
+        except ConfigError:
+            if not ctx.resilient_parsing:
+                raise
+            has_address = False
+        rest = super().parse_args(ctx, args if has_address or not words else ["", *args])
+        if ctx.resilient_parsing and has_address:
+            # While an option is completed whose value is missing, click reads no arguments.
+            ctx.params["url"] = words[0]
+        return rest
 
     def _words(self, ctx: click.Context, args: list[str]) -> Sequence[str]:
         """Return the arguments that are no options nor their values."""
@@ -171,16 +178,3 @@ class AddressCommand(click.Command):
         if all(param.nargs == 1 for param in others) and len(words) > len(others):
             return True
         return is_address(words[0])
-
-
-def complete_address(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names under [remotes] for a shell; errors complete nothing."""
-    from click.shell_completion import CompletionItem
-
-    from dragoman.server.config.remotes import load_remotes
-
-    try:
-        remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
-    except ConfigError:
-        return []
-    return [CompletionItem(each.name, help=each.url) for each in remotes.values() if each.name.startswith(incomplete)]

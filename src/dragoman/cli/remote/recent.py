@@ -87,9 +87,12 @@ class RecentTasks:
 
 
 def _key(url: str) -> str:
-    """Return an address without what may be secret in it: user, password, query."""
+    """Return an address in one form for all its spellings, without what may be secret: user, password, query."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
+    host = parts.netloc.rpartition("@")[2].lower().removesuffix({"http": ":80", "https": ":443"}.get(parts.scheme, ":"))
+    if host.partition(":")[0] == "localhost":
+        host = host.replace("localhost", "127.0.0.1")
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
 
 
 @contextmanager

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.completion.candidates import complete_file, complete_setting
 from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
 from dragoman.cli.printing import StyledText, say, warn
 from dragoman.cli.serve.options import (
     ABOUT,
     FRAMEWORKS,
     TEXT,
+    ServeArguments,
     agent_of_command_table,
     agent_of_framework_table,
     agent_of_tool_table,
@@ -33,6 +35,7 @@ from dragoman.server.config.table import RENAMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dragoman.cli.serve.reload import ReloadChild
     from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
@@ -60,13 +63,27 @@ def _setting_option(name: str, info: SettingInfo) -> Any:
     text = f"{info.help}  [default: {default}]" if default else info.help
     kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
     return click.option(
-        str(info.flag), name, help=text, cls=GroupedOption, group=info.group, common=info.common, **kind
+        str(info.flag),
+        name,
+        help=text,
+        cls=GroupedOption,
+        group=info.group,
+        common=info.common,
+        shell_complete=complete_setting,
+        **kind,
     )
 
 
 def _agent_option(flag: str, metavar: str, text: str, *, common: bool = False) -> Any:
     return click.option(
-        flag, metavar=metavar, multiple=flag != "--name", help=text, cls=GroupedOption, group="Agent", common=common
+        flag,
+        metavar=metavar,
+        multiple=flag != "--name",
+        help=text,
+        cls=GroupedOption,
+        group="Agent",
+        common=common,
+        shell_complete=complete_setting,
     )
 
 
@@ -77,7 +94,7 @@ def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
 @click.command(
     "serve", cls=GroupedCommand, short_help="Serve agents over A2A.", context_settings={"max_content_width": 100}
 )
-@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...", shell_complete=complete_file)
 @with_options(
     _agent_option("--a2a", "URL", "Stand in front of another agent; URL or name of a remote.", common=True),
     agent_options,
@@ -102,10 +119,49 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
       dragoman serve --mcp "uvx mcp-server-time"
       dragoman serve --command "wc -w"
     """
+    arguments = ServeArguments(targets, a2a, config, flags, FRAMEWORKS)
+    if not _reloads(arguments):
+        serve_agents(arguments)
+        return
+    from dragoman.cli.serve.reload import Reloader
+
+    Reloader(arguments, Path.cwd()).run()
+
+
+def _reloads(arguments: ServeArguments) -> bool:
+    """True when `reload` is set and there is a file to watch. Raises ConfigError when a flag is wrong."""
+    flags = {name: value for name in (*SETTINGS, *RENAMED) if (value := arguments.flags.get(name)) not in (None, ())}
+    cwd = Path.cwd()
+    try:
+        settings = load_settings(
+            {}, environ=os.environ, config=arguments.config, cwd=cwd, flags=flags, warn=lambda _: None
+        )
+    except ConfigError:
+        # An error in a file can be corrected while it is watched, one in a flag cannot.
+        settings = load_settings({}, environ={}, config=None, cwd=Path(os.devnull), flags=flags)
+    if not settings.reload:
+        return False
+    from dragoman.cli.serve.watched import watched_files
+
+    if watched_files(arguments, cwd).paths:
+        return True
+    if not settings.dev:
+        raise ConfigError("--reload: there is no Python file and no settings file to watch here")
+    return False
+
+
+def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) -> None:
+    """Import the targets and serve them; `child` is this process, if it serves for a parent process.
+
+    Raises:
+        DragomanError: a setting or a target is wrong, or the server does not start.
+    """
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
+    targets, a2a, config = arguments.targets, arguments.a2a, arguments.config
+    flags = dict(arguments.flags)
     cwd = Path.cwd()
     tools = pop_tool_options(flags)
     program = pop_command_options(flags)
@@ -131,7 +187,15 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level, quiet=quiet)
     try:
-        serve(servable, settings, announce=_announce, ends_process=True, curl=curl, quiet=quiet)
+        serve(
+            servable,
+            settings,
+            announce=_announce if child is None else child.announce,
+            ends_process=True,
+            curl=curl,
+            quiet=quiet or (child is not None and child.is_restart),
+            listener_of=None if child is None else child.listener_of,
+        )
     except ConfigError as error:
         from dragoman.cli.serve.second import with_command
 
@@ -159,8 +223,8 @@ def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable
     """Build the agents of the settings file. Raises ConfigError."""
     if file is None or not file.agents:
         raise ConfigError(
-            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
-            + FIRST_AGENT
+            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, run `dragoman init my-agent`, "
+            "or save this as app.py:\n\n" + FIRST_AGENT
         )
     return [_agent_of_table(file, name, table, limit) for name, table in file.agents.items()]
 

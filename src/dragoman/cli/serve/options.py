@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
+from dragoman.cli.completion.candidates import complete_setting
 from dragoman.cli.options import GroupedOption, with_options
 from dragoman.model.error import ConfigError
-from dragoman.server.config.values import choice_parser
+from dragoman.server.config.settings import SETTINGS
+from dragoman.server.config.values import ChoiceParser, choice_parser
 from dragoman.server.plugins import AGENT_OPTIONS
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class _Flag(NamedTuple):
             "cls": GroupedOption,
             "group": "Agent" if self.common else group,
             "common": self.common,
+            "shell_complete": complete_setting,
         }
         if self.metavar is None:
             return click.option(self.flag, is_flag=True, help=self.help, **place)
@@ -49,6 +52,31 @@ class _Flag(NamedTuple):
         """Pop the value of the flag; None when it is not set."""
         value = flags.pop(self.flag.removeprefix("--").replace("-", "_"))
         return None if value == () or value is False else value
+
+
+class ServeArguments(NamedTuple):
+    """The command line of `serve`."""
+
+    targets: tuple[str, ...]
+    a2a: tuple[str, ...]
+    config: Path | None
+    flags: dict[str, Any]
+    frameworks: tuple[str, ...] = ()
+
+    @property
+    def framework_targets(self) -> tuple[str, ...]:
+        """The targets of `--adk` and its like."""
+        return tuple(target for name in self.frameworks for target in self.flags.get(name) or ())
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that are started, and URLs of MCP servers."""
+        return (*(self.flags.get("mcp") or ()), *(self.flags.get("command") or ()))
+
+    @property
+    def names_agents(self) -> bool:
+        """False when the settings file says what to serve."""
+        return bool(self.targets or self.a2a or self.framework_targets or self.commands or self.flags.get("profile"))
 
 
 _SERVERS = "Serve the tools of an MCP server; repeatable."
@@ -103,6 +131,22 @@ FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
 _CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
 _GROUPS = {"MCP tools": _TOOLS, "Programs": _PROGRAM, "Agents of other frameworks": (*_FRAMEWORKS, *_ADK_FLAGS)}
 agent_options = with_options(*(flag.decorator(group) for group, flags in _GROUPS.items() for flag in flags))
+
+
+def choices_of(name: str) -> Sequence[str]:
+    """Return the values that an option may have; none where that is anything."""
+    match name:
+        case "auth":
+            from dragoman.auth.inbound.config import NAMES
+
+            return NAMES
+        case "profile":
+            from dragoman.agents.process.profiles import PROFILES
+
+            return PROFILES
+        case _:
+            parser = SETTINGS[name].parse if name in SETTINGS else _CHOICES.get(name)
+            return parser.choices if isinstance(parser, ChoiceParser) else ()
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,13 @@ _NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def with_command(error: ConfigError, settings: Settings) -> ConfigError:
-    """Return the error with a command line that works, if the port or the store of a server is in use."""
+    """Return the error with a command line that works, if the port or the store of a server is in use.
+
+    It stays as it is where nobody typed a command line, as in a process that another one has started.
+    """
+    typed = sys.argv[1:]
+    if typed[:1] != ["serve"]:
+        return error
     options: dict[str, str] = {}
     if isinstance(error, PortInUse):
         options["--port"] = str(free_port(settings.host, settings.port))
@@ -31,7 +37,6 @@ def with_command(error: ConfigError, settings: Settings) -> ConfigError:
         options["--store"] = f"sqlite:///{_unused(path).as_posix()}"
     if not options:
         return error
-    typed = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ["serve"]
     added = [word for option in options.items() for word in option]
     command = shlex.join([*_without(typed, tuple(options)), *added])
     return ConfigError(f"{error}\n\n  {program()} {command}")

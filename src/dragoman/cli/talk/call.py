@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.completion.candidates import complete_skill
 from dragoman.cli.options import save_option
 from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
@@ -18,7 +19,7 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 
 @click.command("call", cls=AddressCommand, short_help="Call a skill and print its value.")
 @url_argument
-@click.argument("skill")
+@click.argument("skill", shell_complete=complete_skill)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @save_option
 @in_session

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from dragoman.cli.options import raw_option
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.cli.remote.task_id import LAST
@@ -35,6 +36,8 @@ COMMANDS = {
     "/file": SlashCommand("PATH [TEXT]", "Send a file, with a text if you like."),
     "/cancel": SlashCommand("", "Cancel the task that waits for your answer."),
     "/new": SlashCommand("", "Begin a new conversation."),
+    "/save": SlashCommand("[DIR]", "Save the files of the last answer, here or in a folder."),
+    "/raw": SlashCommand("", "Print text as it comes; once more renders Markdown again."),
     "/quit": SlashCommand("", "Leave. Ctrl-D leaves, too."),
 }
 KEYS = """\
@@ -48,8 +51,9 @@ _COMMAND = re.compile(r"/[A-Za-z]+")
 @click.command("chat", short_help="Talk with an agent.")
 @url_argument
 @click.option("--context", metavar="ID", help="Go on with this conversation, or with the `last` one.")
+@raw_option
 @in_session
-def command(session: CommandSession, context: str | None) -> None:
+def command(session: CommandSession, context: str | None, raw: bool) -> None:
     """Talk with an agent. Each line is a message, or the answer to the agent's question.
 
     On a terminal, /help lists the commands, such as /file PATH. Ctrl-C cancels the answer, a second one leaves, and
@@ -60,13 +64,13 @@ def command(session: CommandSession, context: str | None) -> None:
     from dragoman.cli.printing import colored, say
 
     card = session.run(session.client.card())
-    chat = ChatLoop(session)
+    chat = ChatLoop(session, raw=raw)
     if chat.interactive:
         say(colored(f"{card.name}: {card.description}", bold=True, err=True))
         say(colored("/help lists the commands, Ctrl-D leaves", dim=True, err=True))
-    if context is not None:
-        chat.take_up(context)
     try:
+        if context is not None:
+            chat.take_up(context)
         chat.run()
     except KeyboardInterrupt:
         if not chat.interactive:
@@ -80,13 +84,13 @@ def command(session: CommandSession, context: str | None) -> None:
 class ChatLoop:
     """Sends each message to the agent and prints the answer, until the input ends."""
 
-    def __init__(self, session: CommandSession) -> None:
+    def __init__(self, session: CommandSession, *, raw: bool = False) -> None:
         from dragoman.cli.talk.conversation import StreamPrinter
         from dragoman.cli.talk.prompt import Prompt
 
         self._session = session
         self._prompt = Prompt(list(COMMANDS), [name for name, each in COMMANDS.items() if each.arguments])
-        self._printer = StreamPrinter(session, quiet=session.options.as_json)
+        self._printer = StreamPrinter(session, quiet=session.options.as_json, raw=raw)
         self._last: Task | Message | None = None
         self._context: str | None = None
         self._was_interrupted = False
@@ -196,6 +200,10 @@ class ChatLoop:
                 self._cancel()
             case "/new":
                 self._begin_anew()
+            case "/save":
+                self._save(arguments)
+            case "/raw":
+                self._toggle_raw()
             case "/quit":
                 return False
             case _:
@@ -212,20 +220,30 @@ class ChatLoop:
         say(KEYS)
 
     def _send_file(self, arguments: str) -> None:
-        rest = io.StringIO(arguments)
-        lexer = shlex.shlex(rest, posix=True)
-        lexer.whitespace_split, lexer.commenters = True, ""
-        try:
-            path = lexer.get_token()
-        except ValueError:
-            raise ConfigError("/file: a quote is not closed") from None
-        if not path:
+        path, text = _split_path("/file", arguments)
+        if path is None:
             raise ConfigError("/file needs a path: /file report.pdf What does it say?")
-        text = rest.read().strip()
         try:
-            self._send(text or None, files=[Path(path).expanduser()])
-        except (OSError, RuntimeError) as error:
-            raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            self._send(text or None, files=[path])
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+
+    def _save(self, arguments: str) -> None:
+        from dragoman.cli.talk.save import HERE, save_files
+
+        path, more = _split_path("/save", arguments)
+        if more:
+            raise ConfigError(f"/save takes one folder: put quotes around {arguments!r}")
+        files = self._last.files if self._last is not None else []
+        if not files:
+            raise ConfigError("there is nothing to save: the last answer has no files")
+        save_files(files, path or HERE)
+
+    def _toggle_raw(self) -> None:
+        from dragoman.cli.printing import say
+
+        self._printer.raw = not self._printer.raw
+        say("text is printed as it comes" if self._printer.raw else "Markdown is rendered")
 
     def _begin_anew(self) -> None:
         from dragoman.cli.printing import say
@@ -256,11 +274,8 @@ class ChatLoop:
         from dragoman.cli.talk.conversation import resume_hint
 
         try:
-            if self.interactive:
+            with resume_hint(self._session, self._printer, cancels=self.interactive):
                 self._keep(self._session.run(self._printer.read(stream)))
-            else:
-                with resume_hint(self._session, self._printer):
-                    self._keep(self._session.run(self._printer.read(stream)))
         except KeyboardInterrupt:
             if not self.interactive:
                 raise
@@ -322,3 +337,19 @@ class ChatLoop:
             say(colored(f"{state_name(result.state)}{f': {error}' if error else ''}", "red", err=True))
         else:
             self._printer.print(result)
+            if self.interactive and any(part.raw is not None for part in result.files):
+                say(colored("/save writes it here, /save DIR into a folder", dim=True, err=True))
+
+
+def _split_path(command: str, arguments: str) -> tuple[Path | None, str]:
+    """Split a path, which may be quoted, from the text after it. Raises ConfigError."""
+    rest = io.StringIO(arguments)
+    lexer = shlex.shlex(rest, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        word = lexer.get_token()
+        return (Path(word).expanduser() if word else None), rest.read().strip()
+    except ValueError:
+        raise ConfigError(f"{command}: a quote is not closed") from None
+    except RuntimeError as error:  # ~ of an unknown user
+        raise ConfigError(f"{command}: {error}") from None

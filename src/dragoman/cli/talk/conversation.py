@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.printing import (
     colored,
+    interrupting,
     on_terminal,
     out,
-    pausing,
     print_answer,
+    print_closing,
     print_data,
     print_files,
-    print_plain,
     print_result,
     say,
 )
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
 from dragoman.cli.talk.save import offer_files, save_files
-from dragoman.cli.talk.text_display import TextDisplay, renders_markdown
+from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
@@ -86,7 +86,7 @@ class StreamPrinter:
             self._progress.start()
         animation = asyncio.create_task(self._animate())
         try:
-            with pausing(self):
+            with interrupting(self):
                 async with aclosing(aiter(stream)) as events:
                     async for event in events:
                         self._handle_event(event)
@@ -102,10 +102,6 @@ class StreamPrinter:
         if self._progress is not None:
             self._progress.clear()
         self._display.end()
-
-    def pause(self) -> None:
-        """End the current line, because something else is to be printed."""
-        self.end_line()
 
     # -- one event ---------------------------------------------------------------------------------------------------
 
@@ -167,25 +163,24 @@ class StreamPrinter:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_data(result.parts)
+            print_closing(result)
         else:
-            print_answer(result, self._print_whole)
+            print_answer(result, text_printer(raw=self.raw))
         self._list_files(result.files)
-
-    def _print_whole(self, text: str) -> None:
-        if not self._display.renders:
-            print_plain(text)
-            return
-        self._display.add(text)
-        self._display.end()
 
 
 @contextmanager
-def resume_hint(session: CommandSession, printer: StreamPrinter) -> Generator[None]:
-    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended."""
+def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: bool = False) -> Generator[None]:
+    """On Ctrl-C or a lost connection within the block, print how to resume the task, unless it has ended.
+
+    With `cancels`, Ctrl-C is to cancel the task, and nothing is printed for it.
+    """
     try:
         yield
     except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
         printer.end_line()
+        if cancels and isinstance(error, KeyboardInterrupt):
+            raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
                 say("the task goes on, this ends it: " + session.command_line("cancel", printer.task_id))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.completion.candidates import complete_skill
 from dragoman.cli.options import raw_option, save_option
 from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.command("send", cls=AddressCommand, short_help="Send a message and print the answer.")
 @url_argument
 @click.argument("words", nargs=-1, metavar="[TEXT|-]...")
-@click.option("--tool", metavar="NAME", help="Call this skill.")
+@click.option("--tool", metavar="NAME", shell_complete=complete_skill, help="Call this skill.")
 @click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
 @click.option("--data", metavar="JSON", help="Send JSON beside the text.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from dragoman.cli.completion.candidates import complete_state
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import ConfigError
@@ -25,7 +26,12 @@ _WORDS = 60
 
 @click.command("tasks", short_help="List your tasks, the newest first.")
 @url_argument
-@click.option("--state", metavar="STATE", help="Only those in this state, as in working or input-required.")
+@click.option(
+    "--state",
+    metavar="STATE",
+    shell_complete=complete_state,
+    help="Only those in this state, as in working or input-required.",
+)
 @click.option("--context", metavar="ID", help="Only those of this conversation.")
 @click.option(
     "--since",
@@ -80,10 +86,14 @@ def _parse_since(text: str | None) -> datetime | None:
 def _row(task: Task) -> tuple[str, ...]:
     from dragoman.cli.printing import shorten, state_name
 
-    messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
-    text = next((words for message in messages if (words := _message_text(message))), "")
     time = (task.status.timestamp or "")[:19].replace("T", " ")
-    return task.id, state_name(task.state), time, shorten(text, _WORDS)
+    return task.id, state_name(task.state), time, shorten(first_words(task), _WORDS)
+
+
+def first_words(task: Task) -> str:
+    """Return the first text of a task, or the name of the skill that was called."""
+    messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
+    return next((words for message in messages if (words := _message_text(message))), "")
 
 
 def _message_text(message: Message) -> str:

@@ -12,6 +12,7 @@ from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
+from dragoman.model.error import A2AError, as_received
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.agent import Agent
@@ -73,7 +74,10 @@ class ServiceConnection:
         return self.cached_card
 
     async def perform(self, operation: Operation, request: Request) -> Result:
-        result = (await self._endpoint.perform(operation, self._call, request, None)).result
+        try:
+            result = (await self._endpoint.perform(operation, self._call, request, None)).result
+        except A2AError as error:
+            raise as_received(error)  # noqa: B904 - it is the same error
         assert not isinstance(result, Stream)
         return result
 
@@ -85,7 +89,10 @@ class ServiceConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Stream batches of events. `budget` is not used, because no bytes are transferred."""
-        stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        try:
+            stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        except A2AError as error:
+            raise as_received(error)  # noqa: B904 - it is the same error
         assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:
             async for batch in batches:

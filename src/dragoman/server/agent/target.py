@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
@@ -35,15 +36,34 @@ def load_target(text: str, *, cwd: Path) -> Any:
     Raises:
         ConfigError: there is no such module, file or name, its import fails, or it has not exactly one object to serve.
     """
+    place, name = _split(text)
+    _make_importable(cwd)
+    with _importing():
+        module = _import_file(place, cwd) if place.endswith(".py") else _import_module(place, cwd)
+    return _get_named(module, name, place) if name else _find_only(module, place)
+
+
+def _split(text: str) -> tuple[str, str]:
     place, colon, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
     if not colon:
         place, name = text, ""
     if not place or (colon and not name):
         raise ConfigError(f"target `{text}`: write `module:name` or `file.py`")
-    _make_importable(cwd)
-    with _importing():
-        module = _import_file(place, cwd) if place.endswith(".py") else _import_module(place, cwd)
-    return _get_named(module, name, place) if name else _find_only(module, place)
+    return place, name
+
+
+def locate_target(text: str, *, cwd: Path) -> Path | None:
+    """Return the folder with the code of a target, without importing it; None when it cannot be found."""
+    try:
+        place, _ = _split(text)
+    except ConfigError:
+        return None
+    if place.endswith(".py"):
+        return (cwd / Path(place).expanduser()).resolve().parent
+    spec = importlib.machinery.PathFinder.find_spec(place.partition(".")[0], [str(cwd), *sys.path])
+    if spec is None or not spec.has_location or spec.origin is None:
+        return cwd
+    return Path(spec.origin).resolve().parent
 
 
 def is_importing() -> bool:

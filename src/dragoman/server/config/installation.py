@@ -75,6 +75,11 @@ def install_line(*extras: str, packages: tuple[str, ...] = ()) -> str:
     return " ".join(map(_quote, (*words, *packages)))
 
 
+def portable_line(*extras: str, packages: tuple[str, ...] = ()) -> str:
+    """Return the shell command that installs Dragoman and other packages into whatever environment is active."""
+    return " ".join(map(_quote, ("pip", "install", requirement(*extras), *packages)))
+
+
 def package_line(package: str) -> str:
     """Return the shell command that adds a package of somebody else to this environment."""
     return install_line(packages=(package,))

@@ -28,6 +28,8 @@ from dragoman.telemetry.printable import one_line
 
 logger = logging.getLogger("dragoman.settings")
 
+# How long running tasks may take, in seconds, when a changed file restarts the server.
+RELOAD_DRAIN = 3
 # The default rate limit of a caller when authentication is on.
 AUTH_RATE, AUTH_BURST = 100, 1000
 
@@ -83,7 +85,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     dedupe: float = 600
     reply_within: float = 1
     closing: ClosingChoice = "auto"
+    closing_message: bool = False
     dev: bool = False
+    reload: bool = False
     drain: float = 30
     log: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
@@ -134,6 +138,10 @@ def load_settings(
     checked = {name: _read(name, value) for name, value in raw.items()}
     if checked.get("dev"):
         checked.setdefault("dedupe", 0)
+        # A Python program that calls `serve` cannot be started again from within.
+        checked.setdefault("reload", flags is not None)
+    if checked.get("reload"):
+        checked.setdefault("drain", RELOAD_DRAIN)
     if file is not None and file.auth:
         checked["auth"] = _with_tables(checked.get("auth"), file)
     if checked.get("auth") is not None and "limits_rate" not in checked:
@@ -287,6 +295,11 @@ def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
         if name not in Settings.__struct_fields__:
             names = Settings.__struct_fields__
             raise ConfigError(f"keyword {name}: there is no such setting{suggest_name(name, names)}")
+        if name == "reload" and value:
+            raise ConfigError(
+                "keyword reload: a Python program cannot reload itself: leave it out, and start the agent with "
+                "`dragoman serve FILE --reload`"
+            )
         if name == "limits":
             result |= _from_limits(value)
         elif value is not None:

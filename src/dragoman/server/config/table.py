@@ -113,7 +113,10 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             secret=True,
         ),
     ),
-    "Development": (_switch("dev", "Exception texts to callers, no de-duplication.", common=True),),
+    "Development": (
+        _switch("dev", "Reload, warn of likely mistakes, send error texts to callers, no de-duplication.", common=True),
+        _switch("reload", "Restart when a file changes.", common=True),
+    ),
     "Logging": (
         SettingInfo(
             "log_level",
@@ -137,6 +140,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             "FORM",
             values.choice_parser(*get_args(ClosingChoice)),
         ),
+        _switch("closing_message", "Repeat the text of the answer in the last status message."),
         _seconds("reply_within", "How long a skill may take to reply without a task."),
         _switch("data_as_text", "Send data as JSON text, for clients that show only text."),
         SettingInfo(

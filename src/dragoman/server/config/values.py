@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from dragoman.server.config.store_url import without_password
@@ -88,18 +88,24 @@ def parse_switch(value: Any, is_text: bool) -> bool:
     return value
 
 
-def choice_parser(*choices: str) -> Callable[[Any, bool], str]:
-    """Return a parser that accepts one of these words."""
+class ChoiceParser(NamedTuple):
+    """A parser that accepts one of these words."""
 
-    def read(value: Any, is_text: bool) -> str:
+    choices: tuple[str, ...]
+
+    def __call__(self, value: Any, is_text: bool) -> str:
+        """Parse a value. Raises ValueError with the nearest word."""
         word: Any = value.lower() if is_text else value
-        if word not in choices:
-            near = get_close_matches(str(value), choices, n=1)
+        if word not in self.choices:
+            near = get_close_matches(str(value), self.choices, n=1)
             hint = f"; did you mean {as_json(near[0])}?" if near else ""
-            raise ValueError(f"must be {', '.join(as_json(one) for one in choices)}, not {as_json(value)}{hint}")
+            raise ValueError(f"must be {', '.join(as_json(one) for one in self.choices)}, not {as_json(value)}{hint}")
         return cast("str", word)
 
-    return read
+
+def choice_parser(*choices: str) -> ChoiceParser:
+    """Return a parser that accepts one of these words."""
+    return ChoiceParser(choices)
 
 
 def parse_url(value: Any, is_text: bool) -> str:

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -68,13 +68,14 @@ def serve(
     ends_process: bool = False,
     curl: bool = False,
     quiet: bool = False,
+    listener_of: Callable[[str, int], socket.socket] | None = None,
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
     `announce` is called with lines for stderr once the server is ready: they are safe for a terminal and may have
     colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does not
     end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after this
-    has returned.
+    has returned. `listener_of` returns the socket of an address, if another process goes on with it after this one.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
@@ -82,7 +83,7 @@ def serve(
         DragomanError: the app did not start. Other exceptions of its startup are raised as they are.
     """
     _check_context()
-    with closing(_bind(settings.host, settings.port)) as listener:
+    with closing((listener_of or bind)(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
         listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
@@ -96,7 +97,7 @@ def serve(
                 announce(line)
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
-            _run(app, settings, listener, announce_ready, shutdown)
+            _run(app, settings, listener, announce_ready, shutdown, hands_over=listener_of is not None)
         if shutdown.interrupted:
             raise KeyboardInterrupt
 
@@ -112,7 +113,13 @@ def _check_context() -> None:
 
 
 def _run(
-    app: AsgiApp, settings: Settings, listener: socket.socket, announce_ready: Callable[[], None], shutdown: Shutdown
+    app: AsgiApp,
+    settings: Settings,
+    listener: socket.socket,
+    announce_ready: Callable[[], None],
+    shutdown: Shutdown,
+    *,
+    hands_over: bool,
 ) -> None:
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
@@ -144,10 +151,8 @@ def _run(
             announce_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Runs are drained while their callers are still connected; uvicorn then has nothing to wait for.
-            drain = getattr(app, "drain", None)
-            if drain is not None:
-                await drain()
+            # Where another process goes on with the socket, new callers wait for it.
+            await _drain(app, self.servers if hands_over else ())
             shutdown.record_drained()
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
@@ -179,6 +184,15 @@ def _run(
         except SystemExit:
             # uvicorn has logged why, unless the app has a startup error.
             raise _startup_error(app) from None
+
+
+async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:
+    """Drain the runs while their callers are still connected; uvicorn then has nothing to wait for."""
+    for server in servers:
+        server.close()
+    drain = getattr(app, "drain", None)
+    if drain is not None:
+        await drain()
 
 
 def _protocol(settings: Settings) -> dict[str, Any]:
@@ -225,7 +239,8 @@ def _suppress_startup_log(app: AsgiApp) -> Generator[None]:
         logger.removeFilter(keep_record)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """Bind a socket to an address, without listening. Raises ConfigError when it cannot be had."""
     try:
         candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):

@@ -113,10 +113,12 @@ class Startup(NamedTuple):
         return f"  {self.style.dim(label)}{' ' * (8 - len(label))}{text}"
 
     def warnings(self) -> list[str]:
-        """Return what the user should know about who may call."""
+        """Return what the user should know about the agents, their tasks and who may call."""
+        warnings = [f"warning: {text}" for agent in self.agents if (text := _missing_skills(agent))]
+        if self.settings.reload and parse_store(self.settings.store) is None:
+            warnings.append("warning: the tasks are in memory: every restart loses them")
         if self.settings.auth is not None:
-            return []
-        warnings: list[str] = []
+            return warnings
         if not ip_address(self.host).is_loopback:
             place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
             warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
@@ -127,6 +129,18 @@ class Startup(NamedTuple):
                 "conversation"
             )
         return warnings
+
+
+def _missing_skills(agent: Any) -> str | None:
+    """Return what to do about an agent that cannot do anything; None when it has skills."""
+    if getattr(agent, "skills", ()):
+        return None
+    name = one_line(agent.name)
+    if getattr(agent, "tools", None) is not None:
+        return (
+            f"`{name}` has no tools, so its tasks fail: its MCP servers offer none, or include and exclude leave none"
+        )
+    return f"`{name}` has no skills, so its tasks fail: put `@agent.skill` above a function"
 
 
 def description_of(agent: Any) -> str:

@@ -1,0 +1,1 @@
+"""Completion in the shell: the scripts, and what can be completed."""

@@ -1,0 +1,116 @@
+"""`dragoman init`: makes a folder with a new agent."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from dragoman.cli.init.template import TEMPLATES, Template
+from dragoman.cli.printing import out
+from dragoman.model.error import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_LONGEST = 64
+_EPILOG = "\b\nTemplates:\n" + "\n".join(f"  {each.name:<12} {each.help}" for each in TEMPLATES.values())
+
+
+def _find_template(ctx: click.Context, parameter: click.Parameter, value: str) -> Template:
+    """Find a template by name. Raises BadParameter with the nearest match."""
+    if value in TEMPLATES:
+        return TEMPLATES[value]
+    near = get_close_matches(value.lower(), TEMPLATES, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(TEMPLATES)}."
+    raise click.BadParameter(f"there is no template `{value}`; {hint}", ctx, parameter)
+
+
+@click.command("init", short_help="Make a folder with a new agent.", epilog=_EPILOG)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option(
+    "--template",
+    metavar="TEMPLATE",
+    default="tools",
+    show_default=True,
+    callback=_find_template,
+    help="What to start from: see below.",
+)
+def command(name: str | None, template: Template) -> None:
+    """Make a folder with a new agent: its code, its test, its settings and a README.
+
+    The agent runs and its test passes at once, without a key. Without NAME the files go into the current folder, if it
+    is empty. Nothing is overwritten.
+    """
+    folder = Path(name) if name is not None and name != "." else Path()
+    agent_name = _suggestion(Path.cwd().name) if folder == Path() else _check_name(folder)
+    _check_folder(folder)
+    texts = template.write(agent_name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            with (folder / file).open("x", encoding="utf-8") as opened:  # never overwrites
+                opened.write(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {error.filename or folder}: {error.strerror or error}") from None
+    _print_next_steps(folder, template)
+
+
+def _check_name(folder: Path) -> str:
+    """Return the name of an agent from that of its folder. Raises ConfigError with a better one."""
+    name = folder.name
+    if _NAME.fullmatch(name) and len(name) <= _LONGEST:
+        return name
+    better = str(folder.with_name(_suggestion(name)) if name not in ("", "..") else "my-agent")
+    raise ConfigError(
+        f"`{name or folder}` cannot be the name of an agent: use letters, digits, - and _, as in "
+        f"`dragoman init {shlex.quote(better)}`"
+    )
+
+
+def _suggestion(name: str) -> str:
+    """Return a name that is like another, and allowed."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_]+", "-", plain)[:_LONGEST].strip("-_").lower() or "my-agent"
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise ConfigError unless a folder is new or empty. Hidden files and virtual environments do not count."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"there is a file `{folder}`: choose another name")
+    ours = [".gitignore"]
+    found = next(
+        (
+            each.name
+            for each in sorted(folder.iterdir())
+            if each.name in ours or not (each.name.startswith(".") or (each / "pyvenv.cfg").is_file())
+        ),
+        None,
+    )
+    if found is None:
+        return
+    if folder == Path():
+        raise ConfigError(f"this folder is not empty, it has {found}: make a new one, as in `dragoman init my-agent`")
+    raise ConfigError(
+        f"the folder {folder} is not empty, it has {found}: choose another name, as in "
+        f"`dragoman init {shlex.quote(f'{folder}-2')}`"
+    )
+
+
+def _print_next_steps(folder: Path, template: Template) -> None:
+    here = folder == Path()
+    missing = template.missing_line()
+    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
+    steps = [
+        *([] if here else [f"cd {shlex.quote(str(folder))}"]),
+        *([] if missing is None else [missing]),
+        "dragoman serve",
+        f"{template.send_line}    # in a second terminal",
+        "pytest",
+    ]
+    for step in steps:
+        out(f"  {step}")
