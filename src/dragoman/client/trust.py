@@ -23,6 +23,7 @@ from dragoman.net.exchange import HttpRequest, origin_of, redact_url
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Sender
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.keys.card_signature import VerifiedSignature
@@ -227,9 +228,9 @@ def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSigna
 class VerifiedConnection(RemoteConnection):
     """A connection that verifies the extended card like the public one."""
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation; a card in its response is verified. Raises BadCard when it is not trusted."""
-        result = await super().perform(operation, request)
+        result = await super().perform(operation, request, backoff)
         verifier = self._discovery.verifier
         if verifier is None or not isinstance(result, AgentCard):
             return result

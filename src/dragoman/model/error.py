@@ -3,6 +3,7 @@
 DragomanError
 ├── ConfigError                     a setting, a target or a skill is wrong; says what to type instead
 ├── CannotConnect                   there is no server at that address, or the connection was lost
+│   └── TimedOut                    there was no answer in time
 ├── BadCard                         the agent card cannot be read
 ├── BadResponse                     the response is not A2A
 │   └── ResponseTooLarge            it is larger than the limit (.limit)
@@ -66,6 +67,12 @@ class CannotConnect(DragomanError):
         self.reason = reason or type(self).reason
         self.arrived = arrived
         self.status = status
+
+
+class TimedOut(CannotConnect):
+    """The server did not answer in time. `reason` is `TIMED_OUT`."""
+
+    reason = "TIMED_OUT"
 
 
 class BadCard(DragomanError):

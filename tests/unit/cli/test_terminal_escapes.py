@@ -159,7 +159,7 @@ def test_a_line_to_paste_quotes_the_id_of_an_agent() -> None:
     shared = {
         "headers": (),
         "token_env": None,
-        **dict.fromkeys(("protocol", "transport", "timeout", "limits_remote_bytes")),
+        **dict.fromkeys(("protocol", "transport", "timeout", "reconnect", "limits_remote_bytes")),
     }
     options = parse_options("http://127.0.0.1:1", {**shared, "as_json": False, "wire": False, "insecure": False})
     with CommandSession(options) as session:

@@ -133,7 +133,7 @@ class Startup(NamedTuple):
 
 def _missing_skills(agent: Any) -> str | None:
     """Return what to do about an agent that cannot do anything; None when it has skills."""
-    if getattr(agent, "skills", ()):
+    if getattr(agent, "skills", True):  # something else that can be served has no skills to speak of
         return None
     name = one_line(agent.name)
     if getattr(agent, "tools", None) is not None:

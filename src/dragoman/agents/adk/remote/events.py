@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from google.adk.agents.invocation_context import InvocationContext
 
     from dragoman.agents.adk.remote.call import TaskLost
-    from dragoman.client.client import EventStream
     from dragoman.client.event import Event as ClientEvent
+    from dragoman.client.streams.stream import EventStream
 
 _MAX_NAME = 200
 # A "user:" prefix would store the file for the user instead of the session.
