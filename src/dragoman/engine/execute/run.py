@@ -154,7 +154,7 @@ class Run:
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
-            self._end(State.FAILED, None if live.ended else self._log_and_describe(error))
+            self._end(State.FAILED, None if live.ended else self._log_and_describe(error, ctx))
         finally:
             await _close(outputs)
 
@@ -164,6 +164,8 @@ class Run:
         async for value in outputs:
             if live.ended:
                 return
+            if ctx.pending_calls is not None:
+                ctx.pending_calls.check()
             if isinstance(value, Reply):
                 self._reply(ctx, value, has_pending_text=writer is not None and writer.has_pending_text)
                 return
@@ -178,10 +180,14 @@ class Run:
             writer.write(value)
             if live.needs_drain:
                 await live.drain()
-        if live.ended:
-            return
-        if live.draft:
-            live.open()
+        if not live.ended:
+            self._complete(ctx, writer)
+
+    def _complete(self, ctx: Context, writer: ResultWriter | None) -> None:
+        if ctx.pending_calls is not None:
+            ctx.pending_calls.check()
+        if self.live.draft:
+            self.live.open()
         if ctx.artifact_stream is not None:
             ctx.artifact_stream.close()
         # A run without output may still have to close a text that was started before a pause.
@@ -242,7 +248,12 @@ class Run:
             return None
         return after if after != self._context_state_before else None
 
-    def _log_and_describe(self, error: BaseException) -> str:
+    def _log_and_describe(self, error: BaseException, ctx: Context) -> str:
+        if ctx.pending_calls is not None:
+            try:
+                ctx.pending_calls.check()
+            except Failed as forgotten:  # the likely cause
+                return str(forgotten)
         reference = secrets.token_hex(3)
         logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
         if self._runner.settings.show_errors:
