@@ -42,7 +42,7 @@ from dragoman import (
 )
 from dragoman.cli.init.template import TEMPLATES
 from dragoman.cli.main import EXIT_CODES, VERBS, group
-from dragoman.client.client import EventStream
+from dragoman.client.streams.stream import EventStream
 from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
 from dragoman.server.config.settings import SETTINGS, Limits, Settings
@@ -278,6 +278,8 @@ def test_the_client_methods_take_what_is_listed() -> None:
     for row in rows("member of `Client`", "gives"):
         (shown,) = code(row[0])
         name = names(row[0])[0]
+        if isinstance(getattr(Client, name), property):
+            continue
         parameters = inspect.signature(getattr(Client, name)).parameters.values()
         listed = re.findall(r"\*{0,2}(\w+)", shown.partition("(")[2])
         expected = [p.name for p in parameters if p.name != "self"]
@@ -287,6 +289,8 @@ def test_the_client_methods_take_what_is_listed() -> None:
 def test_the_client_without_await_has_the_same_methods_with_the_same_parameters() -> None:
     assert public(sync.Client) == public(Client)
     for name in public(Client):
+        if isinstance(getattr(Client, name), property):
+            continue
         theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, sync.Client))
         assert [str(each).partition(":")[0] for each in ours.values()] == [
             str(each).partition(":")[0] for each in theirs.values()

@@ -14,7 +14,7 @@ from interop_field import PEERS, Peer, Wire
 from interop_table import FAIL, OPERATIONS, OURS, PASS, Cell
 
 from dragoman import Client, Message, State, Task
-from dragoman.client.client import EventStream
+from dragoman.client.streams.stream import EventStream
 from dragoman.errors import TaskNotCancelable, TaskNotFound
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, HttpResponse

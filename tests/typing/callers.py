@@ -22,7 +22,12 @@ async def methods_say_what_they_give() -> None:
         assert_type(task, Task)
         value: int = await client.call("add_numbers", a=3, b=7)
         assert value
-    await Client(Server(agent)).close()
+        async for piece in client.stream("Lisbon").text():
+            print(piece, end="", flush=True)
+            assert_type(piece.restarted, bool)
+        assert_type((client.protocol, client.transport), tuple[str | None, str | None])
+        assert_type(await client.chat().send("Lisbon", data={"b": 2}, wait=False), Task | Message)
+    await Client(Server(agent), reconnect=0).close()
 
 
 def so_do_they_without_await() -> None:
@@ -34,6 +39,11 @@ def so_do_they_without_await() -> None:
         assert value
         for event in client.stream("Lisbon"):
             assert_type(event, Event)
+        for piece in client.stream("Lisbon").text():
+            line: str = piece
+            assert line
+            assert_type(piece.restarted, bool)
+        assert_type((client.protocol, client.transport), tuple[str | None, str | None])
         for task in client.list_tasks(page_size=3):
             assert_type(task, Task)
 

@@ -50,6 +50,10 @@ add_numbers("a", 2)  # wrong
 add_numbers(1)  # wrong
 text: str = add_numbers(1, 2)  # wrong
 Server("agent")  # wrong
+Server(agent, prot=8080)  # wrong
+agent.serve(port="8080")  # wrong
+agent.app(limits={"bodies": 1})  # wrong
+Agent.from_a2a("http://127.0.0.1", retry=3)  # wrong
 User()  # wrong
 State.DONE  # wrong
 TaskFailed("without its task")  # wrong
@@ -78,8 +82,13 @@ async def mistakes(ctx: Context, client: Client) -> None:
     await client.get_task()  # wrong
     async for event in client.stream("x"):
         event.txt  # wrong
+    async for piece in client.stream("x").text():
+        piece.restart  # wrong
+    await client.chat().send("x", tools="x")  # wrong
+    client.chat().stream("x", wait=False)  # wrong
     with served(agent) as url:
         url + 1  # wrong
+    served(agent, prot=1)  # wrong
 
 
 def more_mistakes(ctx: sync.Context, client: sync.Client) -> None:
@@ -87,6 +96,8 @@ def more_mistakes(ctx: sync.Context, client: sync.Client) -> None:
     ctx.extensions  # wrong
     sync.Client()  # wrong
     sync.Client(agent, retries="many")  # wrong
+    sync.Client(agent, reconnect="never")  # wrong
+    client.chat().send("x", tools="x")  # wrong
     client.send("x", wait="no")  # wrong
     client.get_task()  # wrong
     client.stream("x", tools="x")  # wrong

@@ -16,6 +16,7 @@ import click
 
 from dragoman.model.message import join_paragraphs
 from dragoman.model.state import State
+from dragoman.model.task import closing_parts
 from dragoman.telemetry.printable import format_bytes, json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def field(text: str, *, err: bool = False) -> str:
 class LiveOutput(Protocol):
     """Output that is being written piece by piece, and may have a line that is not ended."""
 
-    def pause(self) -> None:
+    def end_line(self) -> None:
         """End the line, so that something else can be written."""
         ...
 
@@ -90,8 +91,8 @@ _live: list[LiveOutput] = []
 
 
 @contextmanager
-def pausing(live: LiveOutput) -> Generator[None]:
-    """Within the block, pause `live` before every line that is written with `out`."""
+def interrupting(live: LiveOutput) -> Generator[None]:
+    """Within the block, everything that is written with `out` first ends the line of `live`."""
     _live.append(live)
     try:
         yield
@@ -104,14 +105,14 @@ def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
     if _live:
         live = _live.pop()  # it writes too
         try:
-            live.pause()
+            live.end_line()
         finally:
             _live.append(live)
     out_live(*pieces, err=err, nl=nl)
 
 
 def out_live(*pieces: str, err: bool = False, nl: bool = False) -> None:
-    """Write a piece of live output, as `out` does, but without pausing it."""
+    """Write a piece of live output: as `out`, but its line goes on."""
     text = "".join(piece if isinstance(piece, StyledText) else safe_text(piece, err=err) for piece in pieces)
     # Without `color`, click would remove escape sequences from an agent's answer in a pipe.
     click.echo(text, nl=nl, err=err, color=True)
@@ -156,7 +157,8 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
 def print_answer(answer: Task | Message, print_text: Callable[[str], None] | None = None) -> None:
     """Print the text and the data of an answer on stdout in order, data as JSON. Files are for `print_files`.
 
-    The texts of artifacts are joined as they were streamed, those of messages are paragraphs.
+    The texts of artifacts are joined as they were streamed, those of messages are paragraphs. The closing message of a
+    task with artifacts is printed on stderr.
     """
     texts = list[str]()
     join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
@@ -169,6 +171,20 @@ def print_answer(answer: Task | Message, print_text: Callable[[str], None] | Non
             texts.clear()
             print_json(part.data)
     print_text(join(texts))
+    print_closing(answer)
+
+
+def print_closing(answer: Task | Message) -> None:
+    """Print the closing message of a task with artifacts on stderr, unless it only repeats the answer.
+
+    Its files are among those of the answer.
+    """
+    texts = [
+        json_escaped(json.dumps(part.data, ensure_ascii=False)) if part.kind == "data" else part.text or ""
+        for part in closing_parts(answer)
+    ]
+    if any(texts):
+        say(join_paragraphs(texts))
 
 
 def print_data(parts: Sequence[Part]) -> None:

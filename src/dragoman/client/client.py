@@ -1,4 +1,4 @@
-"""The async client: `Client`, `Chat` and `EventStream`."""
+"""The async client: `Client` and `Chat`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.client.connect import connect
 from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
+from dragoman.client.streams.backoff import RECONNECT
+from dragoman.client.streams.stream import EventStream
 from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
-from dragoman.model.error import BadResponse, ConfigError
+from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     AuthenticationInfo,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
-    from dragoman.client.message import Attachment, Content
+    from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
     from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
@@ -51,8 +53,9 @@ class Chat:
     otherwise starts a new task in the same context.
     """
 
-    def __init__(self, client: Client, context: TaskLike | None = None) -> None:
+    def __init__(self, client: Client, context: TaskLike | None = None, auth: object = None) -> None:
         self._client = client
+        self._auth = auth
         self._context = context
         self.last: Task | Message | None = None
 
@@ -68,12 +71,14 @@ class Chat:
         """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
-    async def send(self, text: Content | None = None, **options: Any) -> Task | Message:
+    async def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
-    async def stream(self, text: Content | None = None, **options: Any) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, text: Content | None = None, **options: Unpack[MessageOptions]
+    ) -> AsyncGenerator[Event, None]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         stream: EventStream = self._client.stream(text, **self._continuation(), **options)
         async for event in stream:
@@ -82,12 +87,12 @@ class Chat:
         self.last = stream.result
         if isinstance(self.last, Task) and not self.last.context_id:
             # Events of 0.1 do not carry the context id; the task does.
-            self.last = await self._client.get_task(self.last)
+            self.last = await self._client.get_task(self.last, auth=self._auth)
 
     def _continuation(self) -> dict[str, Any]:
         if isinstance(self.last, Task) and self.last.state.waiting:
-            return {"task": self.last}
-        return {"context": self.context_id}
+            return {"task": self.last, "auth": self._auth}
+        return {"context": self.context_id, "auth": self._auth}
 
 
 TaskLike = Task | Message | str
@@ -102,7 +107,9 @@ class Client:
     sent to the target's origin and nowhere else. `protocol` (`"0.3"`) and `transport` (`"rest"`) restrict the choice
     among the card's interfaces. Timeouts are seconds: `connect_timeout` for connecting, `idle_timeout` for silence on
     an open connection; None waits forever. `retries` is the number of consecutive retries, made only where they are
-    safe; a message is sent again under its own id. `verify` is True, False, a CA file or directory, or an SSL context.
+    safe; a message is sent again under its own id. When the connection to a task is lost, `reconnect` is for how many
+    seconds it is tried again, with growing pauses, since the agent was last reached; 0 is not at all. The logger
+    `dragoman.client` says so. `verify` is True, False, a CA file or directory, or an SSL context.
     An interceptor is `async def f(request, call_next)`.
     `limit` is how many bytes one task may send over all its streams, None for no limit. Beyond it the client stops
     reading; the task itself continues.
@@ -125,6 +132,7 @@ class Client:
         idle_timeout: float | None = None,
         retries: int = 5,
         limit: int | None = DEFAULT_LIMIT,
+        reconnect: float = RECONNECT,
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
@@ -139,6 +147,7 @@ class Client:
             idle_timeout=idle_timeout,
             retries=retries,
             limit=limit,
+            reconnect=reconnect,
             verify=verify,
             headers=headers,
             interceptors=interceptors,
@@ -172,12 +181,30 @@ class Client:
                     self._opened = True
         return self._connection
 
-    async def _new_stream(self, **options: Any) -> ResumableStream:
-        return ResumableStream(await self._open(), self._retries, limit=self._limit, **options)
+    async def _new_stream(self, auth: object, **options: Any) -> ResumableStream:
+        connection = await self._open()
+        connection = connection if auth is None else connection.with_auth(auth)
+        return ResumableStream(connection, self._retries, limit=self._limit, **options)
 
-    async def _perform(self, operation: Operation, request: Request) -> Any:
+    async def _perform(self, operation: Operation, request: Request, auth: object = None) -> Any:
         connection = self._connection if self._opened else await self._open()
-        return await connection.perform(operation, request)
+        try:
+            if auth is not None:
+                connection = connection.with_auth(auth)
+            return await connection.perform(operation, request)
+        except DragomanError as error:
+            # The frames below lead through the client and say nothing about the caller's code.
+            raise error.with_traceback(None) from None
+
+    @property
+    def protocol(self) -> str | None:
+        """The version of A2A that is spoken with the agent, such as `"1.0"`; None before its card has been read."""
+        return self._connection.protocol
+
+    @property
+    def transport(self) -> str | None:
+        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        return self._connection.transport
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -195,11 +222,13 @@ class Client:
         wait: bool = True,
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
+        auth: object = None,
     ) -> Task | Message:
         """Send a message; by default wait until the task ends or pauses. A failed task is returned, not raised.
 
         A dict or a list instead of text is sent as data. A task pauses when it needs input or authorization. `task`
-        continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
+        continues that task, `context` starts a new one in the same conversation. `push` is a webhook. `auth` are
+        credentials for this call alone, instead of the client's: so one client can serve many users.
 
         Raises:
             ConfigError: the message would be empty, or the arguments contradict each other.
@@ -220,10 +249,11 @@ class Client:
             metadata=metadata,
             message_id=message_id,
         )
-        answer: Task | Message = await self._perform(Operation.SEND, build_send_request(message, wait=wait, push=push))
+        request = build_send_request(message, wait=wait, push=push)
+        answer: Task | Message = await self._perform(Operation.SEND, request, auth)
         if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
             # Not every server honors a blocking request.
-            return await self._wait_for_end(answer)
+            return await self._wait_for_end(answer, auth)
         return answer
 
     def stream(
@@ -239,6 +269,7 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
+        auth: object = None,
     ) -> EventStream:
         """Send a message and return a stream of its events; `stream.task` is the task assembled so far.
 
@@ -260,10 +291,12 @@ class Client:
             message_id=message_id,
         )
         request = build_send_request(message, wait=True, push=push)
-        return EventStream(self._new_stream, lambda stream: stream.send(request))
+        return EventStream(partial(self._new_stream, auth), lambda stream: stream.send(request))
 
-    async def call(self, tool: str, /, **arguments: Any) -> Any:
+    async def call(self, tool: str, /, *, auth: object = None, **arguments: Any) -> Any:
         """Call a tool and return its value.
+
+        `auth` are credentials for this call alone. An argument of that name is sent with `send(tool=…, arguments=…)`.
 
         Raises:
             TaskEnded: the task failed, was rejected or canceled.
@@ -271,13 +304,13 @@ class Client:
             A2AError: the agent did not accept the message.
             CannotConnect: the agent cannot be reached.
         """
-        result = await self.send(tool=tool, arguments=arguments)
+        result = await self.send(tool=tool, arguments=arguments, auth=auth)
         result.raise_for_state()
         return result.value
 
-    def chat(self, context: TaskLike | None = None) -> Chat:
+    def chat(self, context: TaskLike | None = None, *, auth: object = None) -> Chat:
         """Return a conversation that keeps track of the context and of the task that waits for input."""
-        return Chat(self, context)
+        return Chat(self, context, auth)
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
@@ -291,30 +324,31 @@ class Client:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    async def wait(self, task: TaskLike) -> Task:
+    async def wait(self, task: TaskLike, *, auth: object = None) -> Task:
         """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
-        current = await self.get_task(task)
-        return current if current.state.final or current.state.waiting else await self._wait_for_end(current)
+        current = await self.get_task(task, auth=auth)
+        return current if current.state.final or current.state.waiting else await self._wait_for_end(current, auth)
 
-    async def _wait_for_end(self, task: Task) -> Task:
-        stream = await self._new_stream(snapshot=task, wait_only=True)
+    async def _wait_for_end(self, task: Task, auth: object) -> Task:
+        stream = await self._new_stream(auth, snapshot=task, wait_only=True)
         async with aclosing(stream.subscribe(task.id)) as events:
             async for _ in events:
                 pass
         # Streams omit some members, such as the history: read the task itself.
-        return await self.get_task(task)
+        return await self.get_task(task, auth=auth)
 
-    def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
+    def subscribe(self, task: TaskLike, after: int | None = None, *, auth: object = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`.
 
         The iteration raises TaskNotFound, and UnsupportedOperation when the task has ended and nothing is left to send.
         """
         task_id = task_id_of(task)
-        return EventStream(partial(self._new_stream, until_final=True), lambda stream: stream.subscribe(task_id, after))
+        open_stream = partial(self._new_stream, auth, until_final=True)
+        return EventStream(open_stream, lambda stream: stream.subscribe(task_id, after))
 
-    async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
+    async def get_task(self, task: TaskLike, *, history_length: int | None = None, auth: object = None) -> Task:
         """Fetch a task. Raises TaskNotFound."""
-        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length))
+        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length), auth)
 
     async def list_tasks(
         self,
@@ -324,6 +358,7 @@ class Client:
         since: datetime | str | None = None,
         artifacts: bool = False,
         page_size: int | None = None,
+        auth: object = None,
     ) -> AsyncGenerator[Task, None]:
         """Iterate over the caller's tasks, newest status first; pages are fetched as they are needed.
 
@@ -342,14 +377,16 @@ class Client:
                 status_timestamp_after=_parse_time(since),
                 include_artifacts=artifacts or None,
             )
-            page: ListTasksResponse = await self._perform(Operation.LIST, request)
+            page: ListTasksResponse = await self._perform(Operation.LIST, request, auth)
             for task in page.tasks:
                 yield task
             if not page.next_page_token or page.next_page_token == token:
                 return
             token = page.next_page_token
 
-    async def cancel_task(self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None) -> Task:
+    async def cancel_task(
+        self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None, auth: object = None
+    ) -> Task:
         """Cancel a task and return it.
 
         Raises:
@@ -357,7 +394,7 @@ class Client:
             TaskNotCancelable: it has already ended.
         """
         request = CancelTaskRequest(task_id_of(task), dict(metadata) if metadata else None)
-        return await self._perform(Operation.CANCEL, request)
+        return await self._perform(Operation.CANCEL, request, auth)
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
@@ -402,49 +439,14 @@ class Client:
             CannotConnect: the agent cannot be reached.
             AuthError: the card is not public, and the credentials are missing or wrong.
         """
-        return await (await self._open()).card()
-
-    async def extended_card(self) -> AgentCard:
-        """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
-        return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
-
-
-class EventStream:
-    """The events of one message or task, to be iterated over once. `task` is the task assembled from them so far."""
-
-    def __init__(
-        self,
-        open_stream: Callable[[], Awaitable[ResumableStream]],
-        start: Callable[[ResumableStream], AsyncGenerator[Event, None]],
-    ) -> None:
-        self._open_stream = open_stream
-        self._start = start
-        self._stream: ResumableStream | None = None
-
-    @property
-    def result(self) -> Task | Message:
-        """The task or message so far. Raises BadResponse before the first event."""
-        result = None if self._stream is None else self._stream.result
-        if result is None:
-            raise BadResponse("the stream has not said anything yet")
-        return result
-
-    @property
-    def task(self) -> Task:
-        """The task so far. Raises BadResponse when there is none, as with a bare message."""
-        result = self.result
-        if not isinstance(result, Task):
-            raise BadResponse("the agent answered with a message and no task")
-        return result
-
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        self._stream = await self._open_stream()
-        events = self._start(self._stream)
         try:
-            async for event in events:
-                yield event
-        finally:  # a reader who leaves early closes the connection now, not at garbage collection
-            await events.aclose()
+            return await (await self._open()).card()
+        except DragomanError as error:
+            raise error.with_traceback(None) from None
+
+    async def extended_card(self, *, auth: object = None) -> AgentCard:
+        """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
+        return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), auth)
 
 
 def _parse_state(state: State | str | None) -> State | None:

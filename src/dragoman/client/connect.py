@@ -5,15 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, Discovery, StaticDiscovery, check_options, main_url
+from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery, check_options, main_url
 from dragoman.client.remote import RemoteConnection
+from dragoman.client.streams.backoff import RECONNECT
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
@@ -29,8 +30,25 @@ if TYPE_CHECKING:
 
 IN_PROCESS = "http://in-process"
 Verify = bool | str | Path | ssl.SSLContext
-# Cards fetched without credentials, shared by all clients of this process.
+# Cards that anybody may see and their servers allow to keep, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of `Client`, for other functions that take them."""
+
+    auth: object
+    protocol: str | None
+    transport: str | None
+    connect_timeout: float | None
+    idle_timeout: float | None
+    retries: int
+    limit: int | None
+    reconnect: float
+    verify: Verify
+    headers: Mapping[str, str] | None
+    interceptors: Sequence[Interceptor]
+    trust: TrustOption
 
 
 def connect(
@@ -43,6 +61,7 @@ def connect(
     idle_timeout: float | None = None,
     retries: int = 5,
     limit: int | None = DEFAULT_LIMIT,
+    reconnect: float = RECONNECT,
     verify: Verify = True,
     headers: Mapping[str, str] | None = None,
     interceptors: Sequence[Interceptor] = (),
@@ -57,6 +76,8 @@ def connect(
     """
     check_options(protocol, transport)
     _check_limits(connect_timeout, idle_timeout, retries, limit)
+    if not reconnect >= 0:
+        raise ConfigError(f"reconnect is seconds, 0 for not at all; not {reconnect!r}")
     keys = _trusted_keys(trust)
     needs_http = bool(protocol or transport or auth or headers or interceptors or keys)
     if isinstance(target, InProcess) and not needs_http:
@@ -91,7 +112,7 @@ def connect(
         and clock is None
     )
     clock = clock or SystemClock()
-    cache = SHARED_CARDS if shares_cache and keys is None else CardCache(clock)
+    cache = ClientCardCache(SHARED_CARDS) if shares_cache and keys is None else CardCache(clock)
     connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
     if keys is not None:
         from dragoman.client.trust import CardVerifier, VerifiedConnection
@@ -114,6 +135,7 @@ def connect(
         idle_timeout=idle_timeout,
         retries=retries,
         limit=limit,
+        reconnect=reconnect,
     )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from copy import copy
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urljoin
 
-from dragoman.clock import sleep
 from dragoman.model.error import (
     A2AError,
     AuthError,
     BadResponse,
     CannotConnect,
+    ConfigError,
     Overloaded,
     ResponseTooLarge,
-    ServerError,
 )
 from dragoman.model.json import encode
 from dragoman.net.exchange import MAX_RESPONSE, format_size, origin_of, redact_url
@@ -24,6 +23,7 @@ from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
     from dragoman.auth.outbound.credential import Credential
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.card import AgentCard
@@ -63,6 +63,21 @@ class Connection(Protocol):
         ...
 
     @property
+    def protocol(self) -> str | None:
+        """The version of A2A that is spoken with the agent; None before its card has been read."""
+        ...
+
+    @property
+    def transport(self) -> str | None:
+        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        ...
+
+    @property
+    def reconnect(self) -> float:
+        """For how many seconds to try again when the connection is lost."""
+        ...
+
+    @property
     def reached(self) -> bool:
         """True once anything at the agent's address has answered."""
         ...
@@ -70,6 +85,13 @@ class Connection(Protocol):
     @property
     def can_resubscribe(self) -> bool:
         """False for servers that store every event once per subscription, so that another one does harm."""
+        ...
+
+    def with_auth(self, auth: object) -> Connection:
+        """Return this connection with other credentials; what only they may see is kept apart.
+
+        Raises ConfigError when they are none, or the connection itself carries credentials.
+        """
         ...
 
     async def open(self) -> None:
@@ -84,8 +106,10 @@ class Connection(Protocol):
         """Return the agent's card. Raises BadCard or CannotConnect."""
         ...
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation whose response is not a stream, retrying where that is safe.
+
+        `backoff` says how long, instead of the number of retries of this connection.
 
         Raises:
             A2AError: the agent answered with an error.
@@ -211,6 +235,22 @@ class Sender:
         # Without credentials and extra headers the origin of a URL need not be checked.
         self._has_nothing_private = credential is None and not self._headers
 
+    def with_credential(self, credential: Credential) -> Sender:
+        """Return a sender with another credential. Raises ConfigError when either is a certificate of the caller.
+
+        A certificate belongs to the connections, which the two have in common.
+        """
+        if credential.ssl_context(True) is not None:
+            raise ConfigError("auth= of one call cannot be a certificate: make a Client with it")
+        if self.credential is not None and self.credential.ssl_context(True) is not None:
+            raise ConfigError(
+                "the Client has a certificate as its auth=, which would go along with auth= of this call. "
+                "If that is meant, give the certificate in an ssl.SSLContext as verify="
+            )
+        other = copy(self)
+        other.credential, other._has_nothing_private = credential, False
+        return other
+
     async def send(
         self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
     ) -> HttpResponse:
@@ -288,62 +328,6 @@ def _wrap(interceptor: Interceptor, call_next: CallNext) -> CallNext:
         return await interceptor(request, call_next)
 
     return call
-
-
-# The reasons of CannotConnect that may pass.
-_TRANSIENT = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
-FIRST_DELAY = 0.2
-MAX_DELAY = 8.0
-# The longest Retry-After that is honored.
-MAX_RETRY_AFTER = 60.0
-
-
-def is_transient(problem: DragomanError) -> bool:
-    """True for an error that may pass: a request that only reads can be repeated after it."""
-    if isinstance(problem, CannotConnect):
-        return problem.reason in _TRANSIENT
-    if isinstance(problem, Overloaded) or problem.status == 429:
-        return True
-    # Any other error is the server's response, and stays the same.
-    return isinstance(problem, ServerError) and problem.status == 503
-
-
-def may_send_again(problem: DragomanError) -> bool:
-    """True for an error after which a message can be sent again under its id.
-
-    Either the agent has refused the message and says so, or there was no answer at all. Any other answer, even one that
-    breaks off after its status, leaves open whether the message was run: a gateway may have lost an agent at work.
-    """
-    if not is_transient(problem):
-        return False
-    if not isinstance(problem, CannotConnect) or problem.arrived is False or problem.status is None:
-        return True
-    return hasattr(problem, "retry_after")
-
-
-class Backoff:
-    """Exponential backoff with jitter: the first retry is immediate, later ones wait 0.2 s, 0.4 s … up to 8 s.
-
-    The jitter takes up to half off, to keep many callers of one server from coming back together.
-    """
-
-    def __init__(self, retries: int, clock: Clock) -> None:
-        self._retries = retries
-        self._clock = clock
-        self.failures = 0
-
-    def reset(self) -> None:
-        """Reset the count of consecutive failures."""
-        self.failures = 0
-
-    async def pause(self, problem: Exception) -> None:
-        """Wait before the next retry, at least for the server's Retry-After. Raises `problem` when none are left."""
-        self.failures += 1
-        if self.failures > self._retries:
-            raise problem
-        delay = 0.0 if self.failures == 1 else min(MAX_DELAY, FIRST_DELAY * 2 ** (self.failures - 2))
-        delay *= 0.5 + random.random() / 2  # noqa: S311 - nothing secret
-        await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), MAX_RETRY_AFTER)))
 
 
 def with_response(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:

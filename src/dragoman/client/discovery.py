@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -12,7 +13,15 @@ from dragoman.client.connection import with_response
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
-from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
+from dragoman.model.error import (
+    BadCard,
+    BadResponse,
+    CannotConnect,
+    ConfigError,
+    DragomanError,
+    Overloaded,
+    as_received,
+)
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.transports.binding import auth_error
@@ -47,6 +56,8 @@ class ResolvedCard(NamedTuple):
     card: AgentCard
     body: bytes
     url: str
+    # Whether the server showed it only to the credentials of the caller.
+    is_private: bool = False
 
 
 class _CardEntry(NamedTuple):
@@ -106,6 +117,32 @@ class CardCache:
         return self.clock.now() / 1000
 
 
+class ClientCardCache(CardCache):
+    """The cache of one client. A card whose server says how long it may be kept is shared with other clients.
+
+    A server that says nothing about that may change its card at any time: its card is kept for this client alone.
+    """
+
+    def __init__(self, shared: CardCache) -> None:
+        super().__init__(shared.clock)
+        self._shared = shared
+
+    def fresh(self, key: str) -> ResolvedCard | None:
+        """Return the card unless it has expired, a shared one first."""
+        return self._shared.fresh(key) or super().fresh(key)
+
+    def stale(self, url: str) -> _CardEntry | None:
+        """Return the entry for exactly this card URL if it has an ETag to revalidate it with."""
+        return self._shared.stale(url)
+
+    def store(self, key: str, resolved: ResolvedCard, etag: str, cache_control: str) -> None:
+        """Store a card for this client, or for all if its server says how long it may be kept."""
+        if etag or cache_control:
+            self._shared.store(key, resolved, etag, cache_control)
+        else:
+            super().store(key, resolved, etag, cache_control)
+
+
 def parse_max_age(cache_control: str) -> int:
     """Return for how many seconds a response stays fresh, at most `TTL`; 0 when it must be revalidated."""
     control = cache_control.lower()
@@ -135,6 +172,14 @@ class Discovery:
         self._cache = cache
         self._timeout = timeout
         self.verifier = verifier
+        # Whether cards that are not public stay out of the cache, which callers with other credentials use too.
+        self._public_only = False
+
+    def with_sender(self, sender: Sender) -> Discovery:
+        """Return a discovery for other credentials: of the cached cards, it uses those that are public."""
+        other = copy(self)
+        other._sender, other._public_only = sender, True
+        return other
 
     async def find(self, target: str) -> ResolvedCard:
         """Return the card of an agent, by its base URL or its card's URL.
@@ -147,7 +192,7 @@ class Discovery:
             Overloaded: the server limits the rate of requests.
         """
         cached = self._cache.fresh(target)
-        if cached is not None:
+        if cached is not None and not (self._public_only and cached.is_private):
             return cached
         if is_card_url(target):
             try:
@@ -183,6 +228,8 @@ class Discovery:
 
     async def _fetch(self, url: str, key: str) -> ResolvedCard:
         stale = self._cache.stale(url)
+        if stale is not None and self._public_only and stale.resolved.is_private:
+            stale = None
         headers = {"Accept": "application/json"}
         if stale is not None:
             headers["If-None-Match"] = stale.etag
@@ -191,7 +238,8 @@ class Discovery:
         )
         # The card says how credentials are sent, so the first request carries none.
         response = await self._sender.send(request, anonymous=True)
-        if response.status in (401, 403) and self._sender.credential is not None:
+        is_private = response.status in (401, 403) and self._sender.credential is not None
+        if is_private:
             await response.close()
             response = await self._sender.send(request)
         status, response_headers = response.status, response.headers
@@ -214,8 +262,9 @@ class Discovery:
         if body.lstrip()[:1] != b"{":
             media_type = response_headers.get("Content-Type", "nothing").partition(";")[0]
             raise _CardNotFound(f"{media_type} instead of JSON at {redact_url(url)}")
-        resolved = await self._parse(body, url)
-        self._cache.store(key, resolved, etag, control)
+        resolved = (await self._parse(body, url))._replace(is_private=is_private)
+        if not (is_private and self._public_only):
+            self._cache.store(key, resolved, etag, control)
         return resolved
 
     async def _parse(self, body: bytes, url: str) -> ResolvedCard:
@@ -251,7 +300,7 @@ def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanE
     if status in _UNAVAILABLE:
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+        return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429"))
     return _CardNotFound(f"HTTP {status} at {redact_url(url)}")
 
 
@@ -332,6 +381,11 @@ def check_options(protocol: str | None, transport: str | None) -> None:
         raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
     if transport == "grpc":
         raise ConfigError("gRPC is not supported yet: use transport='jsonrpc' or 'rest'")
+
+
+def transport_name(binding: str) -> str:
+    """Return the name of a binding as the `transport` option spells it."""
+    return next(name for name, each in TRANSPORTS.items() if each == binding)
 
 
 def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str | None = None) -> list[Interface]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import Backoff, ByteBudget, may_send_again
+from dragoman.client.connection import ByteBudget
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
+from dragoman.client.streams.backoff import Outage, SendBackoff, may_send_again
 from dragoman.clock import sleep, wait
 from dragoman.model.error import (
     CLIENT_CLOSED,
@@ -21,6 +22,7 @@ from dragoman.model.error import (
     MethodNotFound,
     ResponseTooLarge,
     ServerError,
+    TimedOut,
     UnsupportedOperation,
 )
 from dragoman.model.message import Message
@@ -31,7 +33,6 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection, StreamEvent
     from dragoman.client.event import Event
-    from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.client")
 
@@ -48,8 +49,6 @@ _LONG_TEXT = 64 * 1024
 # How long a stream that does not number its events may send more after the end of its task.
 _LATE_SECONDS = 0.5
 _NO_SUCH_PATH = (404, 405, 501)
-# The shortest pause of `poll_task` in seconds, and its pauses as a share of the time that the task has taken so far.
-_MIN_POLL_PAUSE, _POLL_RATIO = 0.05, 0.1
 
 Batches = AsyncGenerator[Sequence["StreamEvent"], None]
 
@@ -59,7 +58,8 @@ class ResumableStream:
 
     A broken stream is resumed where it broke: after the last event number where the server numbers its events, else
     by reading the task and yielding what is new in it. As long as the task can be read, the number of breaks is not
-    limited; a break that brought nothing new is followed by a pause.
+    limited; a break that brought nothing new is followed by a pause. While the agent cannot be reached, it is tried
+    again for as many seconds as the connection says; with 0 seconds, the first break ends the stream with its error.
 
     The stream ends when the task ends or needs input, and at auth-required when the server closes it; with
     `until_final`, only when the task ends. With `snapshot`, only what is new since that task is yielded. With
@@ -82,6 +82,7 @@ class ResumableStream:
         self._connection = connection
         self._clock = connection.clock
         self._retries = retries
+        self._outage = Outage(connection.reconnect, connection.clock)
         self._until_final = until_final
         self._wait_only = wait_only
         self._assembler = TaskAssembler()
@@ -173,7 +174,8 @@ class ResumableStream:
         if not (late or self._has_gaps or is_empty):
             return None
         try:
-            return self._assembler.correct(await self._get_task(result.id))
+            task = await self._connection.perform(Operation.GET, GetTaskRequest(result.id))
+            return self._assembler.correct(task) if isinstance(task, Task) else None
         except DragomanError as error:
             logger.warning("task %s could not be read after its end: %s", result.id, error)
             return None
@@ -181,7 +183,7 @@ class ResumableStream:
     # -- sending a message, until its task has an id -----------------------------------------------------------------
 
     async def _send_batches(self, request: SendMessageRequest) -> Batches:
-        backoff = Backoff(self._retries, self._clock)
+        backoff = SendBackoff(self._retries, self._connection.reconnect, self._clock)
         problem: DragomanError | None = None
         card = self._connection.cached_card or await self._connection.card()
         streams = bool(card.capabilities.streaming)
@@ -190,10 +192,12 @@ class ResumableStream:
             try:
                 async with aclosing(self._stream(Operation.STREAM, request, None)) as batches:
                     async for batch in batches:
+                        backoff.reset()
                         yield batch
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = _recoverable(error)
             if self._assembler.state is not None:
+                self._check_reconnect(problem)
                 break
             if _is_unsupported(problem):
                 streams, problem = False, None
@@ -219,7 +223,7 @@ class ResumableStream:
                 yield batch
 
     async def _recover(
-        self, request: SendMessageRequest, problem: DragomanError | None, backoff: Backoff
+        self, request: SendMessageRequest, problem: DragomanError | None, backoff: SendBackoff
     ) -> list[NumberedEvent]:
         """Return the task that a message has started, or wait before it is sent again under its id.
 
@@ -285,6 +289,7 @@ class ResumableStream:
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = _recoverable(error)
                 refused = _is_permanent(error) and not has_batches
+            self._check_reconnect(problem)
             if self._is_over():
                 return
             if problem is None and self._may_end_at_auth():
@@ -311,11 +316,16 @@ class ResumableStream:
             idle_rounds = 1 if news else idle_rounds + 1
             await sleep(self._clock, min(_MAX_PAUSE, _FIRST_PAUSE * _FACTOR ** min(idle_rounds, _MAX_PAUSE_EXPONENT)))
 
+    def _check_reconnect(self, problem: DragomanError | None) -> None:
+        """Raise the error of a lost connection where it is not to be tried again."""
+        if isinstance(problem, CannotConnect) and not self._connection.reconnect:
+            raise problem
+
     def _should_give_up(self, problem: DragomanError, task: Task, refused: bool) -> bool:
         """True when the idle timeout passed without news, or a first subscription was refused to an ended task."""
         if self._assembler.state is None:
-            return problem.reason == "TIMED_OUT" or (refused and task.state.final)
-        return problem.reason == "TIMED_OUT" and not self._missed_events(task)
+            return isinstance(problem, TimedOut) or (refused and task.state.final)
+        return isinstance(problem, TimedOut) and not self._missed_events(task)
 
     def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
         if refused or self._must_not_resubscribe():
@@ -340,6 +350,8 @@ class ResumableStream:
                     continue
                 self._budget.count_first_event(_snapshot_in(batch))
                 self._in_stream = True
+                if self._outage.failures:
+                    self._outage.reset()
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise are no position to resume from.
@@ -418,7 +430,8 @@ class ResumableStream:
     # -- the task itself ---------------------------------------------------------------------------------------------
 
     async def _get_task(self, task_id: str) -> Task:
-        task = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
+        """Read the task. While the agent cannot be reached, this waits for it."""
+        task = await self._connection.perform(Operation.GET, GetTaskRequest(task_id), self._outage)
         assert isinstance(task, Task)
         return task
 
@@ -477,16 +490,3 @@ def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
 async def _no_stream() -> Batches:
     return
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
-
-
-async def poll_task(
-    get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float
-) -> AsyncGenerator[Task, None]:
-    """Yield the task again and again: soon at first, then after a tenth of the time it has taken so far.
-
-    Pauses are at most `max_pause` seconds. Raises the errors of `get_task`.
-    """
-    started = clock.now()
-    while True:
-        await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
-        yield await get_task()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 
@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 Attachment = File | Part | Path
 Content = str | Mapping[str, Any] | list[Any]
 """What a message says: text, or JSON, which becomes a data part."""
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of a message in a conversation, which itself sets the task and the context."""
+
+    tool: str | None
+    arguments: Mapping[str, Any] | None
+    data: Any
+    files: Iterable[Attachment]
+    metadata: Mapping[str, Any] | None
+    push: str | TaskPushNotificationConfig | None
+    message_id: str | None
+
+
+class SendOptions(MessageOptions, total=False):
+    """The options of a message whose answer is awaited."""
+
+    wait: bool
 
 
 def task_id_of(task: Task | Message | str) -> str:

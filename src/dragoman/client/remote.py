@@ -6,20 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import (
-    DEFAULT_LIMIT,
-    LIMIT_HINT,
-    Backoff,
-    is_transient,
-    may_send_again,
-    with_response,
-)
-from dragoman.client.discovery import interfaces_of
+from dragoman.auth.outbound.choose import credential_of
+from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
+from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
+from dragoman.client.streams.backoff import RECONNECT, Backoff, SendBackoff, may_send_again
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -34,6 +30,7 @@ from dragoman.model.error import (
     TaskNotCancelable,
     TaskNotFound,
     VersionNotSupported,
+    as_received,
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
@@ -86,8 +83,10 @@ class RemoteConnection:
         idle_timeout: float | None = None,
         retries: int = 5,
         limit: int | None = DEFAULT_LIMIT,
+        reconnect: float = RECONNECT,
     ) -> None:
         self.clock = clock
+        self.reconnect = reconnect
         # One response, or one event of a stream, must fit into memory, whatever the limit of a task is.
         self._max_bytes = MAX_RESPONSE if limit is None else limit
         self._target = target
@@ -104,6 +103,25 @@ class RemoteConnection:
         self._choosing: asyncio.Task[list[Interface]] | None = None
         # While it is False nothing is retried: a wrong address is more likely than a restart.
         self.reached = False
+        # Whether the card was shown only to the credentials of this connection; and the connection it was made of.
+        self._is_card_private = False
+        self._parent: RemoteConnection | None = None
+
+    def with_auth(self, auth: object) -> RemoteConnection:
+        """Return this connection with other credentials. Of the agent's card, it shares what is public.
+
+        Raises:
+            ConfigError: these are no credentials, or a certificate, which belongs to the connection itself.
+        """
+        credential = credential_of(auth)
+        assert credential is not None
+        other = copy(self)
+        other._sender = self._sender.with_credential(credential)
+        other._discovery = self._discovery.with_sender(other._sender)
+        other._choosing, other._parent = None, self
+        if self._is_card_private:
+            other.cached_card, other._interfaces, other._is_card_private = None, [], False
+        return other
 
     async def open(self) -> None:
         """Do nothing: the card is fetched when it is first needed."""
@@ -126,8 +144,28 @@ class RemoteConnection:
                 await self._pause_or_raise(backoff, error, Operation.GET)
                 continue
             self.reached = True
-            self.cached_card = resolved.card
+            self.cached_card, self._is_card_private = resolved.card, resolved.is_private
             return resolved.card
+
+    @property
+    def protocol(self) -> str | None:
+        """The version of A2A of the interface in use, or of the first to be tried; None before the card is read."""
+        interface = self._first_interface()
+        return None if interface is None else interface.binding.dialect.version
+
+    @property
+    def transport(self) -> str | None:
+        """The transport of the interface in use, or of the first to be tried; None before the card is read."""
+        interface = self._first_interface()
+        return None if interface is None else transport_name(interface.binding.name)
+
+    def _first_interface(self) -> Interface | None:
+        if self._interfaces:
+            return self._interfaces[0]
+        if self.cached_card is not None:
+            with contextlib.suppress(DragomanError):  # a call says what is wrong with the card
+                return interfaces_of(self.cached_card, self._protocol, self._transport)[0]
+        return None
 
     @property
     def can_resubscribe(self) -> bool:
@@ -157,20 +195,23 @@ class RemoteConnection:
             raise BadResponse(f"HTTP {response.status} at {redact_url(url)}", status=response.status)
         return await response.read(limit)
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
         request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
-        backoff: Backoff | None = None
         while True:
             try:
-                return await self._exchange(operation, request, None, self._read_result)
+                result = await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
-                backoff = backoff or Backoff(self._retries, self.clock)
+                backoff = backoff or self._backoff(operation)
                 await self._pause_or_raise(backoff, error, operation)
+            else:
+                if backoff is not None:
+                    backoff.reset()
+                return result
 
     async def _with_context(self, request: R) -> R:
         """Return a message to a task with the context of the task: not every server looks it up."""
@@ -369,12 +410,16 @@ class RemoteConnection:
     def _select(self, interface: Interface) -> None:
         interface.proven = True
         self._interfaces = [interface]
+        parent = self._parent
+        if parent is not None and not self._is_card_private and not parent._is_card_private:
+            # The next call with other credentials need not find out again.
+            parent._interfaces, parent.cached_card, parent.reached = self._interfaces, self.cached_card, True
 
     def _should_try_next(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
         """True when the next interface may work. A message the agent may have received is not sent to another one."""
         if interface.proven:
             return False
-        if isinstance(error, (MethodNotFound, VersionNotSupported)):
+        if isinstance(error, (MethodNotFound, VersionNotSupported)) and "taskId" not in error.metadata:
             return True
         if isinstance(error, CannotConnect):
             if error.arrived is not False and operation in _SENDS:
@@ -387,9 +432,14 @@ class RemoteConnection:
             self._select(interface)
         return False
 
+    def _backoff(self, operation: Operation) -> Backoff:
+        if operation is Operation.SEND:
+            return SendBackoff(self._retries, self.reconnect, self.clock)
+        return Backoff(self._retries, self.clock)
+
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before a retry. Raises `error` when a retry is pointless or unsafe."""
-        is_safe = may_send_again(error) if operation in _SENDS else is_transient(error)
+        is_safe = may_send_again(error) if operation in _SENDS else backoff.covers(error)
         if not is_safe or (isinstance(error, CannotConnect) and not self.reached):
             raise error
         await backoff.pause(error)
@@ -431,4 +481,4 @@ def _refine_error(error: DragomanError, operation: Operation, interface: Interfa
         # REST before 1.0: the only conflict that a cancel can cause.
         return TaskNotCancelable()
     # REST before 1.0: a missing task is a bare 404.
-    return TaskNotFound() if is_bare_404 and interface.proven and operation in _TASK_OPERATIONS else error
+    return as_received(TaskNotFound()) if is_bare_404 and interface.proven and operation in _TASK_OPERATIONS else error

@@ -6,18 +6,20 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from dragoman.client.client import Client as AsyncClient
+from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from dragoman.client.client import Chat as AsyncChat
-    from dragoman.client.client import EventStream as AsyncStream
     from dragoman.client.client import TaskLike
     from dragoman.client.event import Event
-    from dragoman.client.message import Content
+    from dragoman.client.message import Content, MessageOptions, SendOptions
+    from dragoman.client.streams.stream import EventStream as AsyncStream
+    from dragoman.client.streams.text import TextChunk
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
@@ -46,6 +48,9 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except DragomanError as error:
+            # The frames below are those of another thread, and say nothing about the caller's code.
+            raise error.with_traceback(None) from None
         except BaseException:
             future.cancel()
             raise
@@ -152,9 +157,19 @@ class Client:
             finally:
                 self._portal.close()
 
-    def chat(self, context: TaskLike | None = None) -> Chat:
+    @property
+    def protocol(self) -> str | None:
+        """The version of A2A that is spoken with the agent, such as `"1.0"`; None before its card has been read."""
+        return self._client.protocol
+
+    @property
+    def transport(self) -> str | None:
+        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        return self._client.transport
+
+    def chat(self, context: TaskLike | None = None, *, auth: object = None) -> Chat:
         """Return a conversation that keeps track of the context and of the task that waits for input."""
-        return Chat(self._portal, self._client.chat(context))
+        return Chat(self._portal, self._client.chat(context, auth=auth))
 
     def as_tool(
         self, name: str | None = None, description: str | None = None, tool: str | None = None
@@ -198,7 +213,12 @@ class EventStream:
         return self._stream.task
 
     def __iter__(self) -> Iterator[Event]:
-        return _iterate(self._portal, self._stream.__aiter__())
+        """Return the events. Raises RuntimeError the second time."""
+        return _iterate(self._portal, aiter(self._stream))
+
+    def text(self) -> Iterator[TextChunk]:
+        """Return the text of the answer in pieces to print, as `dragoman.Client` does. Raises RuntimeError if read."""
+        return _iterate(self._portal, self._stream.text())
 
 
 class Chat:
@@ -223,11 +243,11 @@ class Chat:
         """The open question of the agent, or None."""
         return self._chat.question
 
-    def send(self, text: Content | None = None, **options: Any) -> Task | Message:
+    def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(text, **options))
 
-    def stream(self, text: Content | None = None, **options: Any) -> Iterator[Event]:
+    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> Iterator[Event]:
         """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
         return _iterate(self._portal, self._chat.stream(text, **options))
 

@@ -16,13 +16,14 @@ from dragoman.dialects.cards.card import read_card
 from dragoman.keys.card_signature import headers_of, verify_card
 from dragoman.keys.errors import BadSignature
 from dragoman.model.card import AgentCard
-from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded
+from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded, as_received
 from dragoman.model.json import decode_any, encode
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, origin_of, redact_url
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Sender
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.keys.card_signature import VerifiedSignature
@@ -220,16 +221,16 @@ def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSigna
     if status in _UNAVAILABLE:
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+        return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429"))
     return BadSignature(f"its keys cannot be fetched: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN_KEY)
 
 
 class VerifiedConnection(RemoteConnection):
     """A connection that verifies the extended card like the public one."""
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation; a card in its response is verified. Raises BadCard when it is not trusted."""
-        result = await super().perform(operation, request)
+        result = await super().perform(operation, request, backoff)
         verifier = self._discovery.verifier
         if verifier is None or not isinstance(result, AgentCard):
             return result

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from dragoman.dialects.table import ErrorEncoding, row_of
 from dragoman.model import error as e
-from dragoman.model.error import A2AError, InvalidParams
+from dragoman.model.error import A2AError, InvalidParams, as_received
 from dragoman.model.json import as_object, as_objects
 from dragoman.telemetry.printable import one_line
 
@@ -185,6 +185,12 @@ def error_from_http(status: int, body: object) -> A2AError:
     return error
 
 
+def error_from_sdk(name: str, message: str) -> A2AError | None:
+    """Build the error that the official SDKs call so; None when it is none of the protocol's."""
+    cls = _BY_SDK_NAME.get(name)
+    return None if cls is None else cls(message)
+
+
 def named_error(body: object) -> type[A2AError] | None:
     """Return the error that the body of a REST response names; None when it is of no defined form, as a gateway's."""
     reason = _error_info(as_object(as_object(body).get("error")).get("details")).get("reason")
@@ -244,7 +250,7 @@ def _build_error(cls: type[A2AError], message: object, data: object) -> A2AError
     plain = {key: value for key, value in as_object(data).items() if key not in _NOT_METADATA}
     metadata = as_object(_error_info(data).get("metadata")) or (plain if "reason" in as_object(data) else {})
     error.metadata = {key: str(value) for key, value in metadata.items()}
-    return error
+    return as_received(error)
 
 
 def _is_typed(details: object) -> bool:

@@ -156,7 +156,8 @@ class Service:
 
         Raises:
             ServerError: the server is stopping, or the store cannot take writes.
-            A2AError: the message cannot be accepted, as in `Inbox.accept`.
+            A2AError: the message cannot be accepted, as in `Inbox.accept`; or the agent raised it for a new task that
+                the caller has not got yet.
         """
         if self._closing:
             raise ServerError(STOPPING)
@@ -174,6 +175,8 @@ class Service:
             await live.wait_opened()
         else:
             await live.wait_settled()
+            if live.error is not None and accepted.task is None and not accepted.repeat:
+                raise live.error  # this caller has no task yet
         if live.reply is not None:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
         # A settled task is durable; one that is still working may have events that are not.
@@ -204,6 +207,8 @@ class Service:
             return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
         if live is not None:
             await live.wait_opened()
+            if live.draft_error is not None and accepted.task is None and not accepted.repeat:
+                raise live.draft_error
             if live.reply is not None:
                 return Stream(single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
         length = request.configuration.history_length

@@ -21,7 +21,8 @@ class EngineSettings(Struct, frozen=True):
     draft, whose run may still answer with a bare message, becomes a task after `reply_within`. `attempts` is how
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
-    of tasks. `closing` overrides that of the agent, unless it is "auto". `task_rows` is the registry of plug-in tables.
+    of tasks. `closing` overrides that of the agent, unless it is "auto"; `closing_message` turns on that of every
+    agent. `task_rows` is the registry of plug-in tables.
     `wrap_store` puts a store of a plug-in before the engine's, and `configs` is where callers read their webhooks from.
     """
 
@@ -40,6 +41,7 @@ class EngineSettings(Struct, frozen=True):
     caller_streams: int = 2000
     page_bytes: int = 4_000_000
     closing: ClosingChoice = "auto"
+    closing_message: bool = False
     task_rows: TaskRows | None = None
     wrap_store: Callable[[Store, Outbox | None], WriteThrough] | None = None
     configs: ConfigReader | None = None

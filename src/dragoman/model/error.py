@@ -3,6 +3,7 @@
 DragomanError
 ├── ConfigError                     a setting, a target or a skill is wrong; says what to type instead
 ├── CannotConnect                   there is no server at that address, or the connection was lost
+│   └── TimedOut                    there was no answer in time
 ├── BadCard                         the agent card cannot be read
 ├── BadResponse                     the response is not A2A
 │   └── ResponseTooLarge            it is larger than the limit (.limit)
@@ -23,7 +24,7 @@ DragomanError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
@@ -66,6 +67,12 @@ class CannotConnect(DragomanError):
         self.reason = reason or type(self).reason
         self.arrived = arrived
         self.status = status
+
+
+class TimedOut(CannotConnect):
+    """The server did not answer in time. `reason` is `TIMED_OUT`."""
+
+    reason = "TIMED_OUT"
 
 
 class BadCard(DragomanError):
@@ -162,12 +169,14 @@ class Rejected(DragomanError):
 class A2AError(DragomanError):
     """An error that a server sends to its caller. `reason` is stable; `code` is its JSON-RPC number.
 
-    `text` is the default message. `details` and `metadata` are sent with the error.
+    `text` is the default message. `details` and `metadata` are sent with the error. Raised by an agent's code, it
+    reaches the caller, unless the code has `received` it from another agent.
     """
 
     code: ClassVar[int] = -32603
     reason = "INTERNAL_ERROR"
     text: ClassVar[str] = "Internal error"
+    received: bool = False
 
     def __init__(self, message: str | None = None, *, details: Any = None, **metadata: str) -> None:
         super().__init__(message or self.text)
@@ -178,6 +187,22 @@ class A2AError(DragomanError):
     def message(self) -> str:
         """The human-readable text."""
         return str(self)
+
+    def with_content(self, message: str, details: Any, metadata: dict[str, str]) -> Self:
+        """Return a copy with this text, details and metadata. The original is its cause."""
+        copy = type(self).__new__(type(self), message)
+        vars(copy).update(vars(self), details=details, metadata=metadata)
+        copy.__cause__ = self
+        return copy
+
+
+E = TypeVar("E", bound=A2AError)
+
+
+def as_received(error: E) -> E:
+    """Mark an error as the answer of another agent, and return it."""
+    error.received = True
+    return error
 
 
 class ParseError(A2AError):

@@ -32,6 +32,10 @@ class Progress(NamedTuple):
     total: float | None = None
 
 
+ERROR_KEY = "dragoman/error"
+"""Metadata key of the message with the reason of a failed task: the protocol error that failed it, as an object."""
+
+
 def text_only(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
     """Return parts with JSON text for data, which our own client reads back as data; None when there is no data."""
     if all(part.kind != "data" for part in parts):

@@ -92,6 +92,11 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
         return join_paragraphs([message.text for message in answer_messages(self.status, self.history)])
 
     @property
+    def files(self) -> list[Part]:
+        """The parts that are files, bytes or URLs, also those of a closing message beside the artifacts."""
+        return [part for part in (*self.parts, *closing_parts(self)) if part.kind in ("raw", "url")]
+
+    @property
     def question(self) -> str | None:
         """The agent's question while the task waits for the caller, else None.
 
@@ -127,6 +132,22 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
             raise TaskCanceled("the task was canceled", task=self)
         if self.state.waiting:
             raise InputRequired(self.question or "the agent waits for an answer", task=self)
+
+
+def closing_parts(answer: Task | Message) -> tuple[Part, ...]:
+    """Return the closing message of a completed task, beside its artifacts; without a text that only repeats theirs.
+
+    A repeat may be cut, with an ellipsis at its end. Without artifacts the message is the answer, and not returned.
+    """
+    if not isinstance(answer, Task) or answer.state is not State.COMPLETED or not answer.artifacts:
+        return ()
+    message = answer.status.message
+    if message is None:
+        return ()
+    closing, text = message.text.strip(), answer.text.strip()
+    if closing == text or (closing.endswith("…") and text.startswith(closing[:-1])):
+        return tuple(part for part in message.parts if part.text is None)
+    return message.parts
 
 
 def _json_text(parts: tuple[Part, ...]) -> str:

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from dragoman.clock import Clock, wait
-from dragoman.model.error import CannotConnect
+from dragoman.model.error import CannotConnect, TimedOut
 from dragoman.net.connector import GuardedConnector
 from dragoman.net.exchange import (
     MAX_RESPONSE,
@@ -189,11 +189,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return CannotConnect(
-            f"{where} did not accept the connection within {request.connect_timeout:g} s",
-            reason="TIMED_OUT",
-            arrived=False,
-        )
+        return TimedOut(f"{where} did not accept the connection within {request.connect_timeout:g} s", arrived=False)
     if isinstance(error, aiohttp.ClientConnectorError):
         return CannotConnect(f"nobody answers at {where}: {error.os_error.strerror or error}", arrived=False)
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -208,7 +204,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
 def _connection_error(error: Exception, request: HttpRequest) -> CannotConnect:
     where = redact_url(request.url)
     if isinstance(error, aiohttp.ServerTimeoutError) and request.read_timeout is not None:
-        return CannotConnect(f"{where} said nothing for {request.read_timeout:g} s", reason="TIMED_OUT")
+        return TimedOut(f"{where} said nothing for {request.read_timeout:g} s")
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):
         detail = " ".join(error.message.split())[:_MAX_DETAIL]
         return CannotConnect(f"{where} does not answer in HTTP: {detail}", reason="NOT_HTTP")
@@ -249,7 +245,7 @@ async def fetch(
         if seconds is None:
             await asyncio.wait([fetching])
         elif not await wait(clock, fetching, seconds):
-            raise CannotConnect(f"{redact_url(request.url)} did not answer within {seconds:g} s", reason="TIMED_OUT")
+            raise TimedOut(f"{redact_url(request.url)} did not answer within {seconds:g} s")
         return fetching.result()
     finally:
         if not fetching.done():

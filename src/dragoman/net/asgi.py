@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from dragoman.model.error import CannotConnect
+from dragoman.model.error import CannotConnect, TimedOut
 from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, read_limited, redact_url
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ async def _with_read_timeout(request: HttpRequest, waiting: Awaitable[T]) -> T:
             return await waiting
     except TimeoutError:
         text = f"{redact_url(request.url)} said nothing for {request.read_timeout:g} s"
-        raise CannotConnect(text, reason="TIMED_OUT") from None
+        raise TimedOut(text) from None
 
 
 def _scope(request: HttpRequest) -> dict[str, Any]:

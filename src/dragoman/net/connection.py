@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httptools
 
-from dragoman.model.error import CLIENT_CLOSED, BadResponse, CannotConnect
+from dragoman.model.error import CLIENT_CLOSED, BadResponse, CannotConnect, TimedOut
 from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, redact_url, too_large_error
 
 # How many bytes of a body may wait for their reader before reading pauses.
@@ -377,4 +377,4 @@ class WireResponse:
     def _time_out(self) -> None:
         where, seconds = redact_url(self.request.url), self.request.read_timeout
         self._connection.abort()
-        self.fail(CannotConnect(f"{where} said nothing for {seconds:g} s", reason="TIMED_OUT"))
+        self.fail(TimedOut(f"{where} said nothing for {seconds:g} s"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from dragoman.model.error import CannotConnect
+from dragoman.model.error import CannotConnect, TimedOut
 from dragoman.net.connection import HttpConnection, WireResponse, client_closed
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.http_url import HttpUrl, encode_request, parse_url
@@ -173,7 +173,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, TimeoutError):
         within = "" if request.connect_timeout is None else f" within {request.connect_timeout:g} s"
-        return CannotConnect(f"{where} did not accept the connection{within}", reason="TIMED_OUT", arrived=False)
+        return TimedOut(f"{where} did not accept the connection{within}", arrived=False)
     why = _os_reason(error)
     return CannotConnect(f"nobody answers at {where}: {why}", arrived=False)
 

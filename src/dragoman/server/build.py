@@ -93,6 +93,7 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
         closing=settings.closing,
+        closing_message=settings.closing_message,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)

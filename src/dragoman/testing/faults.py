@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from dragoman.testing.served import app_of
 
 if TYPE_CHECKING:
+    from dragoman.server.config.keywords import SettingKeywords
     from dragoman.testing.served import AppSource, ASGIApp, Message, Receive, Send
 
 GARBAGE = b"\x00\xff<this is not JSON>"
@@ -23,7 +24,7 @@ def faults(
     cut_after: int | None = None,
     delay: float | None = None,
     garbage: bool = False,
-    **settings: Any,
+    **settings: Unpack[SettingKeywords],
 ) -> ASGIApp:
     """Wrap the app of an agent into one with these faults, for `served` or a client.
 

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 if TYPE_CHECKING:
     import socket
 
     import uvicorn
+
+    from dragoman.server.config.keywords import SettingKeywords
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -24,18 +26,18 @@ _STOP_SECONDS = 10.0
 _TICK_SECONDS = 0.1
 _CLOSING_TURNS = 10
 _HEAD_BYTES = 65_536
-_DEFAULTS = {"store": "memory:", "drain": 1}
+_DEFAULTS: SettingKeywords = {"store": "memory:", "drain": 1}
 
 
 class AppSource(Protocol):
     """Anything with an `app()` method that returns an ASGI app: an Agent, a Server."""
 
-    def app(self, **settings: Any) -> ASGIApp:
+    def app(self, **settings: Unpack[SettingKeywords]) -> ASGIApp:
         """Return the ASGI app with these settings."""
         ...
 
 
-def app_of(source: AppSource | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
+def app_of(source: AppSource | ASGIApp, settings: SettingKeywords) -> ASGIApp:
     """Return the app of an agent or server, by default in memory and quick to stop; an ASGI app is returned as it is.
 
     Raises:
@@ -50,7 +52,7 @@ def app_of(source: AppSource | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
 
 
 @contextmanager
-def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None, None]:
+def served(target: AppSource | ASGIApp, **settings: Unpack[SettingKeywords]) -> Generator[str, None, None]:
     """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and yield its base URL.
 
     The app runs in a thread with its own event loop, so tests may be async or not. The settings are those of
@@ -135,7 +137,7 @@ def served(target: AppSource | ASGIApp, **settings: Any) -> Generator[str, None,
         yield f"http://127.0.0.1:{port}"
     finally:
         server.stop()
-        thread.join(_STOP_SECONDS + float(settings.get("drain", 0)))
+        thread.join(_STOP_SECONDS + float(settings.get("drain") or 0))
     if thread.is_alive():
         raise RuntimeError(f"the server did not stop within {_STOP_SECONDS:g} s")
     _raise_failure(watcher)

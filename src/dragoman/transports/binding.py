@@ -17,6 +17,7 @@ from dragoman.model.error import (
     Overloaded,
     Unauthenticated,
     Unauthorized,
+    as_received,
 )
 from dragoman.model.json import UNREADABLE
 from dragoman.net.exchange import redact_url
@@ -120,7 +121,7 @@ def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: st
     if status in _GATEWAY_ERRORS:
         return CannotConnect(f"{redact_url(url)} is not available: {what}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{redact_url(url)} takes no more requests now: {what}")
+        return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: {what}"))
     if status in (404, 405):
         return BadResponse(f"there is no A2A at {redact_url(url)}: {what}", status=status)
     if not body:

@@ -376,8 +376,9 @@ def unexpected_error(error: Exception) -> A2AError:
 def error_headers(error: A2AError) -> list[Header]:
     """Return the headers of an error response: Retry-After and Connection."""
     headers: list[Header] = []
-    if "retryAfter" in error.metadata:
-        headers.append((b"retry-after", error.metadata["retryAfter"].encode()))
+    retry_after = error.metadata.get("retryAfter", "")
+    if retry_after.isascii() and retry_after.isdecimal():  # an agent may raise errors with anything there
+        headers.append((b"retry-after", retry_after.encode()))
     if isinstance(error, TooSlow) and error.closes_connection:
         headers.append((b"connection", b"close"))
     return headers

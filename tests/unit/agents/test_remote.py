@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,11 +15,19 @@ import pytest
 from dragoman import Agent, Client, Context, Failed, File, Message, Rejected, State, Task
 from dragoman.client.discovery import CardCache
 from dragoman.clock import SystemClock
-from dragoman.errors import BadCard, CannotConnect, ConfigError
+from dragoman.errors import (
+    A2AError,
+    BadCard,
+    CannotConnect,
+    ConfigError,
+    ContentTypeNotSupported,
+    InvalidParams,
+    Overloaded,
+)
 from dragoman.model.card import AgentExtension
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
-from dragoman.outputs import Ask, Reply
+from dragoman.outputs import Ask, Done, Reply
 from dragoman.testing import served
 
 VERSIONS = ["0.1", "0.3", "1.0", "1.1"]
@@ -51,6 +60,7 @@ class Behind:
             self.wait,
             self.listen,
             self.remember,
+            self.close,
         ):
             self.agent.skill(skill)
 
@@ -94,6 +104,10 @@ class Behind:
     async def hello(self, ctx: Context) -> Reply:
         self.contexts.append(ctx.context_id)
         return Reply("hello")
+
+    async def close(self) -> Any:
+        yield {"rows": 3}
+        yield Done("that was all")
 
     def fail(self) -> None:
         raise Failed("no bread left")
@@ -236,6 +250,14 @@ async def test_an_answer_without_a_task_becomes_a_completed_task(behind: Behind,
         # It belongs to a conversation all the same.
         await client.send(tool="hello", context=task)
         assert behind.contexts[0] == behind.contexts[1]
+
+
+async def test_a_closing_message_comes_through_beside_the_artifacts(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="close")
+        assert (task.state, task.data) == (State.COMPLETED, {"rows": 3})
+        assert task.status.message is not None
+        assert task.status.message.text == "that was all"
 
 
 @pytest.mark.parametrize(
@@ -441,22 +463,54 @@ async def test_an_agent_that_is_away_fails_the_task_and_not_the_next(
     assert address in caplog.text
 
 
+def refusal(code: int, message: str) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}})
+
+
 @pytest.mark.parametrize(
     ("status", "body", "text"),
     [
         (401, "{}", "the agent behind this one does not accept the credentials of this server"),
         (403, "no", "the agent behind this one does not accept the credentials of this server"),
-        (429, "slow", "the agent behind this one is busy: try again later"),
         (503, "down", "the agent behind this one cannot be reached"),
         (200, "<html>", "the agent behind this one cannot be understood"),
-        (
-            200,
-            json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "see http://10.0.0.1/x"}}),
-            "the agent behind this one says: INVALID_PARAMS",
-        ),
+        (200, refusal(-32008, "see http://10.0.0.1/x"), "the agent behind this one says: EXTENSION_SUPPORT_REQUIRED"),
     ],
 )
 async def test_no_error_shows_where_the_agent_behind_is(address: str, status: int, body: str, text: str) -> None:
+    async with before_broken(address, status, body) as client:
+        task = await client.send("hi")
+        assert (task.state, task.error) == (State.FAILED, text)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (429, "slow", Overloaded, "the agent behind this one is busy: try again later"),
+        (200, refusal(-32602, "no such city"), InvalidParams, "the agent behind this one says: no such city"),
+        (
+            200,
+            refusal(-32602, "see http://10.0.0.1/x"),
+            InvalidParams,
+            "the agent behind this one says: INVALID_PARAMS",
+        ),
+        (200, refusal(-32005, "no video"), ContentTypeNotSupported, "the agent behind this one says: no video"),
+    ],
+)
+async def test_a_message_that_the_agent_behind_refuses_is_refused_here(
+    address: str, status: int, body: str, kind: type[A2AError], text: str
+) -> None:
+    async with before_broken(address, status, body) as client:
+        with pytest.raises(kind, match=re.escape(text)) as caught:
+            await client.send("hi")
+        failed = await client.get_task(caught.value.metadata["taskId"])
+        assert (failed.state, failed.error) == (State.FAILED, text)
+
+
+@asynccontextmanager
+async def before_broken(address: str, status: int, body: str) -> AsyncGenerator[Client, None]:
+    """A caller of an agent in front of one that answers every message so."""
+
     async def broken(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
@@ -473,8 +527,7 @@ async def test_no_error_shows_where_the_agent_behind_is(address: str, status: in
             return await call_next(request)
 
         async with in_front(address, interceptors=[elsewhere], retries=0) as client:
-            task = await client.send("hi")
-            assert (task.state, task.error) == (State.FAILED, text)
+            yield client
 
 
 async def test_what_cannot_be_called_is_told_when_the_agent_is_made() -> None:

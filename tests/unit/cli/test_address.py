@@ -234,7 +234,7 @@ def test_a_name_that_is_nearly_a_remote_is_told_with_the_right_one(
 def test_a_line_to_come_back_has_no_address_where_that_is_the_default(monkeypatch: pytest.MonkeyPatch):
     def line(address: str | None, *words: str) -> str:
         shared = dict.fromkeys(["as_json", "wire", "protocol", "transport", "token_env", "timeout", "insecure"])
-        options = parse_options(address, {**shared, "headers": (), "limits_remote_bytes": None})
+        options = parse_options(address, {**shared, "headers": (), "reconnect": None, "limits_remote_bytes": None})
         with CommandSession(options) as session:
             return session.command_line("watch", *words)
 

@@ -35,6 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("OPENAI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")  # before ADK is imported: it traces from then on
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # as if activated
     yield tmp_path
     for name in [each for each in sys.modules if re.sub(r"_\d+$", "", each) in NAMES]:
         del sys.modules[name]
@@ -119,7 +120,7 @@ def test_without_a_name_it_goes_into_the_empty_folder_it_is_in(
     done = init(*args)
     assert done.stdout.startswith("created an agent here, from the template tools. Next:\n\n  dragoman serve\n")
     assert 'Agent("my-cafe"' in (folder / "agent.py").read_text()
-    assert "this folder is not empty, it has .gitignore: make a new one, as in `dragoman init my-agent`" in refusal()
+    assert "this folder is not empty, it has README.md: make a new one, as in `dragoman init my-agent`" in refusal()
 
 
 def test_nothing_is_overwritten(here: Path) -> None:
@@ -181,6 +182,12 @@ def test_the_help_lists_the_templates() -> None:
     shown = init("--help").output
     for template in TEMPLATES.values():
         assert f"    {template.name:<12} {template.help}\n" in shown
+
+
+def test_a_shell_completes_the_templates() -> None:
+    environ = {"_DRAGOMAN_COMPLETE": "bash_complete", "COMP_WORDS": "dragoman init --template p", "COMP_CWORD": "3"}
+    done = CliRunner().invoke(group, [], env=environ, prog_name="dragoman")
+    assert done.stdout.split() == ["plain,program", "plain,pydantic-ai"]
 
 
 def test_an_extra_that_is_missing_is_one_line_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,24 @@ def test_retry_of_a_task_or_of_one_webhook_touches_no_other(place: Path) -> None
             run("retry", *args)
 
 
+def test_retry_takes_the_beginning_of_a_task_id(place: Path) -> None:
+    async def fail() -> None:
+        store = SqliteStore(place / "t.db")
+        await store.open()
+        for number in (1, 2):
+            row = row_of(store, f"4d1e{number}000-94cd-4f26-8d5b-6a0c9e1f2d74")
+            await create(store, row, pushes=(hook(row, f"hook-{number}", state=PushState.DEAD),))
+        await store.close()
+
+    asyncio.run(fail())
+    with pytest.raises(ConfigError, match="beginning of 2 task ids"):
+        run("retry", "4d1e")
+    assert run("retry", "4d1e2").stderr == "1 webhook to try again\n"
+    assert listed()["hook-1"]["state"] == "dead"
+    with pytest.raises(ConfigError, match="push list"):
+        run("retry", "task")  # only a whole one, where one id may be the beginning of another
+
+
 def test_where_there_is_nothing_it_says_so(place: Path) -> None:
     with pytest.raises(ConfigError, match="there is no store"):
         run("list", store="sqlite:///other.db")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, Failed, File, Rejected
-from dragoman.outputs import Ask, Replace
+from dragoman.outputs import Ask, Done, Replace
 from dragoman.testing import served
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -56,6 +56,11 @@ def helper(gate: Gate) -> Agent:
         return File(b"\x89PNG", name="dot.png")
 
     @agent.skill
+    def export(text: str) -> Iterator[Any]:
+        yield {"rows": 3}
+        yield Done(text, File(b"log", name="export.txt"))
+
+    @agent.skill
     def fail(why: str) -> str:
         raise Failed(why)
 
@@ -86,7 +91,7 @@ def _add_more(agent: Agent) -> None:
 
     @agent.skill
     async def read(ctx: Context) -> str:
-        return ", ".join(f"{file.filename} {len(file.raw or b'')}" for file in ctx.files)
+        return ", ".join(f"{file.name} {file.media_type} {len(file.bytes)}" for file in ctx.files)
 
     @agent.skill
     async def remember(ctx: Context, text: str) -> str:
@@ -191,6 +196,12 @@ def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Ru
     assert done.stderr.startswith(f"file: dot.png (4 bytes)\nsave with: dragoman get {url} ")
 
 
+def test_a_closing_message_follows_the_answer_on_stderr(url: str, run: Run):
+    done = run("call", url, "export", "text=Exported \x1b[2J")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"rows": 3})
+    assert done.stderr.startswith("Exported \ufffd[2J\nfile: export.txt (3 bytes)\nsave with: ")
+
+
 @pytest.mark.parametrize(("arguments", "says"), [(["fail", "why=no luck"], "no luck"), (["refuse"], "not on Sundays")])
 def test_a_task_that_fails_or_is_rejected_says_why_on_stderr(url: str, run: Run, arguments: list[str], says: str):
     done = run("call", url, *arguments)
@@ -214,7 +225,7 @@ def test_files_and_data_go_along(url: str, run: Run, tmp_path: Path):
     (tmp_path / "a.txt").write_text("abc")
     (tmp_path / "b.bin").write_bytes(b"\0\1")
     done = run("send", url, "--tool", "read", "--file", "a.txt", "--file", "b.bin")
-    assert done.stdout == "a.txt 3, b.bin 2\n"
+    assert done.stdout == "a.txt text/plain 3, b.bin application/octet-stream 2\n"
     done = run("send", url, "--data", '{"tool": "add", "arguments": {"a": 1, "b": 1}}')
     assert done.stdout == "2\n"
 

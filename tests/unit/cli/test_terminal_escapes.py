@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_no_word_of_an_agent_commands_the_terminal(terminal: Callable[..., Any],
     assert "\x1b" not in screen.replace("\r\x1b[K", "")
 
 
+@pytest.mark.parametrize("command", ["send URL hello", "get URL t"])
+def test_markdown_does_not_command_it_either(terminal: Callable[..., Any], url: str, command: str) -> None:
+    _, screen = terminal(*command.replace("URL", url).split()).ended()
+    assert not COMMANDS & set(screen)
+    # Styles, and the cursor that goes back to where a block began.
+    assert "\x1b" not in re.sub(r"\x1b\[[0-9;]*m|\r\x1b\[[JK]|\x1b\[[0-9]+A", "", screen)
+
+
 def test_an_id_with_escapes_is_spelled_out_on_a_terminal(terminal: Callable[..., Any], url: str) -> None:
     _, screen = terminal("send", url, "hello", "--no-wait").ended()
     assert screen.startswith(r"task\x1b]52;c;ZXZpbA==\x07 \x9d52")
@@ -150,7 +159,7 @@ def test_a_line_to_paste_quotes_the_id_of_an_agent() -> None:
     shared = {
         "headers": (),
         "token_env": None,
-        **dict.fromkeys(("protocol", "transport", "timeout", "limits_remote_bytes")),
+        **dict.fromkeys(("protocol", "transport", "timeout", "reconnect", "limits_remote_bytes")),
     }
     options = parse_options("http://127.0.0.1:1", {**shared, "as_json": False, "wire": False, "insecure": False})
     with CommandSession(options) as session:
@@ -178,11 +187,12 @@ def is_ours(node: ast.Call) -> bool:
 
 def test_nothing_is_written_but_by_the_one_function_that_cleans() -> None:
     folder = Path(dragoman.cli.__file__).parent
-    # `print` are methods of ours, a prompt of `chat` is one of two words, its history is a file.
+    # `print` are methods of ours, a prompt of `chat` is escaped, its history and what `init` writes are files.
     allowed = {("chat.py", "self._printer.print"), ("conversation.py", "printer.print")}
     # What rich renders is caught, not written.
     allowed |= {("markdown.py", "console.print")}
     allowed |= {("prompt.py", "input"), ("history.py", "file.writelines"), ("printing.py", "click.echo")}
+    allowed |= {("command.py", "template.write"), ("command.py", "opened.write")}
     found = [
         (path.name, name)
         for path in sorted(folder.rglob("*.py"))

@@ -71,6 +71,8 @@ OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[[0-9]*A\r\x1b\[J|\r\x1b\[J")
 class Stdout(io.StringIO):
     """A terminal's stdout."""
 
+    encoding = "utf-8"  # pyright: ignore[reportAssignmentType]
+
     def isatty(self) -> bool:
         return True
 
@@ -85,7 +87,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Stdout:
     return Stdout()
 
 
-def screen(output: str, columns: int = 80, height: int = 400) -> str:
+def screen(output: str, columns: int = 80, height: int = 100) -> str:
     """What a terminal shows of it."""
     terminal = pyte.Screen(columns, height)
     pyte.Stream(terminal).feed(output.replace("\n", "\r\n"))
@@ -192,6 +194,12 @@ def test_whatever_comes_is_shown(written: Stdout, text: str) -> None:
     assert OURS.sub("", written.getvalue()).strip()
 
 
+def test_a_table_that_is_too_wide_is_shown_as_it_is(written: Stdout) -> None:
+    table = "\n".join(" | ".join(row) for row in (["wide"] * 60, ["---"] * 60, ["cell"] * 60))
+    show(written, [table])
+    assert written.getvalue() == f"{table}\n"
+
+
 def test_a_very_long_block_is_shown_as_it_is(written: Stdout) -> None:
     lines = [f"- line {number} **bold**" for number in range(2500)]
     show(written, in_pieces("\n".join(lines), 20_000))
@@ -285,7 +293,7 @@ markup = st.sampled_from(
 texts = st.lists(markup | st.text("ab \n日-=|\\&;é", max_size=8), max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts)
 def test_a_text_in_pieces_looks_like_the_whole(written: Stdout, pieces: list[str]) -> None:
     def shown(pieces: list[str]) -> str:

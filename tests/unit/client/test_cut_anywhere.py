@@ -42,13 +42,14 @@ class Cutting:
         self._engine = engine
         self.cached_card = engine.cached_card
         self.reached = self.can_resubscribe = True
+        self.reconnect = 60.0
         self._drops = drops
         self._numbers = numbers
         self._snapshot = snapshot
         self._twice = twice
         self._log: list[NumberedEvent] = []
 
-    async def perform(self, operation: Operation, request: Any) -> Any:
+    async def perform(self, operation: Operation, request: Any, backoff: Any = None) -> Any:
         found = await self._engine.perform(operation, request)
         return found if self._numbers else replace(found, generation=None)
 

@@ -335,10 +335,22 @@ def test_threads_may_share_a_cache() -> None:
 # -- sharing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_clients_of_one_process_share_the_cards_that_anybody_may_see() -> None:
+@pytest.mark.parametrize("headers", [{"Cache_Control": "max-age=60"}, {"ETag": '"1"'}])
+async def test_clients_of_one_process_share_the_cards_that_may_be_kept(headers: dict[str, str]) -> None:
     async with AgentStub(lambda _: html()) as stub:
+        stub.card_headers = headers
         assert [await found(stub.url), await found(stub.url)] == ["stub", "stub"]
         assert len(stub.got) == 1
+
+
+async def test_a_card_without_cache_control_is_kept_for_its_client_alone() -> None:
+    async with AgentStub(lambda _: html()) as stub:
+        async with Client(stub.url) as client:
+            assert [(await client.card()).name, (await client.card()).name] == ["stub", "stub"]
+        assert len(stub.got) == 1
+        stub.more = {"name": "changed"}
+        assert await found(stub.url) == "changed"
+        assert len(SHARED_CARDS) == 0
 
 
 @pytest.mark.parametrize(
@@ -347,6 +359,7 @@ async def test_clients_of_one_process_share_the_cards_that_anybody_may_see() -> 
 )
 async def test_a_card_that_others_may_not_see_or_trust_is_not_shared(options: Any) -> None:
     async with AgentStub(lambda _: html()) as stub:
+        stub.card_headers = {"Cache_Control": "max-age=60"}
         before = len(SHARED_CARDS)
         assert await found(stub.url, **options) == "stub"
         assert len(SHARED_CARDS) == before

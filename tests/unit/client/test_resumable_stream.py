@@ -24,6 +24,7 @@ from dragoman.errors import (
     Overloaded,
     ServerError,
     TaskNotFound,
+    TimedOut,
     UnsupportedOperation,
 )
 from dragoman.model.card import AgentCapabilities, AgentCard
@@ -99,6 +100,7 @@ class Scripted:
         self.cached_card = card
         self.fetched_card = CARD
         self.reached = True
+        self.reconnect = 60.0
         self.can_resubscribe = True
         self.clock: Any = EagerClock()
         self.calls: list[tuple[str, int | None]] = []
@@ -111,7 +113,7 @@ class Scripted:
         self.cached_card = self.fetched_card
         return self.fetched_card
 
-    async def perform(self, operation: Operation, request: Any) -> Any:
+    async def perform(self, operation: Operation, request: Any, backoff: Any = None) -> Any:
         await asyncio.sleep(0)
         self.calls.append((operation.name, None))
         if operation is Operation.SEND:
@@ -333,7 +335,7 @@ async def test_a_server_that_is_gone_is_given_up_with_the_reason() -> None:
 
 
 async def test_silence_that_is_longer_than_asked_for_is_told() -> None:
-    silent = CannotConnect("said nothing", reason="TIMED_OUT")
+    silent = TimedOut("said nothing")
     wire = Scripted([numbered(1, task()), silent], [silent], gets=[task()])
     with pytest.raises(CannotConnect) as caught:
         await sent_events(wire.stream())
@@ -408,7 +410,7 @@ async def test_a_server_without_streams_gets_the_message_the_other_way(answer: E
     "problem",
     [
         CannotConnect("no trust", reason="TLS"),
-        CannotConnect("silent", reason="TIMED_OUT"),
+        TimedOut("silent"),
         CannotConnect("gateway", reason="UNAVAILABLE", status=504),
         BadResponse("HTML", status=200),
         TaskNotFound(),

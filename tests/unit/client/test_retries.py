@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import Client
 from dragoman.client.connect import SHARED_CARDS, connect
-from dragoman.client.connection import Backoff
+from dragoman.client.streams.backoff import Backoff
 from dragoman.errors import CannotConnect, InternalError, Overloaded, ServerError
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest

@@ -60,7 +60,7 @@ def between(app: Any, change: Change, seen: list[tuple[str, dict[str, str]]] | N
         await app(scope, receive, keep)
         card = json.loads(b"".join(parts))
         change(card)
-        headers = [(b"content-type", b"application/json")]
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"max-age=60")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(card).encode()})
 

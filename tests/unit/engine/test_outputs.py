@@ -12,6 +12,7 @@ import pytest
 
 from dragoman import Agent, File, Part
 from dragoman.engine.execute.outputs import OutputMetadata
+from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.state import Role, State
@@ -331,8 +332,10 @@ async def test_an_undeclared_reply_completes_the_task_with_the_message(start: An
 async def test_a_reply_after_other_output_is_the_agents_mistake(start: Any, caplog: Any) -> None:
     for values in (["text", Reply("hi")], [{"n": 1}, Reply("hi")]):
         engine = await start(yielding(*values))
-        task = await engine.send()
-        assert task.state is State.FAILED
+        with pytest.raises(InvalidAgentResponse, match="a Reply must be the only output") as caught:
+            await engine.send()
+        task = await engine.get(caught.value.metadata["taskId"])
+        assert (task.state, task.error) == (State.FAILED, "a Reply must be the only output")
         assert task.artifacts
         assert "a Reply must be the only output" in caplog.text
         caplog.clear()

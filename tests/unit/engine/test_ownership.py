@@ -33,6 +33,7 @@ class Agent:
     name = "owned"
     extensions = ()
     closing = "whole"
+    closing_message = False
     parallel = False
     streams = True
     output_metadata = None

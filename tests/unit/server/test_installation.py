@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from dragoman.server.config import installation
-from dragoman.server.config.installation import find_installation, install_line, package_line, requirement
+from dragoman.server.config.installation import (
+    activate_line,
+    find_installation,
+    install_line,
+    package_line,
+    requirement,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -86,7 +92,27 @@ def test_the_command_is_the_installer_of_this_environment(monkeypatch: pytest.Mo
     assert package_line("uvloop") == "bin/python -m pip install uvloop"
 
     # Made by uv, it has no pip.
+    assert install_line("mcp", is_active=True) == f"pip install -e '{ROOT}[mcp]'"
     monkeypatch.setattr(installation, "find_spec", lambda name: None)
+    assert install_line("mcp", is_active=True) == f"uv pip install -e '{ROOT}[mcp]'"
     assert package_line("uvloop") == "uv pip install --python bin/python uvloop"
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     assert package_line("uvloop") == "uv pip install uvloop"
+
+
+def test_a_virtual_environment_that_is_not_active_is_activated_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    folder = tmp_path / "my env" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("python", "dragoman", "activate"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setattr(sys, "prefix", str(folder.parent))
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.chdir(tmp_path)
+    assert activate_line() == ". 'my env/bin/activate'"
+    monkeypatch.setenv("PATH", str(folder))
+    assert activate_line() is None
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    assert activate_line() is None

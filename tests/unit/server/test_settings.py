@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -384,3 +384,18 @@ def test_a_wrong_address_is_not_shown_with_its_password(tmp_path: Path, value: s
 def test_settings_cannot_be_changed():
     with pytest.raises(AttributeError):
         Settings().port = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_editors_know_every_setting_and_limit_and_their_types() -> None:
+    from dragoman.engine.call import ClosingChoice
+    from dragoman.server.config import settings, table, values
+    from dragoman.server.config.keywords import LimitKeywords, SettingKeywords
+
+    names = {**vars(settings), **vars(table), **vars(values), "ClosingChoice": ClosingChoice}
+    for keywords, struct in ((SettingKeywords, Settings), (LimitKeywords, Limits)):
+        theirs, ours = get_type_hints(keywords, localns=names), get_type_hints(struct)
+        assert list(theirs) == list(ours)
+        simple = {name: hint for name, hint in ours.items() if hint in (bool, int, float, str) or get_args(hint)}
+        for name, hint in simple.items():
+            if get_origin(hint) is not tuple:
+                assert theirs[name] in (hint, hint | None), name

@@ -19,6 +19,8 @@ from dragoman.model.user import User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dragoman.model.error import DragomanError
+
 
 class Adapter(Protocol):
     """Builds the request context and the event queue for one kind of executor, such as those of one a2a-sdk version.
@@ -40,8 +42,8 @@ class Adapter(Protocol):
         """Build an event queue that passes every event to `take` at once."""
         ...
 
-    def public_text(self, error: BaseException) -> str | None:
-        """Return the text of an exception that callers may read; None when it was not meant for them."""
+    def public_error(self, error: BaseException) -> DragomanError | None:
+        """Return what an exception means for callers; None when it means nothing beside itself."""
         ...
 
 

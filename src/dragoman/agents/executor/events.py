@@ -52,7 +52,7 @@ def parse_event(value: Any) -> Event:
     try:
         return _parse(value, name)
     except (BadResponse, InvalidParams, ValueError, TypeError) as error:
-        raise InvalidAgentResponse(f"an executor enqueued a {name} that cannot be read: {error}") from error
+        raise InvalidAgentResponse(f"an executor enqueued a {name} that cannot be read") from error
 
 
 def _parse(value: Any, name: str) -> Event:

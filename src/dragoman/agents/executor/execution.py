@@ -15,7 +15,7 @@ from dragoman.agents.executor.adapter import ExecutorRequest
 from dragoman.agents.executor.events import parse_event
 from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.clock import wait
-from dragoman.engine.execute.outputs import Ask, Conclude, Reply
+from dragoman.engine.execute.outputs import Ask, Done, Reply
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
@@ -80,7 +80,7 @@ class Execution:
             while True:
                 await self._execute(message)
                 if self._end is not None:
-                    output = await self._conclude(self._end)
+                    output = self._conclude(self._end)
                     if output is not None:
                         yield output
                     return
@@ -170,9 +170,9 @@ class Execution:
         error = work.exception()
         if error is None:
             return
-        text = self._adapter.public_text(error)
-        if text is not None:
-            raise Failed(text) from error
+        public = self._adapter.public_error(error)
+        if public is not None:
+            raise public from error
         raise error
 
     def _request(self, message: Message | None, task: Task | None) -> ExecutorRequest:
@@ -248,7 +248,7 @@ class Execution:
         self._end, self._question = status, None
         self._wakeup.set()
 
-    async def _conclude(self, status: TaskStatus) -> Reply | None:
+    def _conclude(self, status: TaskStatus) -> Reply | Done | None:
         state, message, text = status.state, status.message, _text(status)
         if state is State.FAILED:
             raise Failed(text or "execution failed")
@@ -259,14 +259,9 @@ class Execution:
             raise Failed(text or "canceled by the agent")
         if message is None or not message.parts:
             return self._answer_in_remarks()
-        if not self._ctx.artifacts:
-            return Reply(message.parts) if self._ends_with_message else Conclude(message.parts)
-        # The engine completes a task that has artifacts without a message.
-        if text:
-            await self._ctx.progress(text)
-        return None
+        return Reply(message.parts) if self._ends_with_message and not self._ctx.artifacts else Done(*message.parts)
 
-    def _answer_in_remarks(self) -> Conclude | None:
+    def _answer_in_remarks(self) -> Done | None:
         """Return what the executor wrote while it worked, if it has given no other answer.
 
         Some executors answer so. Callers have got it as progress, which is never an answer.
@@ -277,7 +272,7 @@ class Execution:
         if self._remarks.cut:
             text = "the executor wrote more than %d bytes while it worked on task %s: the answer is only the end of it"
             self._ctx.log.warning(text, MAX_REMARK_BYTES, self._ctx.task_id)
-        return Conclude(parts)
+        return Done(*parts)
 
 
 def build_question(ctx: Context, status: TaskStatus) -> Ask:

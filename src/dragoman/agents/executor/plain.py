@@ -80,6 +80,5 @@ class PlainAdapter:
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
         return PlainQueue(take)
 
-    def public_text(self, error: BaseException) -> str | None:
-        """No exception is meant for callers."""
-        return None
+    def public_error(self, error: BaseException) -> None:
+        """There are no errors to translate."""

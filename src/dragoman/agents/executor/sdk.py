@@ -9,13 +9,16 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dragoman.dialects.errors import error_from_sdk
 from dragoman.dialects.v03.codec import message_to_03, task_to_03
+from dragoman.model.error import Failed
 from dragoman.model.json import decode_any, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.agents.executor.adapter import ExecutorRequest
+    from dragoman.model.error import DragomanError
     from dragoman.model.user import User
 
 
@@ -62,10 +65,8 @@ class ProtobufAdapter(_SdkAdapter):
             call, request=sdk_request, task_id=request.task_id, context_id=request.context_id, task=task
         )
 
-    def public_text(self, error: BaseException) -> str | None:
-        if not isinstance(error, self._error) or type(error).__name__ == "InternalError":
-            return None
-        return str(error)
+    def public_error(self, error: BaseException) -> DragomanError | None:
+        return _public_error(error, str(error)) if isinstance(error, self._error) else None
 
     def _message(self, values: dict[str, Any], type_: Any) -> Any:
         return self._parse(values, type_(), ignore_unknown_fields=True)
@@ -93,9 +94,16 @@ class PydanticAdapter(_SdkAdapter):
             sdk_request, task_id=request.task_id, context_id=request.context_id, task=task, call_context=call
         )
 
-    def public_text(self, error: BaseException) -> str | None:
+    def public_error(self, error: BaseException) -> DragomanError | None:
         cause = getattr(error, "error", None) if isinstance(error, self._error) else None
-        return None if cause is None or type(cause).__name__ == "InternalError" else cause.message
+        return None if cause is None else _public_error(cause, cause.message)
+
+
+def _public_error(error: object, text: str) -> DragomanError | None:
+    """Return what an error of a2a-sdk means; None for an internal error, whose text is not for callers."""
+    if type(error).__name__ == "InternalError":
+        return None
+    return error_from_sdk(type(error).__name__, text) or Failed(text)
 
 
 def _sdk_user(user: User) -> Any:

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.client.connection import DEFAULT_LIMIT, Backoff, public_error_text
+from dragoman.client.connection import DEFAULT_LIMIT, public_error_text
 from dragoman.client.event import CancelSafeEvents, Event, missed_events
 from dragoman.client.follow import ResumableStream
-from dragoman.engine.execute.outputs import Ask, Conclude
+from dragoman.client.streams.backoff import Backoff
+from dragoman.engine.execute.outputs import Ask, Done
 from dragoman.model.error import (
     AuthError,
     BadResponse,
     CannotConnect,
+    ContentTypeNotSupported,
     DragomanError,
     Failed,
+    InvalidParams,
+    Overloaded,
     Rejected,
     ResponseTooLarge,
     TaskNotFound,
@@ -130,6 +134,7 @@ class RemoteProxy:
 
         Raises:
             Failed: the remote task failed or was canceled there, or the remote agent cannot be used.
+            InvalidParams, ContentTypeNotSupported, Overloaded: the remote agent refused the message with that.
             Rejected: the remote agent rejected the message.
         """
         # The engine finalizes the artifact named after the skill. No artifact of the remote agent may match that name.
@@ -149,23 +154,31 @@ class RemoteProxy:
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
                 raise
             ctx.log.warning("the agent behind: %s: %s", type(error).__name__, error)
-            raise Failed(
-                _public_error(error, has_task=remote_run is not None and remote_run.task_id is not None)
-            ) from error
+            raise _public_error(error, has_task=remote_run is not None and remote_run.task_id is not None) from error
         finally:
             if remote_run is not None:
                 await remote_run.close()
 
 
-def _public_error(error: DragomanError, *, has_task: bool) -> str:
-    """Return an error text for callers: the remote agent's message, without its address."""
+def _public_error(error: DragomanError, *, has_task: bool) -> DragomanError:
+    """Return the error for callers: the remote agent's message, without its address.
+
+    An error about the message itself stays what it is, if the remote agent has made no task of it; others fail the
+    task.
+    """
     if isinstance(error, AuthError):
-        return "the agent behind this one does not accept the credentials of this server"
+        return Failed("the agent behind this one does not accept the credentials of this server")
     if isinstance(error, TaskNotFound) and has_task:
-        return "the agent behind this one does not know the task any more"
+        return Failed("the agent behind this one does not know the task any more")
     if isinstance(error, ResponseTooLarge):
-        return f"the agent behind this one sends more than {format_size(error.limit)}, the limit of this server"
-    return public_error_text(error, "the agent behind this one")
+        limit = format_size(error.limit)
+        return Failed(f"the agent behind this one sends more than {limit}, the limit of this server")
+    text = public_error_text(error, "the agent behind this one")
+    if isinstance(error, InvalidParams) and not has_task:
+        return InvalidParams(text, field="" if "://" in error.field else error.field)
+    if isinstance(error, ContentTypeNotSupported) and not has_task:
+        return ContentTypeNotSupported(text)
+    return Overloaded(text) if isinstance(error, Overloaded) and not has_task else Failed(text)
 
 
 def card_of_remote(card: AgentCard, name: str) -> dict[str, Any]:
@@ -213,13 +226,13 @@ class RemoteRun:
         if "message" in sent:
             message = msgspec.convert(sent["message"], Message)
             if message.parts and not self._artifact_ids:
-                yield Conclude(message.parts)
+                yield Done(*message.parts)
             else:
                 await self._ctx.artifact(*message.parts, name="message")
             return
         self.task_id = sent["task"]
         forwarding = asyncio.ensure_future(self._forward_messages())
-        output: Ask | Conclude | None = None
+        output: Ask | Done | None = None
         try:
             async with aclosing(aiter(self._remote or await self._follow_again())) as events:
                 async for event in events:
@@ -359,7 +372,7 @@ class RemoteRun:
         context_id: str = self._ctx.state.get(STATE, "")
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
-    async def _handle(self, event: Event) -> Ask | Conclude | None:
+    async def _handle(self, event: Event) -> Ask | Done | None:
         """Process an event; a returned output ends the run, unless another event follows."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
@@ -378,10 +391,12 @@ class RemoteRun:
                 return None
         if event.state.waiting:
             return self._ask(raw.status, event.task)
-        if event.state is State.COMPLETED and not self._artifact_ids and event.task is not None and event.task.parts:
+        if event.state is State.COMPLETED and event.task is not None:
             # Messages of a working task are only progress here. Where they were the answer, it is the end that says so:
             # then callers find it who do not look for it in a history.
-            return Conclude(event.task.parts)
+            message = event.task.status.message
+            parts = event.task.parts if not self._artifact_ids else () if message is None else message.parts
+            return Done(*parts) if parts else None
         return await self._status(raw.status, raw.metadata if isinstance(raw, StatusUpdate) else None)
 
     async def _artifact(

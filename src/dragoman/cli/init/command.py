@@ -7,12 +7,17 @@ import shlex
 import unicodedata
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dragoman.cli.init.template import TEMPLATES, Template
 from dragoman.cli.printing import out
 from dragoman.model.error import ConfigError
+from dragoman.server.config.installation import activate_line
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _LONGEST = 64
@@ -28,6 +33,14 @@ def _find_template(ctx: click.Context, parameter: click.Parameter, value: str) -
     raise click.BadParameter(f"there is no template `{value}`; {hint}", ctx, parameter)
 
 
+def _complete_template(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(each.name, help=each.help) for each in TEMPLATES.values() if each.name.startswith(incomplete)
+    ]
+
+
 @click.command("init", short_help="Make a folder with a new agent.", epilog=_EPILOG)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option(
@@ -36,6 +49,7 @@ def _find_template(ctx: click.Context, parameter: click.Parameter, value: str) -
     default="tools",
     show_default=True,
     callback=_find_template,
+    shell_complete=_complete_template,
     help="What to start from: see below.",
 )
 def command(name: str | None, template: Template) -> None:
@@ -82,15 +96,8 @@ def _check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ConfigError(f"there is a file `{folder}`: choose another name")
-    ours = [".gitignore"]
-    found = next(
-        (
-            each.name
-            for each in sorted(folder.iterdir())
-            if each.name in ours or not (each.name.startswith(".") or (each / "pyvenv.cfg").is_file())
-        ),
-        None,
-    )
+    entries = sorted(folder.iterdir(), key=lambda each: (each.name.startswith("."), each.name))
+    found = next((each.name for each in entries if _counts(each)), None)
     if found is None:
         return
     if folder == Path():
@@ -101,16 +108,23 @@ def _check_folder(folder: Path) -> None:
     )
 
 
+def _counts(entry: Path) -> bool:
+    """True for what a folder must not have: all but hidden files that are not ours, and virtual environments."""
+    if entry.name.startswith("."):
+        return entry.name == ".gitignore"
+    return not (entry / "pyvenv.cfg").is_file()
+
+
 def _print_next_steps(folder: Path, template: Template) -> None:
     here = folder == Path()
-    missing = template.missing_line()
-    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
     steps = [
-        *([] if here else [f"cd {shlex.quote(str(folder))}"]),
-        *([] if missing is None else [missing]),
+        activate_line(),
+        None if here else f"cd {shlex.quote(str(folder))}",
+        template.missing_line(),
         "dragoman serve",
         f"{template.send_line}    # in a second terminal",
         "pytest",
     ]
-    for step in steps:
+    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
+    for step in filter(None, steps):
         out(f"  {step}")

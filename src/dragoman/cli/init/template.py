@@ -86,12 +86,15 @@ class Template(NamedTuple):
         return (self.extra,) if self.extra else ()
 
     def missing_line(self) -> str | None:
-        """Return the command that installs what this environment lacks to run and test the agent; None if nothing."""
+        """Return the command that installs what this environment lacks to run and test the agent; None if nothing.
+
+        The environment has to be active.
+        """
         extras = self._extras if self.module and not _is_installed(self.module) else ()
         packages = [] if _is_installed("pytest") else ["pytest"]
         if self.model is not None and self.model.module and os.environ.get(self.model.key):
             packages += [] if _is_installed(self.model.module) else [self.model.package]
-        return install_line(*extras, packages=tuple(packages)) if extras or packages else None
+        return install_line(*extras, packages=tuple(packages), is_active=True) if extras or packages else None
 
 
 def identifier_of(name: str) -> str:

@@ -17,7 +17,7 @@ import click
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
 from dragoman.cli.remote.recent import RecentTask, RecentTasks
-from dragoman.model.error import AuthError, CannotConnect, ConfigError
+from dragoman.model.error import AuthError, CannotConnect, ConfigError, TimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 TOKEN_ENV = "DRAGOMAN_TOKEN"  # noqa: S105 - the name of a variable
 
+# The client's logger for a connection that is lost, and for one that is there again.
+_CONNECTION_LOGGER = "dragoman.client.connection"
 LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
 
 
@@ -45,6 +47,7 @@ class Options(NamedTuple):
     timeout: float | None
     insecure: bool
     limit: int | None
+    reconnect: float
 
     def interceptors(self) -> list[Interceptor]:
         """Return the logging interceptor of --wire. It is the last one, so that it logs what is really sent."""
@@ -67,6 +70,12 @@ call_options = with_options(
     click.option("-H", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this header; repeat for several."),
     click.option(
         "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this long."
+    ),
+    click.option(
+        "--reconnect",
+        metavar="SECONDS",
+        type=click.FloatRange(0),
+        help="Try a lost connection again for this long; 0 does not.  [default: 60]",
     ),
     remote_bytes_option,
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
@@ -104,6 +113,7 @@ def parse_options(url: str | None, shared: dict[str, Any]) -> Options:
         timeout=shared.pop("timeout"),
         insecure=shared.pop("insecure"),
         limit=_parse_limit(shared.pop("limits_remote_bytes")),
+        reconnect=_or_default(shared.pop("reconnect")),
     )
 
 
@@ -134,6 +144,12 @@ def _parse_limit(limit: int | None) -> int | None:
             raise ConfigError(f"environment {LIMIT_ENV}: must be a whole number from 0, not {text!r}")
         limit = int(text)
     return DEFAULT_LIMIT if limit is None else limit or None
+
+
+def _or_default(reconnect: float | None) -> float:
+    from dragoman.client.streams.backoff import RECONNECT
+
+    return RECONNECT if reconnect is None else reconnect
 
 
 def _find_token(variable: str | None, target: Target) -> str | None:
@@ -174,13 +190,13 @@ def _interruptible() -> Generator[None]:
 # -- the session -----------------------------------------------------------------------------------------------------
 
 
-class _WarningPrinter(logging.Handler):
-    """Prints the client's warnings on stderr, such as an event that cannot be read."""
+class _LogPrinter(logging.Handler):
+    """Prints what the client logs on stderr: its warnings, and that the connection was lost and is there again."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from dragoman.cli.printing import warn
+        from dragoman.cli.printing import say, warn
 
-        warn(record.getMessage())
+        (say if record.name == _CONNECTION_LOGGER else warn)(record.getMessage())
 
 
 class CommandSession:
@@ -194,7 +210,7 @@ class CommandSession:
 
         self.options = options
         self._runner = asyncio.Runner()
-        self._warnings = _WarningPrinter(logging.WARNING)
+        self._log_printer = _LogPrinter(logging.INFO)
         self._remaining = options.timeout
         self._remembered = ("", "")
         self.is_remembered = False
@@ -207,10 +223,12 @@ class CommandSession:
             headers=options.headers or None,
             interceptors=[*interceptors, *options.interceptors()],
             limit=options.limit,
+            reconnect=options.reconnect,
         )
 
     def __enter__(self) -> CommandSession:
-        logging.getLogger("dragoman.client").addHandler(self._warnings)
+        logging.getLogger("dragoman.client").addHandler(self._log_printer)
+        logging.getLogger(_CONNECTION_LOGGER).setLevel(logging.INFO)
         self._runner.__enter__()
         return self
 
@@ -221,7 +239,8 @@ class CommandSession:
             self._runner.run(self.client.close())
         finally:
             self._runner.close()
-            logging.getLogger("dragoman.client").removeHandler(self._warnings)
+            logging.getLogger(_CONNECTION_LOGGER).setLevel(logging.NOTSET)
+            logging.getLogger("dragoman.client").removeHandler(self._log_printer)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client, within the command's timeout.
@@ -262,7 +281,7 @@ class CommandSession:
             if not limit.expired():
                 raise
             text = f"{self.options.target.url} was not done within {self.options.timeout:g} s"
-            raise CannotConnect(text, reason="TIMED_OUT") from None
+            raise TimedOut(text) from None
 
     # -- the conversation --------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def find_task(session: CommandSession, word: str) -> str:
     recent = [each.task_id for each in session.recent() if each.task_id]
     if word == LAST:
         return recent[0] if recent else _newest(session)
-    if len(word) < MIN_PREFIX or word in recent or _UUID.fullmatch(word):
+    if len(word) < MIN_PREFIX or word in recent or is_uuid(word):
         return word
     return _unique(session, word, recent) or _unique(session, word, _listed_ids(session, _MAX_LISTED)) or word
 
@@ -53,15 +53,26 @@ def _newest(session: CommandSession) -> str:
 
 
 def _unique(session: CommandSession, word: str, ids: Iterable[str]) -> str | None:
-    found = [*dict.fromkeys(each for each in ids if each.startswith(word))]
-    if not found or word in found:
-        return word if found else None
+    found = [each for each in ids if each.startswith(word)]
     # A UUID is never the beginning of another; of other ids, the word may be a whole one.
-    if not all(map(_UUID.fullmatch, found)) and session.run(_is_task(session.client, word)):
+    if not all(map(is_uuid, found)) and session.run(_is_task(session.client, word)):
+        return word
+    return match_beginning(word, found)
+
+
+def match_beginning(word: str, ids: Iterable[str]) -> str | None:
+    """Return the id that is a word or begins with it; None when there is none. Raises ConfigError for several."""
+    found = [*dict.fromkeys(each for each in ids if each.startswith(word))]
+    if word in found:
         return word
     if len(found) > 1:
         raise ConfigError("\n  ".join([f"`{word}` is the beginning of {len(found)} task ids; add to it:", *found]))
-    return found[0]
+    return found[0] if found else None
+
+
+def is_uuid(task_id: str) -> bool:
+    """True for an id that is never the beginning of another."""
+    return _UUID.fullmatch(task_id) is not None
 
 
 async def _is_task(client: Client, task_id: str) -> bool:

@@ -13,6 +13,7 @@ import click
 
 from dragoman.cli.options import HELP
 from dragoman.cli.printing import print_json, print_table, say, utc
+from dragoman.cli.remote.task_id import MIN_PREFIX, is_uuid, match_beginning
 from dragoman.cli.store.on_store import IN_MEMORY, on_store
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
@@ -59,12 +60,7 @@ def command() -> None:
 @_on_store
 def list_pushes(path: Path, as_json: bool) -> None:
     """List the webhooks that are owed something, or may be, and those that have refused an event."""
-    from dragoman.stores.sqlite.health import open_read_only
-    from dragoman.stores.sqlite.reader import undelivered_or_refused
-
-    with closing(open_read_only(path)) as reader:
-        reader.execute("PRAGMA busy_timeout = 5000")
-        webhooks = undelivered_or_refused(reader)
+    webhooks = _listed(path)
     if as_json:
         print_json([_json(push, row) for push, row in webhooks])
         return
@@ -73,15 +69,29 @@ def list_pushes(path: Path, as_json: bool) -> None:
         say("no webhooks: whatever was to arrive has arrived")
 
 
+def _listed(path: Path) -> list[tuple[Push, TaskRow]]:
+    from dragoman.stores.sqlite.health import open_read_only
+    from dragoman.stores.sqlite.reader import undelivered_or_refused
+
+    with closing(open_read_only(path)) as reader:
+        reader.execute("PRAGMA busy_timeout = 5000")
+        return undelivered_or_refused(reader)
+
+
 @command.command("retry")
 @click.argument("task", required=False)
 @click.argument("webhook", required=False)
 @_on_store
 def retry(path: Path, task: str | None, webhook: str | None) -> None:
-    """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id."""
+    """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id.
+
+    The id of the task may be shortened to its beginning.
+    """
     from dragoman.stores.sqlite.file import short_write
     from dragoman.stores.sqlite.webhooks import wake
 
+    if task is not None and len(task) >= MIN_PREFIX:
+        task = match_beginning(task, (row.id for _, row in _listed(path) if is_uuid(row.id))) or task
     with short_write(path) as connection:
         woken = wake(connection, task, webhook)
     if not woken and task is not None:

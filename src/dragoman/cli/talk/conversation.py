@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.printing import (
     colored,
+    interrupting,
     on_terminal,
     out,
-    pausing,
     print_answer,
+    print_closing,
     print_data,
     print_files,
-    print_plain,
     print_result,
     say,
 )
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
 from dragoman.cli.talk.save import offer_files, save_files
-from dragoman.cli.talk.text_display import TextDisplay, renders_markdown
+from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.cli.remote.session import CommandSession
-    from dragoman.client.client import EventStream
     from dragoman.client.event import Event
+    from dragoman.client.streams.stream import EventStream
     from dragoman.model.part import Part
 
 
@@ -84,16 +84,18 @@ class StreamPrinter:
         self._shows_progress = True
         if self._progress is not None:
             self._progress.start()
-        animation = asyncio.create_task(self._animate())
+        is_animated = self._is_live or self._progress is not None
+        animation = asyncio.create_task(self._animate()) if is_animated else None
         try:
-            with pausing(self):
+            with interrupting(self):
                 async with aclosing(aiter(stream)) as events:
                     async for event in events:
                         self._handle_event(event)
                         if event.state.waiting:
                             break
         finally:
-            animation.cancel()
+            if animation is not None:
+                animation.cancel()
             self.end_line()
         return stream.result
 
@@ -102,10 +104,6 @@ class StreamPrinter:
         if self._progress is not None:
             self._progress.clear()
         self._display.end()
-
-    def pause(self) -> None:
-        """End the current line, because something else is to be printed."""
-        self.end_line()
 
     # -- one event ---------------------------------------------------------------------------------------------------
 
@@ -167,16 +165,10 @@ class StreamPrinter:
         """Print the parts of an answer that have not been printed yet."""
         if self._is_live and self._printed_text:
             print_data(result.parts)
+            print_closing(result)
         else:
-            print_answer(result, self._print_whole)
+            print_answer(result, text_printer(raw=self.raw))
         self._list_files(result.files)
-
-    def _print_whole(self, text: str) -> None:
-        if not self._display.renders:
-            print_plain(text)
-            return
-        self._display.add(text)
-        self._display.end()
 
 
 @contextmanager

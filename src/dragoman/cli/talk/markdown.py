@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 _MAX_LEVEL = 14
 # Wide enough for nested lists and quotes, whose width rich reduces with each level.
 _MIN_COLUMNS = 20
+
+# A few hundred languages can be highlighted, some of them very slowly.
+_LANGUAGES = frozenset(
+    (
+        *("bash", "c", "c++", "cpp", "css", "diff", "go", "html", "http", "java", "javascript", "js", "json", "php"),
+        *("py", "python", "rb", "ruby", "rs", "rust", "sh", "shell", "sql", "toml", "ts", "typescript", "xml", "yaml"),
+    )
+)
+_MAX_HIGHLIGHTED = 8_000
 
 
 class Block(NamedTuple):
@@ -60,7 +70,8 @@ def is_plain(block: Block, lines: list[str]) -> bool:
 def render(block: Block, columns: int) -> list[str]:
     """Render a block in lines of at most `columns` cells, with escape sequences for styles and for nothing else.
 
-    Returns nothing when there is nothing to see, as for a block of code that has only begun.
+    Returns nothing when there is nothing to see, as for a block of code that has only begun, or when a part of the text
+    has no place, as in a table that is too wide.
     """
     console = _console(max(columns, _MIN_COLUMNS))
     document = _Document("", hyperlinks=False)
@@ -68,8 +79,9 @@ def render(block: Block, columns: int) -> list[str]:
     lines = [_cleaned(line) for line in console.render_lines(document, pad=False)]
     with console.capture() as capture:
         console.print(Segments(segment for line in lines for segment in (*line, Segment.line())), end="")
-    visible = any(segment.text.strip() for line in lines for segment in line)
-    return capture.get().strip("\n").split("\n") if visible else []
+    missing = _letters(_texts(document.parsed)) - _letters(segment.text for line in lines for segment in line)
+    rendered = capture.get().strip("\n")
+    return rendered.split("\n") if rendered and not missing else []
 
 
 # -- with markdown-it --------------------------------------------------------------------------------------------------
@@ -95,6 +107,18 @@ def _without_hidden_text(tokens: Iterable[Token]) -> Iterator[Token]:
             yield token
 
 
+def _texts(tokens: Iterable[Token]) -> Iterator[str]:
+    for token in tokens:
+        if token.children:
+            yield from _texts(token.children)
+        elif token.type != "inline":
+            yield token.content
+
+
+def _letters(texts: Iterable[str]) -> Counter[str]:
+    return Counter(character for text in texts for character in text if character.isalnum())
+
+
 # -- with rich ---------------------------------------------------------------------------------------------------------
 
 
@@ -105,9 +129,11 @@ class _Heading(markdown.Heading):
 class _Code(markdown.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # The colors are those of the terminal. There is no frame or background, so that code can be copied.
-        yield Syntax(
-            str(self.text).rstrip(), self.lexer_name, theme="ansi_dark", word_wrap=True, background_color="default"
-        )
+        code = str(self.text).rstrip()
+        language = self.lexer_name.lower()
+        if language not in _LANGUAGES or len(code) > _MAX_HIGHLIGHTED:
+            language = "text"
+        yield Syntax(code, language, theme="ansi_dark", word_wrap=True, background_color="default")
 
 
 class _Document(markdown.Markdown):

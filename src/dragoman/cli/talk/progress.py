@@ -14,7 +14,6 @@ from dragoman.telemetry.printable import one_line
 if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.model.message import Progress
-    from dragoman.model.state import State
 
 FRAME_SECONDS = 0.1
 # An answer that comes at once shows no spinner.
@@ -25,8 +24,8 @@ _BAR_WIDTH = 20
 
 
 def shows_progress() -> bool:
-    """True when stderr is a terminal that can overwrite a line."""
-    return on_terminal(err=True) and os.environ.get("TERM") != "dumb"
+    """True when stdout and stderr are a terminal that can overwrite a line: a pager would be written over, too."""
+    return on_terminal() and on_terminal(err=True) and os.environ.get("TERM") != "dumb"
 
 
 class ProgressLine:
@@ -50,17 +49,8 @@ class ProgressLine:
 
     def update(self, event: Event) -> None:
         """Take the state and the progress of an event."""
-        self.state = event.state
+        self._state = state_name(event.state)
         self._progress = event.progress or self._progress
-
-    @property
-    def state(self) -> str:
-        """The state that is shown; before the first event it is `waiting`."""
-        return self._state
-
-    @state.setter
-    def state(self, state: State) -> None:
-        self._state = state_name(state)
 
     def draw(self, column: int = 0) -> None:
         """Draw the next frame. `column` is where the cursor is, in the line above."""

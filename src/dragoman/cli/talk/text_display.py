@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +27,8 @@ _MAX_BLOCK = 32_000
 
 def renders_markdown(*, raw: bool = False) -> bool:
     """True when stdout is a terminal with styles, and the user has not asked for the text as it is."""
-    return on_terminal() and not raw and not is_plain_terminal()
+    has_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return on_terminal() and has_unicode and not raw and not is_plain_terminal()
 
 
 def text_printer(*, raw: bool = False) -> Callable[[str], None]:

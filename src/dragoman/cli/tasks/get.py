@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @raw_option
 @in_session
 def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
-    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
+    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr.
+
+    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+    """
     from dragoman.cli.printing import print_answer, print_files, print_result
     from dragoman.cli.talk.save import print_save_hint, save_files
     from dragoman.cli.talk.text_display import text_printer
@@ -52,7 +55,7 @@ def describe(task: Task) -> None:
     lines = [(name, field(value, err=True)) for name, value in ids]
     lines.insert(2, ("state", styled_state(task.state, err=True)))
     text = task.question or (task.status.message.text if task.status.message is not None else "")
-    if not (task.state.name == "COMPLETED" and not task.artifacts):
+    if task.state.name != "COMPLETED":  # the message of a completed task is printed with its answer
         lines.append(("asks" if task.state.waiting else "says", text))
     for name, value in lines:
         if value:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
 
+    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+
     A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome

@@ -42,7 +42,7 @@ class AgentExecutor(ABC):
     """Does the work of an agent, and reports it with `await context.queue.enqueue(event)`.
 
     When `execute` returns, the task is completed, unless its events have set another final state or ask for input.
-    When it raises, the task fails; the text of the exception is only logged.
+    When it raises, the task fails; the text of the exception is only logged, unless it is an `A2AError`.
     """
 
     @abstractmethod
@@ -138,9 +138,8 @@ class _Adapter:
         self._context.queue.set_forward(partial(self._forward, take))
         return self._context.queue
 
-    def public_text(self, error: BaseException) -> str | None:
-        """Return None: no exception text is public."""
-        return None
+    def public_error(self, error: BaseException) -> None:
+        """There are no errors to translate."""
 
     async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
         if not isinstance(event, AnyEvent):

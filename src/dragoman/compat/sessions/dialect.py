@@ -12,6 +12,7 @@ from dragoman.clock import milliseconds, timestamp
 from dragoman.model.error import InvalidParams, ParseError
 from dragoman.model.json import decode_any, encode
 from dragoman.model.state import Role, State
+from dragoman.model.task import closing_parts
 
 if TYPE_CHECKING:
     from dragoman.model.part import Part
@@ -159,7 +160,9 @@ def _messages(task: Task) -> Iterator[Json]:
         if message.role is Role.USER:
             yield _text_message("user", _text_of(message.parts))
     agent_parts = [artifact.parts for artifact in task.artifacts]
-    if task.state.final and task.status.message is not None:
+    if task.state is State.COMPLETED and task.artifacts:
+        agent_parts.append(closing_parts(task))
+    elif task.state.final and task.status.message is not None:
         agent_parts.append(task.status.message.parts)
     for parts in agent_parts:
         if text := _text_of(parts):

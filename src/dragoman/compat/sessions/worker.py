@@ -22,6 +22,7 @@ class Worker:
 
     extensions: Sequence[AgentExtension] = ()
     closing: ClosingChoice = "auto"
+    closing_message = False
     parallel = False
     streams = True
     output_metadata: OutputMetadata | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.execute.artifact_stream import ArtifactStream
-from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of
+from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of_all
 from dragoman.engine.execute.pending_calls import PendingCalls, must_be_awaited
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
@@ -279,7 +279,7 @@ class Context:
         """
         if self._drops_output:
             return
-        parts = tuple(part for value in values for part in parts_of(value))
+        parts = parts_of_all(values)
         number = self._live.artifact_number()
         await self.update_artifact(Artifact(id or f"artifact-{number}", parts, name, metadata=metadata))
 

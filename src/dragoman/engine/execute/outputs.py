@@ -29,8 +29,19 @@ class Reply(Struct, frozen=True):
     value: Any
 
 
-class Conclude(Reply, frozen=True):
-    """Completes the task with this as the message of its status. It must be the only output; for bridges."""
+class Done:
+    """Completes the task with these values as the closing message of its status, beside whatever artifacts there are.
+
+    It is the last output of a run: nothing may follow it.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __repr__(self) -> str:
+        return f"Done({', '.join(map(repr, self.values))})"
 
 
 class Replace(Struct, frozen=True):
@@ -89,6 +100,11 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         if items and all(isinstance(item, (Part, File)) for item in items):
             return tuple(part for item in items for part in parts_of(item))
     return (Part(data=json_of(value)),)
+
+
+def parts_of_all(values: tuple[Any, ...]) -> tuple[Part, ...]:
+    """Convert several values to parts, in order. Raises as `parts_of`."""
+    return tuple(part for value in values for part in parts_of(value))
 
 
 def plain_text(value: str) -> str:

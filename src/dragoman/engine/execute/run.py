@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.engine.execute.outputs import Ask, Conclude, Reply, ResultWriter, json_of, parts_of
+from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
+from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
-from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
-from dragoman.model.message import ANSWER_KEY
+from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
+from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 # Skills that were warned about already: one warning each is enough.
 _WARNED_SKILLS: set[str] = set()
+# The longest text that `closing_message` repeats. The answer itself is in the artifacts.
+MAX_CLOSING_TEXT = 64_000
 
 
 class Run:
@@ -143,9 +146,11 @@ class Run:
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
         except Rejected as error:
-            self._end(State.REJECTED, str(error))
+            self._end(State.REJECTED, _text_part(str(error)))
         except Failed as error:
-            self._end(State.FAILED, str(error))
+            self._end(State.FAILED, _text_part(str(error)))
+        except A2AError as error:
+            self._fail(error)
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
             # When this asyncio task is canceled and the task has not ended, the server stops: recovery handles it.
@@ -154,18 +159,21 @@ class Run:
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
-            self._end(State.FAILED, None if live.ended else self._log_and_describe(error, ctx))
+            self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live
         writer: ResultWriter | None = None
+        closing: tuple[Part, ...] | None = None
         async for value in outputs:
             if live.ended:
                 return
             if ctx.pending_calls is not None:
                 ctx.pending_calls.check()
+            if closing is not None and value is not None:
+                raise InvalidAgentResponse(f"Done must be the last output: {type(value).__name__} followed it")
             if isinstance(value, Reply):
                 self._reply(ctx, value, has_pending_text=writer is not None and writer.has_pending_text)
                 return
@@ -177,22 +185,28 @@ class Run:
                 writer.pause()
                 self._pause(value, ctx.artifact_stream)
                 return
+            if isinstance(value, Done):
+                closing = parts_of_all(value.values)
+                continue
             writer.write(value)
             if live.needs_drain:
                 await live.drain()
         if not live.ended:
-            self._complete(ctx, writer)
+            # A run without output may still have to close a text that was started before a pause.
+            self._complete(ctx, writer or self._result_writer(ctx), closing or ())
 
-    def _complete(self, ctx: Context, writer: ResultWriter | None) -> None:
+    def _complete(self, ctx: Context, writer: ResultWriter, closing: tuple[Part, ...]) -> None:
         if ctx.pending_calls is not None:
             ctx.pending_calls.check()
         if self.live.draft:
             self.live.open()
         if ctx.artifact_stream is not None:
             ctx.artifact_stream.close()
-        # A run without output may still have to close a text that was started before a pause.
-        (writer or self._result_writer(ctx)).close()
-        self._end(State.COMPLETED)
+        writer.close()
+        if not closing and self._runner.closing_message:
+            closing = self._repeated_answer()
+        message = agent_message(self.live, closing) if closing else None
+        self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _result_writer(self, ctx: Context) -> ResultWriter:
         name = ctx.skill or self._runner.agent.name
@@ -200,34 +214,50 @@ class Run:
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
-        concludes = isinstance(reply, Conclude)
-        if concludes:
-            live.open()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))
         elif live.folding.artifact_count() or has_pending_text:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:
-            if not concludes and not self._plan.replies:
+            if not self._plan.replies:
                 _warn_of_reply(ctx, ctx.skill or self._runner.agent.name)
             live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
-        details = tuple(part for value in ask.details for part in parts_of(value))
         metadata = None if ask.schema is None else {ANSWER_KEY: ask.schema}
-        message = agent_message(self.live, (Part(text=ask.question), *details), metadata)
+        message = agent_message(self.live, (Part(text=ask.question), *parts_of_all(ask.details)), metadata)
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
         body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))
         self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_context_state())
 
-    def _end(self, state: State, text: str | None = None) -> None:
+    def _repeated_answer(self) -> tuple[Part, ...]:
+        """The text of the artifacts as a closing message; nothing when they hold no text."""
+        text = self.live.folding.task().text
+        if len(text) > MAX_CLOSING_TEXT:
+            text = f"{text[: MAX_CLOSING_TEXT - 1]}…"
+        return (Part(text=text),) if text else ()
+
+    def _fail(self, error: A2AError) -> None:
+        """Fail the task with a protocol error, which a caller who has no task yet gets itself."""
         live = self.live
         if live.ended:
             return
-        # Exception texts may contain lone surrogates, such as undecodable bytes of a file name.
-        parts = () if text is None else (Part(text=text.encode(errors="replace").decode()),)
+        public = public_error(error, live.id)
+        if public is None:
+            self._end(State.FAILED, _text_part(self._log_and_describe(error)))
+            return
+        if isinstance(error, (InternalError, InvalidAgentResponse)):
+            logger.error("task %s failed", live.id, exc_info=error)
+        metadata = {**(self._runner.failure_metadata or {}), ERROR_KEY: error_mark(public)}
+        message = agent_message(live, (Part(text=public.message),), metadata)
+        live.fail(public, message, context_state=self._changed_context_state())
+
+    def _end(self, state: State, parts: tuple[Part, ...] = ()) -> None:
+        live = self.live
+        if live.ended:
+            return
         metadata = self._runner.failure_metadata if state is State.FAILED else None
         message = agent_message(live, parts, metadata) if parts else None
         if live.draft:
@@ -248,10 +278,10 @@ class Run:
             return None
         return after if after != self._context_state_before else None
 
-    def _log_and_describe(self, error: BaseException, ctx: Context) -> str:
-        if ctx.pending_calls is not None:
+    def _log_and_describe(self, error: BaseException) -> str:
+        if self._ctx is not None and self._ctx.pending_calls is not None:
             try:
-                ctx.pending_calls.check()
+                self._ctx.pending_calls.check()
             except Failed as forgotten:  # the likely cause
                 return str(forgotten)
         reference = secrets.token_hex(3)
@@ -259,6 +289,11 @@ class Run:
         if self._runner.settings.show_errors:
             return f"execution failed: {type(error).__name__}: {error} (reference {reference})"
         return f"execution failed: Internal error, reference {reference}"
+
+
+def _text_part(text: str) -> tuple[Part, ...]:
+    # Exception texts may contain lone surrogates, such as undecodable bytes of a file name.
+    return (Part(text=text.encode(errors="replace").decode()),)
 
 
 def _warn_of_reply(ctx: Context, name: str) -> None:

@@ -48,6 +48,7 @@ class Runner:
         # None: as the caller who creates the task reads it.
         closing = agent.closing if settings.closing == "auto" else settings.closing
         self._closing: Closing | None = None if closing == "auto" else closing
+        self.closing_message = agent.closing_message or settings.closing_message
         metadata = agent.output_metadata
         self._progress_metadata = None if metadata is None else metadata.progress or None
         self.failure_metadata = None if metadata is None else metadata.failure or None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
     from dragoman.engine.ports.store import Store
+    from dragoman.model.error import A2AError
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
@@ -64,7 +65,8 @@ class LiveTask(TaskWriter):
 
     `ended` is True when the task takes no more events: it has ended, its draft was answered with a bare reply, or the
     store has refused a write. `over` is True when further output of the run is ignored: `ended`, or the task is paused
-    or was abandoned.
+    or was abandoned. `error` is the protocol error that the run raised and that failed the task; `draft_error` is the
+    same if the task was a draft until then.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class LiveTask(TaskWriter):
         self.closing: Closing = "last"
         self._text_only = False
         self.reply: Message | None = None
+        self.error: A2AError | None = None
+        self.draft_error: A2AError | None = None
         self.followups: deque[Message] = deque()
         self.wakeup = asyncio.Event()  # set when there is a follow-up to read, or the run is over
         self.worker: asyncio.Task[None] | None = None
@@ -337,6 +341,14 @@ class LiveTask(TaskWriter):
             context_state=context_state,
             dedupe_key=dedupe_key,
         )
+
+    def fail(self, error: A2AError, message: Message, *, context_state: bytes | None = None) -> None:
+        """Fail the task with a protocol error; a caller who has no task yet gets that itself. Raises as `emit` does."""
+        if self.draft:
+            self.draft_error = error
+            self.open()
+        self.status(State.FAILED, message, context_state=context_state)
+        self.error = error
 
     def note(
         self,

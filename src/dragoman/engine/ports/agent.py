@@ -47,6 +47,11 @@ class Runnable(Protocol):
         ...
 
     @property
+    def closing_message(self) -> bool:
+        """True when the status that completes a task repeats the text of the answer."""
+        ...
+
+    @property
     def parallel(self) -> bool:
         """True when several runs of one context may execute at the same time."""
         ...

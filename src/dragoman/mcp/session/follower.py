@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.event import NumberedEvent, TaskAssembler
-from dragoman.client.follow import poll_task
+from dragoman.client.streams.poll import poll_task
 from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported, ResponseTooLarge
@@ -20,8 +20,9 @@ from dragoman.model.message import Message
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.client.client import Client, EventStream
+    from dragoman.client.client import Client
     from dragoman.client.event import Event
+    from dragoman.client.streams.stream import EventStream
     from dragoman.clock import Clock
     from dragoman.mcp.registry import Registry, TaskRecord
 

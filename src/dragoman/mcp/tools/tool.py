@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman.model.error import A2AError, AuthError, BadCard, CannotConnect, DragomanError
+from dragoman.model.error import A2AError, AuthError, BadCard, CannotConnect, DragomanError, TimedOut
 from dragoman.schema.arguments import Schema
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def short_reason(error: CannotConnect) -> str:
     text = str(error).lower()
     if "refused" in text:
         return "connection refused"
-    if error.reason == "TIMED_OUT" or "timed out" in text:
+    if isinstance(error, TimedOut) or "timed out" in text:
         return "timeout"
     return str(error)
 

@@ -22,6 +22,7 @@ class EngineAgent:
         self.name = agent.name
         self.extensions = agent.extensions
         self.closing: ClosingChoice = agent.closing
+        self.closing_message = agent.closing_message
         self.parallel = agent.parallel
         self.output_metadata = backend.output_metadata
         self.open, self.close = backend.open, agent.close

@@ -17,9 +17,11 @@ from dragoman.server.plugins import PROJECT, PluginOptions, program_options, set
 
 if TYPE_CHECKING:
     from dragoman.agents.bridge import Bridge
+    from dragoman.client.connect import ClientOptions
     from dragoman.client.connection import Connection
     from dragoman.engine.execute.context import Context
     from dragoman.model.card import AgentCard
+    from dragoman.server.config.keywords import SettingKeywords
     from dragoman.server.config.settings import Settings
     from dragoman.server.http.app import App
 
@@ -34,7 +36,8 @@ class Agent(BareAgent):
     is required. With `parallel`, several tasks of one conversation may run at once. With `restart`, `run` is called
     again after a crash instead of failing the task. With `replies`, `run` may yield a `Reply`, a bare message instead
     of a task. `closing` is how a streamed text ends: `"whole"` with an event that repeats it all, `"last"` with its
-    last chunk, `"auto"` with the one that the client of the task's creator reads correctly.
+    last chunk, `"auto"` with the one that the client of the task's creator reads correctly. With `closing_message`, the
+    status that completes a task repeats the text of the answer, for clients that read nothing else.
 
     Raises:
         ConfigError: the name cannot be part of a URL or a file path, `closing` is none of these, or an extension cannot
@@ -50,7 +53,7 @@ class Agent(BareAgent):
         description: str | None = None,
         version: str | None = None,
         card: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ClientOptions],
     ) -> Agent:
         """Create a proxy for another agent: tasks are stored here, streams resume, and every version can call it.
 
@@ -383,7 +386,7 @@ class Agent(BareAgent):
 
     # -- serving ---------------------------------------------------------------------------------------------------
 
-    def app(self, **settings: Any) -> App:
+    def app(self, **settings: Unpack[SettingKeywords]) -> App:
         """Return the agent as a plain ASGI app, to run under any server or to mount anywhere.
 
         Raises:
@@ -399,7 +402,7 @@ class Agent(BareAgent):
 
         return build((self,), settings)
 
-    def serve(self, **settings: Any) -> None:
+    def serve(self, **settings: Unpack[SettingKeywords]) -> None:
         """Listen and serve until stopped. Raises ConfigError when that is not possible."""
         from dragoman.server.agent.server import Server
 

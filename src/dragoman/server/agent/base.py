@@ -68,6 +68,7 @@ class BareAgent(PluginAttributes):
         extensions: Sequence[AgentExtension | str | Mapping[str, Any]] = (),
         card: Mapping[str, Any] | None = None,
         closing: ClosingChoice = "auto",
+        closing_message: bool = False,
         parallel: bool = False,
         restart: bool = False,
         replies: bool = False,
@@ -80,6 +81,7 @@ class BareAgent(PluginAttributes):
         self.version = version
         self.card: dict[str, Any] = dict(card or {})
         self.closing: ClosingChoice = closing
+        self.closing_message = closing_message
         self.parallel = parallel
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
         if backend is None:

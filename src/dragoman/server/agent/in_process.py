@@ -12,6 +12,7 @@ from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
+from dragoman.model.error import A2AError, ConfigError, as_received
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.agent import Agent
@@ -23,6 +24,7 @@ from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from dragoman.client.connection import ByteBudget, StreamEvent
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.engine.ports.agent import Runnable
@@ -37,6 +39,9 @@ class ServiceConnection:
     """Implements the client's `Connection` on an engine in this process, without serialization."""
 
     reached = True
+    reconnect = 0.0
+    # The engine is called directly: there is no transport.
+    protocol, transport = V1_0, None
     can_resubscribe = True
 
     def __init__(self, agent: Any, runnable: Runnable, service: Service, store: Store, clock: Clock) -> None:
@@ -47,6 +52,10 @@ class ServiceConnection:
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         self._call = CallContext(origin=V1_0)
+
+    def with_auth(self, auth: object) -> ServiceConnection:
+        """Refuse credentials, which nobody would check. Raises ConfigError."""
+        raise ConfigError("an agent in this process checks no credentials: leave auth= out, or call agent.app(auth=…)")
 
     async def open(self) -> None:
         """Open the store and the agent, and recover interrupted tasks."""
@@ -72,8 +81,11 @@ class ServiceConnection:
     async def card(self) -> AgentCard:
         return self.cached_card
 
-    async def perform(self, operation: Operation, request: Request) -> Result:
-        result = (await self._endpoint.perform(operation, self._call, request, None)).result
+    async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
+        try:
+            result = (await self._endpoint.perform(operation, self._call, request, None)).result
+        except A2AError as error:
+            raise as_received(error)  # noqa: B904 - it is the same error
         assert not isinstance(result, Stream)
         return result
 
@@ -85,7 +97,10 @@ class ServiceConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Stream batches of events. `budget` is not used, because no bytes are transferred."""
-        stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        try:
+            stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        except A2AError as error:
+            raise as_received(error)  # noqa: B904 - it is the same error
         assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:
             async for batch in batches:

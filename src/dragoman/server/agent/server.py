@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from dragoman.server.agent.in_process import connect
 from dragoman.server.build import build
@@ -14,6 +14,7 @@ from dragoman.server.config.settings import load_settings
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
     from dragoman.server.agent.agent import Agent
+    from dragoman.server.config.keywords import SettingKeywords
     from dragoman.server.config.settings import Settings
     from dragoman.server.http.app import App
 
@@ -24,11 +25,11 @@ class Server:
     Keyword arguments are the settings of `docs/reference.md`; they are checked when the server is used.
     """
 
-    def __init__(self, *agents: Agent, **settings: Any) -> None:
+    def __init__(self, *agents: Agent, **settings: Unpack[SettingKeywords]) -> None:
         self.agents = agents
         self.keywords = settings
 
-    def _load(self, more: dict[str, Any]) -> Settings:
+    def _load(self, more: SettingKeywords) -> Settings:
         return load_settings({**self.keywords, **more}, environ=os.environ, config=None, cwd=Path.cwd())
 
     @property
@@ -36,7 +37,7 @@ class Server:
         """The names of the agents, joined by commas."""
         return ", ".join(agent.name for agent in self.agents)
 
-    def app(self, **settings: Any) -> App:
+    def app(self, **settings: Unpack[SettingKeywords]) -> App:
         """Return the server as a plain ASGI app. These settings override the constructor's. Raises ConfigError."""
         return build(self.agents, self._load(settings))
 
@@ -44,7 +45,7 @@ class Server:
         """Return the ASGI app for loaded settings. Raises ConfigError."""
         return build(self.agents, settings)
 
-    def serve(self, **settings: Any) -> None:
+    def serve(self, **settings: Unpack[SettingKeywords]) -> None:
         """Listen and serve until stopped. Ctrl-C exits with code 130.
 
         Logs go to stderr as the settings say, unless the program has configured logging itself.

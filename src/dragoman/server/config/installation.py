@@ -65,9 +65,12 @@ def requirement(*extras: str) -> str:
     return find_installation().with_extras(*extras)
 
 
-def install_line(*extras: str, packages: tuple[str, ...] = ()) -> str:
-    """Return the shell command that adds extras of Dragoman, and other packages, to this environment."""
-    words = [*_installer()]
+def install_line(*extras: str, packages: tuple[str, ...] = (), is_active: bool = False) -> str:
+    """Return the shell command that adds extras of Dragoman, and other packages, to this environment.
+
+    `is_active` says that the environment is active where the command will be run.
+    """
+    words = [*_installer(is_active=is_active)]
     if extras:
         installation = find_installation()
         words += ["-e"] if installation.is_editable else []
@@ -85,18 +88,36 @@ def package_line(package: str) -> str:
     return install_line(packages=(package,))
 
 
-def _installer() -> list[str]:
-    """Return the command that installs into this environment, whether or not it is activated."""
-    python = Path(sys.executable)
-    pip = shutil.which("pip")
-    if pip is not None and Path(pip).absolute().parent == python.parent:
+def activate_line() -> str | None:
+    """Return the shell command that activates this virtual environment; None if it is active, or there is none."""
+    script = Path(sys.prefix, "bin" if os.name == "posix" else "Scripts", "activate")
+    if sys.prefix == sys.base_prefix or _is_on_path("dragoman") or not script.is_file():
+        return None
+    return " ".join(map(_quote, ([".", _near(script)] if os.name == "posix" else [_near(script)])))
+
+
+def _installer(*, is_active: bool) -> list[str]:
+    """Return the command that installs into this environment."""
+    has_pip = find_spec("pip") is not None
+    if _is_on_path("pip") or (is_active and has_pip):
         return ["pip", "install"]
-    name = str(python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python)
-    if find_spec("pip") is not None:
-        return [name, "-m", "pip", "install"]
-    if os.environ.get("VIRTUAL_ENV") == sys.prefix:
+    python = _near(Path(sys.executable))
+    if has_pip:
+        return [python, "-m", "pip", "install"]
+    if is_active or os.environ.get("VIRTUAL_ENV") == sys.prefix:
         return ["uv", "pip", "install"]
-    return ["uv", "pip", "install", "--python", name]
+    return ["uv", "pip", "install", "--python", python]
+
+
+def _is_on_path(program: str) -> bool:
+    """True when a program is found by its name, and is that of this environment."""
+    path = shutil.which(program)
+    return path is not None and Path(path).absolute().parent == Path(sys.executable).parent
+
+
+def _near(path: Path) -> str:
+    """Return a path as short as it can be typed here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _quote(word: str) -> str:

@@ -85,6 +85,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     dedupe: float = 600
     reply_within: float = 1
     closing: ClosingChoice = "auto"
+    closing_message: bool = False
     dev: bool = False
     reload: bool = False
     drain: float = 30

@@ -140,6 +140,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             "FORM",
             values.choice_parser(*get_args(ClosingChoice)),
         ),
+        _switch("closing_message", "Repeat the text of the answer in the last status message."),
         _seconds("reply_within", "How long a skill may take to reply without a task."),
         _switch("data_as_text", "Send data as JSON text, for clients that show only text."),
         SettingInfo(

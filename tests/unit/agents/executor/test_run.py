@@ -15,6 +15,7 @@ from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
 from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.engine.call import CallContext
+from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -135,7 +136,8 @@ async def test_an_executor_that_enqueues_what_is_no_event_fails_with_its_name_in
     async def execute(context: PlainContext, said: Said) -> None:
         await said.queue.enqueue_event(SimpleNamespace(what="is this"))
 
-    assert (await answer_of(execute)).state is State.FAILED
+    with pytest.raises(InvalidAgentResponse, match="a SimpleNamespace that cannot be read"):
+        await answer_of(execute)
     assert "a SimpleNamespace that cannot be read" in caplog.text
 
 
@@ -301,6 +303,18 @@ async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> 
 
     task = await answer_of(execute)
     assert (task.text, task.status.message) == ("found", None)
+
+
+async def test_what_it_says_at_the_end_closes_the_task_beside_an_artifact() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "found"})
+        await said.status("completed", "that was all", {"data": {"n": 1}})
+
+    task = await answer_of(execute)
+    assert task.text == "found"
+    assert task.status.message is not None
+    assert (task.status.message.text, task.status.message.data) == ("that was all", {"n": 1})
+    assert [message.text for message in task.history] == ["hi"]  # no progress was made of it
 
 
 async def test_what_it_says_while_it_works_is_kept_only_while_it_may_be_the_answer() -> None:

@@ -347,7 +347,8 @@ async def test_something_that_is_no_event_fails_the_task(doing: Any) -> None:
         await told.context.queue.enqueue("not an event")
         await asyncio.Event().wait()
 
-    assert (await answer_of(doing(work))).state is State.FAILED
+    with pytest.raises(InvalidAgentResponse, match="a str, which is no event"):
+        await answer_of(doing(work))
 
 
 async def test_something_that_is_no_event_fails_the_task_of_an_executor_that_goes_on(doing: Any) -> None:
@@ -356,7 +357,8 @@ async def test_something_that_is_no_event_fails_the_task_of_an_executor_that_goe
             await told.context.queue.enqueue("not an event")
         await told.status(TaskState.COMPLETED)
 
-    assert (await answer_of(doing(work))).state is State.FAILED
+    with pytest.raises(InvalidAgentResponse, match="a str, which is no event"):
+        await answer_of(doing(work))
 
 
 async def test_an_executor_that_cancels_itself_fails_its_task(doing: Any) -> None:

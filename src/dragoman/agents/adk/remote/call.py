@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess, public_error_text
 from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
-from dragoman.client.follow import poll_task
+from dragoman.client.streams.poll import poll_task
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -23,14 +23,15 @@ from dragoman.model.error import (
     DragomanError,
     TaskNotCancelable,
     TaskNotFound,
+    TimedOut,
 )
 from dragoman.model.ids import new_id
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.remote.message import OutgoingMessage
-    from dragoman.client.client import EventStream
     from dragoman.client.connection import Connection
+    from dragoman.client.streams.stream import EventStream
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
 
@@ -239,7 +240,7 @@ class RemoteCall:
                 if latest != task:
                     task, changed = latest, clock.now()
                 elif limit is not None and clock.now() - changed > limit * 1000:
-                    raise CannotConnect(f"nothing new for {limit:g} s", reason="TIMED_OUT")
+                    raise TimedOut(f"nothing new for {limit:g} s")
                 if _is_settled(task):
                     break
         return task
@@ -357,7 +358,7 @@ def public_message(error: BaseException) -> str:
     """Return an error text that a model may read: without the agent's address and credentials."""
     if isinstance(error, TaskLost):
         return str(error)
-    if isinstance(error, TimeoutError) or (isinstance(error, CannotConnect) and error.reason == "TIMED_OUT"):
+    if isinstance(error, (TimeoutError, TimedOut)):
         return "the remote agent did not answer in time"
     if isinstance(error, AuthError):
         return "the remote agent does not accept the credentials"

@@ -29,7 +29,7 @@ from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Folding
 from dragoman.model.state import State
-from dragoman.model.task import Artifact, Task, TaskStatus, answer_messages
+from dragoman.model.task import Artifact, Task, TaskStatus, closing_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from google.adk.agents.invocation_context import InvocationContext
 
     from dragoman.agents.adk.remote.call import TaskLost
-    from dragoman.client.client import EventStream
     from dragoman.client.event import Event as ClientEvent
+    from dragoman.client.streams.stream import EventStream
 
 _MAX_NAME = 200
 # A "user:" prefix would store the file for the user instead of the session.
@@ -182,7 +182,8 @@ class RemoteEvents:
             return [self._final_event(metadata, content=_content(_paragraphs(result.parts)))]
         events = await self.unsent_events(result)
         if result.state is State.COMPLETED:
-            last = events.pop() if events else None
+            # A closing message of its own comes last.
+            last = events.pop() if events and not closing_parts(result) else None
             return [*events, self._completed(result, last)]
         return [*events, self._asks(result) if result.state.waiting else self._ends(result)]
 
@@ -203,8 +204,7 @@ class RemoteEvents:
         metadata = self._metadata(task.context_id, task.id, task.state)
         if last is None:
             # Some agents answer with a message instead of an artifact; an empty answer also ends the turn.
-            messages = answer_messages(task.status, () if task.artifacts else task.history)
-            parts = [part for message in messages for part in message.parts]
+            parts = closing_parts(task) if task.artifacts else task.parts
             return self._final_event(metadata, content=_content(_paragraphs(parts)))
         last.custom_metadata, last.turn_complete = metadata, True
         last.actions.state_delta.update(self._state_changes(metadata))

@@ -1,0 +1,75 @@
+"""The settings as keyword arguments of `Server`, `serve` and `app`, for editors and type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from dragoman.engine.call import ClosingChoice
+    from dragoman.server.config.settings import CardVersion, Limits
+    from dragoman.server.config.table import LogLevel
+    from dragoman.server.config.values import Network
+
+
+class LimitKeywords(TypedDict, total=False):
+    """The limits by name: the fields of `Limits`."""
+
+    headers: int
+    body: int
+    parts: int
+    nesting: int
+    values: int
+    memory: int
+    caller_memory: int
+    page: int
+    request_timeout: float
+    rate: float
+    burst: int
+    tasks: int
+    attempts: int
+    caller_tasks: int
+    streams: int
+    caller_streams: int
+    threads: int
+    keep: float
+    keep_tasks: int
+    compact: float
+    remote_bytes: int
+
+
+class SettingKeywords(TypedDict, total=False):
+    """The settings by name: the fields of `Settings`, as a caller may write them. None is as good as not set."""
+
+    host: str | None
+    port: int | None
+    store: str | None
+    url: str | None
+    trust_proxy: str | Sequence[str | Network] | None
+    auth: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | Callable[..., Any] | None
+    allow_hosts: str | Sequence[str] | None
+    cors: str | Sequence[str] | None
+    open_list: bool | None
+    secret: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_ca: str | None
+    push: bool | None
+    push_allow: str | Sequence[str] | None
+    push_chunks: bool | None
+    card_version: CardVersion | None
+    sign: bool | None
+    data_as_text: bool | None
+    dedupe: float | None
+    reply_within: float | None
+    closing: ClosingChoice | None
+    dev: bool | None
+    reload: bool | None
+    drain: float | None
+    log: Literal["text", "json"] | None
+    log_level: LogLevel | None
+    blocking: bool | None
+    strict_files: bool | None
+    heartbeat: float | None
+    long_poll: float | None
+    limits: Limits | LimitKeywords | None
