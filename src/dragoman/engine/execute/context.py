@@ -11,8 +11,8 @@ import msgspec
 
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.execute.artifact_stream import ArtifactStream
+from dragoman.engine.execute.context_calls import ContextCalls, must_be_awaited
 from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of_all
-from dragoman.engine.execute.pending_calls import PendingCalls, must_be_awaited
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
@@ -91,7 +91,7 @@ class Context:
         self.skill = ""
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
-        self.pending_calls: PendingCalls | None = None
+        self.pending_calls: ContextCalls | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.artifact_stream = ArtifactStream(live, open_artifacts) if open_artifacts else None
 

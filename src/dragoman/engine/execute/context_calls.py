@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class PendingCalls:
+class ContextCalls:
     """The calls of one context that have not begun. Python itself only warns, and only when they are forgotten."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class PendingCalls:
             raise Failed(f"{place}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`")
 
 
-class _HasPendingCalls(Protocol):
-    pending_calls: PendingCalls | None
+class _HasCalls(Protocol):
+    pending_calls: ContextCalls | None
 
 
 def must_be_awaited(method: F) -> F:
@@ -60,10 +60,10 @@ def must_be_awaited(method: F) -> F:
     name = method.__name__
 
     @wraps(method)
-    def call(self: _HasPendingCalls, *args: Any, **keywords: Any) -> CoroutineType[Any, Any, Any]:
+    def call(self: _HasCalls, *args: Any, **keywords: Any) -> CoroutineType[Any, Any, Any]:
         coroutine: CoroutineType[Any, Any, Any] = method(self, *args, **keywords)
         if self.pending_calls is None:
-            self.pending_calls = PendingCalls()
+            self.pending_calls = ContextCalls()
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented, and faster than `inspect`
         self.pending_calls.add((coroutine, name, frame.f_code, frame.f_lineno))
         return coroutine
