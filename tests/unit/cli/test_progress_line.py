@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dragoman.cli.talk.progress import format_elapsed, format_line
+from dragoman.cli.talk.progress import format_elapsed, format_line, shows_progress
 from dragoman.model.message import Progress
 
 BAR = ("#", "-")
@@ -61,3 +64,29 @@ def test_it_is_never_longer_than_the_row(progress: Progress, room: int) -> None:
 )
 def test_the_time_is_short(seconds: float, text: str) -> None:
     assert format_elapsed(seconds) == text
+
+
+class Stream(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "term", "shows"),
+    [
+        (True, True, "xterm", True),
+        (False, True, "xterm", False),  # into a pager, it may be
+        (True, False, "xterm", False),
+        (True, True, "dumb", False),
+    ],
+)
+def test_it_is_shown_on_terminals_only(
+    monkeypatch: pytest.MonkeyPatch, stdout: bool, stderr: bool, term: str, shows: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    with redirect_stdout(Stream(terminal=stdout)), redirect_stderr(Stream(terminal=stderr)):
+        assert shows_progress() is shows

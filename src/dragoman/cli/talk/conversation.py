@@ -84,7 +84,8 @@ class StreamPrinter:
         self._shows_progress = True
         if self._progress is not None:
             self._progress.start()
-        animation = asyncio.create_task(self._animate())
+        is_animated = self._is_live or self._progress is not None
+        animation = asyncio.create_task(self._animate()) if is_animated else None
         try:
             with interrupting(self):
                 async with aclosing(aiter(stream)) as events:
@@ -93,7 +94,8 @@ class StreamPrinter:
                         if event.state.waiting:
                             break
         finally:
-            animation.cancel()
+            if animation is not None:
+                animation.cancel()
             self.end_line()
         return stream.result
 

@@ -24,8 +24,8 @@ _BAR_WIDTH = 20
 
 
 def shows_progress() -> bool:
-    """True when stderr is a terminal that can overwrite a line."""
-    return on_terminal(err=True) and os.environ.get("TERM") != "dumb"
+    """True when stdout and stderr are a terminal that can overwrite a line: a pager would be written over, too."""
+    return on_terminal() and on_terminal(err=True) and os.environ.get("TERM") != "dumb"
 
 
 class ProgressLine:
