@@ -196,6 +196,6 @@ START = time.monotonic()
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         main(Path(name))
-    seconds = time.monotonic() - START
-    print(f"{seconds:.0f} s")
+        seconds = time.monotonic() - START
+        print(f"{seconds:6.1f} s  done")
     sys.exit(0 if seconds < MOST else f"more than {MOST} s")
