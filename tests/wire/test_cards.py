@@ -444,7 +444,7 @@ def test_a_wrong_method_is_told_which_are_right(wire: Any, method: str, path: st
 
 
 @pytest.mark.requirement("S2-33", "S2-47")
-@pytest.mark.parametrize("path", ["/unknown", "/registry", "/agents", "/api/agents", "/.well-known/other.json"])
+@pytest.mark.parametrize("path", ["/unknown", "/registry", "/api/agents", "/.well-known/other.json"])
 def test_there_is_nothing_else(wire: Any, path: str) -> None:
     assert wire.request("GET", path).status == 404
 

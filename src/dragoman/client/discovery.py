@@ -6,7 +6,7 @@ import re
 import threading
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from dragoman.client.connection import with_response
@@ -24,12 +24,13 @@ from dragoman.model.error import (
 )
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.telemetry.printable import one_line
 from dragoman.transports.binding import auth_error
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dragoman.client.client import Client
     from dragoman.client.connection import Sender
@@ -44,6 +45,7 @@ TTL = 300
 # An expired card is kept this long, to be revalidated with its ETag.
 _REVALIDATE_SECONDS = 3600
 _MAX_CARD_BYTES = 4 * 1024 * 1024
+_MAX_HINT_BYTES = 4096
 _MAX_ENTRIES = 256
 _MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
@@ -198,16 +200,16 @@ class Discovery:
             try:
                 return await self._fetch(target, target)
             except _CardNotFound as error:
-                raise BadCard(f"there is no agent card at {redact_url(target)}: {error}") from None
+                raise _no_card(target, [error]) from None
         base = target.partition("?")[0].partition("#")[0].rstrip("/")
-        tried: list[str] = []
+        tried: list[_CardNotFound] = []
         for path in WELL_KNOWN:
             resolved = await self._try(base + path, target, tried)
             if resolved is not None:
                 return resolved
         return await self._find_at_root(base, target, tried)
 
-    async def _find_at_root(self, base: str, target: str, tried: list[str]) -> ResolvedCard:
+    async def _find_at_root(self, base: str, target: str, tried: list[_CardNotFound]) -> ResolvedCard:
         """Find the card at the root of the host, if it lists `base` as the URL of an interface."""
         parts = urlsplit(base)
         if parts.path:
@@ -217,13 +219,13 @@ class Discovery:
                     each.url.rstrip("/") == base for each in resolved.card.supported_interfaces
                 ):
                     return resolved
-        raise BadCard(f"there is no agent card at {redact_url(base)}: {'; '.join(tried)}")
+        raise _no_card(base, tried)
 
-    async def _try(self, url: str, key: str, tried: list[str]) -> ResolvedCard | None:
+    async def _try(self, url: str, key: str, tried: list[_CardNotFound]) -> ResolvedCard | None:
         try:
             return await self._fetch(url, key)
         except _CardNotFound as error:
-            tried.append(str(error))
+            tried.append(error)
             return None
 
     async def _fetch(self, url: str, key: str) -> ResolvedCard:
@@ -245,6 +247,7 @@ class Discovery:
         status, response_headers = response.status, response.headers
         etag, control = response_headers.get("ETag", ""), response_headers.get("Cache-Control", "")
         if status != 200:
+            hint = await _read_hint(response) if status == 404 else ""
             await response.close()
             if status == 304 and stale is not None:
                 # The card is unchanged, but its signing key may have been revoked.
@@ -252,7 +255,7 @@ class Discovery:
                 self._cache.store(key, resolved, etag or stale.etag, control)
                 return resolved
             raise with_response(
-                _fetch_error(status, response_headers, url), status, response_headers, self._cache.clock
+                _fetch_error(status, response_headers, url, hint), status, response_headers, self._cache.clock
             )
         try:
             body = await response.read(_MAX_CARD_BYTES)
@@ -291,17 +294,36 @@ class StaticDiscovery(Discovery):
 
 
 class _CardNotFound(BadCard):
-    """There is no card at this URL."""
+    """There is no card at this URL. `hint` is what the server says about that, if anything."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
-def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
+def _no_card(target: str, tried: Sequence[_CardNotFound]) -> BadCard:
+    hint = next((f". The server says: {error.hint}" for error in tried if error.hint), "")
+    return BadCard(f"there is no agent card at {redact_url(target)}: {'; '.join(map(str, tried))}{hint}")
+
+
+async def _read_hint(response: HttpResponse) -> str:
+    """Return what a server says about a card that is not there: `hint` of its JSON, as Dragoman's servers have it."""
+    try:
+        body = decode_any(await response.read(_MAX_HINT_BYTES))
+    except (DragomanError, ValueError):
+        return ""
+    hint: Any = cast("dict[str, Any]", body).get("hint") if isinstance(body, dict) else None
+    return one_line(hint) if isinstance(hint, str) else ""
+
+
+def _fetch_error(status: int, headers: Mapping[str, str], url: str, hint: str = "") -> DragomanError:
     if status in (401, 403):
         return auth_error(status, headers, url)
     if status in _UNAVAILABLE:
         return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
         return as_received(Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429"))
-    return _CardNotFound(f"HTTP {status} at {redact_url(url)}")
+    return _CardNotFound(f"HTTP {status} at {redact_url(url)}", hint)
 
 
 class CardRecorder:

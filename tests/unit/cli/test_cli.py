@@ -334,6 +334,22 @@ def test_two_functions_are_served_together_and_answer(tmp_path: Path):
         assert "result" in pasted(next(line for line in lines if line.startswith("  try")))
 
 
+def test_a_second_server_is_refused_with_a_command_that_starts_it(tmp_path: Path):
+    (tmp_path / "one.py").write_text("def low(text: str) -> str: return text.lower()\n")
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = str(found.getsockname()[1])
+    with serving(tmp_path, "one.py:low", "--port", port, lines=2):
+        other_port = dragoman(tmp_path, "serve", "one.py:low", "--port", "0")
+        same_port = dragoman(tmp_path, "serve", f"--port={port}", "one.py:low")
+        assert "tasks.db is in use by pid " in other_port.stderr
+        assert other_port.stderr.endswith("dragoman serve one.py:low --port 0 --store sqlite:///.dragoman/two.db\n")
+        command = shlex.split(same_port.stderr.splitlines()[-1])[1:]
+        assert command[:3] == ["serve", "one.py:low", "--port"]
+        with serving(tmp_path, *command[1:], lines=4) as (_, lines):
+            assert lines[0].startswith("serving low at ")
+            assert "  store   .dragoman/two.db" in lines
+
+
 def test_a_server_is_not_served_beside_others(echo: Path):
     done = dragoman(echo, "serve", "app.py", "app.py")
     assert done.returncode == 2

@@ -43,6 +43,7 @@ class Mistake(NamedTuple):
     files: dict[str, str] = {}  # noqa: RUF012 never changed
     environ: dict[str, str] = {}  # noqa: RUF012 never changed
     python: bool = False  # typed to Python, not to dragoman
+    then: str = ""  # the command it suggests
 
 
 MISTAKES = [
@@ -132,6 +133,7 @@ MISTAKES = [
         "took a port that is in use",
         "serve app.py --port {taken}",
         "dragoman: port {taken} is in use: use --port {free}, or --port 0 for any free one",
+        then="serve app.py --port {free}",
     ),
     Mistake(
         "named a host that does not exist",
@@ -176,7 +178,11 @@ def test_a_mistake_is_answered_with_what_to_type_instead(tmp_path: Path, mistake
         check=False,
     )
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].endswith(mistake.prints.format(**ports))
+    *lines, last = done.stderr.splitlines()
+    if mistake.then:
+        assert last.endswith(f"dragoman {mistake.then.format(**ports)}")
+        last = lines[-2]
+    assert last.endswith(mistake.prints.format(**ports))
     assert done.returncode == (1 if mistake.python else 2)
     assert mistake.python or "Traceback" not in done.stderr
     assert "hunter2" not in done.stderr

@@ -186,15 +186,20 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level, quiet=quiet)
-    serve(
-        servable,
-        settings,
-        announce=_announce if child is None else child.announce,
-        ends_process=True,
-        curl=curl,
-        quiet=quiet or (child is not None and child.is_restart),
-        listener_of=None if child is None else child.listener_of,
-    )
+    try:
+        serve(
+            servable,
+            settings,
+            announce=_announce if child is None else child.announce,
+            ends_process=True,
+            curl=curl,
+            quiet=quiet or (child is not None and child.is_restart),
+            listener_of=None if child is None else child.listener_of,
+        )
+    except ConfigError as error:
+        from dragoman.cli.serve.second import with_command
+
+        raise with_command(error, settings) from error
 
 
 def _announce(line: str) -> None:

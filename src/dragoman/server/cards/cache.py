@@ -65,6 +65,12 @@ def schemas_of(agent: Agent, offers: Sequence[Offer]) -> dict[str, Any]:
     return schemas | {name: schema for name, schema in functions if schema}
 
 
+def describe(agent: Agent) -> str:
+    """Return the description of an agent: its own, that of its MCP server, else its name."""
+    own = "" if agent.tools is None else agent.tools.about.description
+    return describe_agent(agent, agent.description or own or agent.name)
+
+
 def build_card(
     agent: Agent,
     base: str,
@@ -77,7 +83,7 @@ def build_card(
 ) -> AgentCard:
     """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`."""
     offers = offers_for(agent, user)
-    own_name, own_description, own_version = ("", "", "") if agent.tools is None else agent.tools.about
+    own_name, _, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
     # A server that admits anonymous callers refuses them at `/a2a` of an agent made of tools.
     schemes, requirements = security
@@ -87,7 +93,7 @@ def build_card(
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
     return AgentCard(
         name=own_name or agent.name,
-        description=describe_agent(agent, agent.description or own_description or agent.name),
+        description=describe(agent),
         supported_interfaces=tuple(
             AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version) for row in CARD_ROWS
         ),

@@ -1,8 +1,11 @@
-"""The server's own pages: health checks, the key set, and the login page."""
+"""The server's own pages: health checks, the list of agents, the key set, the login page, and what is not found."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.transports.http import Request, Send
 
+CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"
+AGENTS = "/agents/"
 LOGIN = ("/login", "/logout")
 
 
@@ -84,7 +89,31 @@ async def not_allowed(send: Send, allow: str) -> None:
     await respond(send, 405, body, headers=[(b"allow", allow.encode())])
 
 
-async def not_found(send: Send, path: str) -> None:
-    """Respond 404 with a hint to the card."""
-    hint = "the agent's card is at /.well-known/agent-card.json"
+async def not_found(send: Send, path: str, base: str = "") -> None:
+    """Respond 404 with a hint to the card below `base`."""
+    await _respond_not_found(send, path, f"the agent's card is at {base}{CARD}")
+
+
+async def no_agent(send: Send, request: Request, base: str, names: Sequence[str]) -> None:
+    """Respond 404 to a request below `/agents/` for an agent that is not here, with the nearest name."""
+    name = unquote(request.prefix.removeprefix(AGENTS))
+    near: Sequence[str] = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean `{near[0]}`? Its card is at {base}{AGENTS}{quote(near[0], safe='')}{CARD}"
+    else:
+        hint = f"the agents here are listed at {base}{AGENTS.rstrip('/')}: {', '.join(names)}"
+    await _respond_not_found(send, request.scope["path"], hint)
+
+
+async def _respond_not_found(send: Send, path: str, hint: str) -> None:
     await respond(send, 404, msgspec.json.encode({"error": f"not found: {path}", "hint": hint}))
+
+
+async def list_agents(send: Send, request: Request, base: str, agents: Sequence[tuple[str, str]]) -> None:
+    """Respond to `/agents` with the agents, given by name and description, and where each and its card are."""
+    listed = [
+        {"name": name, "description": description, "url": url, "cardUrl": url + CARD}
+        for name, description in agents
+        for url in [f"{base}{AGENTS}{quote(name, safe='')}"]
+    ]
+    await respond(send, 200, msgspec.json.encode({"agents": listed}), head=request.method == "HEAD")

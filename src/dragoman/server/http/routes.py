@@ -10,12 +10,16 @@ from urllib.parse import unquote
 import msgspec
 
 from dragoman.dialects.errors import status_of
+from dragoman.server.cards.cache import describe
 from dragoman.server.http.authentication import authenticate, challenge_anonymous
 from dragoman.server.http.cross_site import PageOrigin, add_cors_headers, answer_preflight, check_host, check_page
 from dragoman.server.http.limiter import admit, build_refuse
 from dragoman.server.http.pages import (
+    AGENTS,
     JWKS,
     LOGIN,
+    list_agents,
+    no_agent,
     not_allowed,
     not_found,
     show_health,
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 
 # The paths of JSON-RPC; the second also serves the oldest version.
 RPC, OLDEST = "/", "/a2a"
-AGENTS = "/agents/"
 
 
 class Routing(NamedTuple):
@@ -68,8 +71,13 @@ class Routing(NamedTuple):
         """Build all routes: the first agent is also at the root, along with the server's own pages."""
         root = self._agent(self.hosted[0], None)
         root = root._replace(paths={**root.paths, **self._own_paths()})
-        missing = self._public(lambda scope, _, send: not_found(send, scope["path"]))
-        mounts = {AGENTS: Mount(self._agents(AGENTS), missing)}
+        names = [hosted.agent.name for hosted in self.hosted]
+
+        def missing(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            request: Request = scope[REQUEST]
+            return no_agent(send, request, self.addresses.base(request), names)
+
+        mounts = {AGENTS: Mount(self._agents(AGENTS), self._public(missing))}
         for routes in self.extra:
             for mount in routes.mounts:
                 mounts[mount] = Mount(self._agents(mount), self._missing_agent(routes, mount))
@@ -89,7 +97,12 @@ class Routing(NamedTuple):
     def _agent(self, hosted: HostedAgent, mount: str | None) -> AgentRoutes:
         rpc = self._operation(hosted.rpc, hosted.rpc.send_error)
         rpc_only = self._not_allowed("POST")
-        missing = self._public(lambda scope, _, send: not_found(send, scope[REQUEST].path))
+
+        def show_hint(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            request: Request = scope[REQUEST]
+            return not_found(send, request.path, self.addresses.base(request) + request.prefix)
+
+        missing = self._public(show_hint)
         paths = {
             RPC: PathRoutes({"POST": rpc, "GET": missing, "HEAD": missing}, rpc_only),
             OLDEST: PathRoutes({"POST": self._oldest(hosted) or rpc}, rpc_only),
@@ -181,10 +194,15 @@ class Routing(NamedTuple):
         return self._read_only(self._public(show, _cannot_show if needs_start else None))
 
     def _own_paths(self) -> dict[str, PathRoutes]:
-        """Build the server's own pages: health, keys and login."""
+        """Build the server's own pages: health, keys, agents and login."""
 
         def health(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             return show_health(scope[REQUEST].path, self.store, send)
+
+        def agents(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            request: Request = scope[REQUEST]
+            listed = [(hosted.agent.name, describe(hosted.agent)) for hosted in self.hosted]
+            return list_agents(send, request, self.addresses.base(request), listed)
 
         def cannot(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
             return unavailable(send, error)
@@ -193,6 +211,8 @@ class Routing(NamedTuple):
             "/healthz": self._read_only(self._public(health)),
             "/readyz": self._read_only(self._public(health, cannot)),
             JWKS: self._read_only(self._public(lambda _, __, send: show_keys(self.keys, send), cannot)),
+            # Tools describe themselves once they are open.
+            AGENTS.rstrip("/"): self._read_only(self._public(agents, cannot if self.auth_needs_open_agents else None)),
         }
         if self.auth is not None:
             login = self._login(self.auth)

@@ -39,6 +39,10 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 GRACE = 1
 
 
+class PortInUse(ConfigError):
+    """Another program listens on the port."""
+
+
 class Servable(Protocol):
     """Anything that can be served: an Agent, a Server.
 
@@ -255,7 +259,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
-        return ConfigError(f"port {port} is in use: use --port {_free_port(host, port)}, or --port 0 for any free one")
+        text = f"port {port} is in use: use --port {free_port(host, port)}, or --port 0 for any free one"
+        return PortInUse(text)
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network")
     if error.errno == errno.EACCES:
@@ -263,7 +268,8 @@ def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
-def _free_port(host: str, used_port: int) -> int:
+def free_port(host: str, used_port: int) -> int:
+    """Return a port that is free on this address: one of the next twenty, else any."""
     for port in (*range(used_port + 1, min(used_port + 21, 65536)), 0):
         try:
             with closing(socket.create_server((host, port), family=_family(host))) as free:

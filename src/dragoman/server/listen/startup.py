@@ -15,6 +15,7 @@ from dragoman.dialects.table import V1_0, VERSION_HEADER
 from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
+from dragoman.server.http.pages import AGENTS, CARD
 from dragoman.server.listen.trial import Trial, sample_part
 from dragoman.telemetry.printable import one_line
 from dragoman.telemetry.terminal import Style
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer
     from dragoman.server.config.settings import Limits, Settings
 
-CARD = "/.well-known/agent-card.json"
 # Skills listed for an agent; the card has all of them.
 MAX_SKILLS = 12
 _WIDTH = 100
@@ -65,10 +65,10 @@ class Startup(NamedTuple):
         if settings.limits.rate:
             yield self._line("rate", _rate(settings.limits))
         if several:
-            yield self._line("agents", f"{self.base}/agents")
+            yield self._line("agents", f"{self.base}{AGENTS.rstrip('/')}")
             for number, agent in enumerate(self.agents):
                 yield ""
-                yield from self._agent(agent, f"/agents/{quote(agent.name, safe='')}" if number else "")
+                yield from self._agent(agent, f"{AGENTS}{quote(agent.name, safe='')}" if number else "")
             yield ""
         else:
             yield from self._skills(self.agents[0])
@@ -133,7 +133,7 @@ class Startup(NamedTuple):
 
 def _missing_skills(agent: Any) -> str | None:
     """Return what to do about an agent that cannot do anything; None when it has skills."""
-    if getattr(agent, "skills", ()):
+    if getattr(agent, "skills", True):  # something else that can be served has no skills to speak of
         return None
     name = one_line(agent.name)
     if getattr(agent, "tools", None) is not None:

@@ -41,6 +41,10 @@ def is_same_file(name: str, opened: os.stat_result) -> bool:
         return False
 
 
+class StoreInUse(ConfigError):
+    """Another server has the store open."""
+
+
 class FileLock:
     """A lock file. The system releases the lock when the process ends, however it ends."""
 
@@ -292,9 +296,26 @@ def _identity(path: Path) -> _Identity | None:
         return None
 
 
-def _in_use_error(subject: str, pid: str) -> ConfigError:
+def _in_use_error(subject: str, pid: str) -> StoreInUse:
     who = f"pid {pid}" if pid else "another process"
-    return ConfigError(f"{subject} is in use by {who}: use another --store")
+    return StoreInUse(f"{subject} is in use by {who}: use another --store")
+
+
+def is_in_use(path: Path) -> bool:
+    """True when a server uses a store, or that cannot be found out."""
+    try:
+        file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        try_lock(file, shared=True)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
 
 
 def _find_lock_holder(stat: os.stat_result) -> str:
