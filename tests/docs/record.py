@@ -143,7 +143,7 @@ class Recording:
             "text{font:" + f"{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
             "white-space:pre}",
             ".b{font-weight:bold}.o{opacity:0}",
-            "@keyframes i{to{opacity:1}}@keyframes o{to{opacity:0}}",
+            "@keyframes i{to{opacity:1}}@keyframes v{from,to{opacity:1}}",
             "@media(prefers-reduced-motion:reduce){.k{opacity:1;animation:none!important}"
             ".g{opacity:0;animation:none!important}}",
             "</style>",
@@ -161,11 +161,12 @@ class Recording:
 
 def _text(span: Span, start: float, end: float | None, *, top: int) -> str:
     x, y = MARGIN + span.column * CELL, top + TITLE + (span.row + 1) * LINE - 4
-    steps = [f"i 1ms {start:.2f}s forwards"] + ([f"o 1ms {end:.2f}s forwards"] if end is not None else [])
+    # What goes again is seen while its animation lasts.
+    animation = f"i 1ms {start:.2f}s forwards" if end is None else f"v {end - start:.2f}s {start:.2f}s"
     kind = ("o k" if end is None else "o g") + (" b" if span.bold else "")
     return (
         f'<text class="{kind}" x="{x:.1f}" y="{y}" fill="{span.color}" textLength="{len(span.text) * CELL:.1f}" '
-        f'style="animation:{",".join(steps)}">{escape(span.text)}</text>'
+        f'style="animation:{animation}">{escape(span.text)}</text>'
     )
 
 
@@ -187,8 +188,8 @@ def record() -> str:
             "TERM": "xterm-256color",
             "XDG_STATE_HOME": name,
         }
-        server = Window("one terminal", 11, folder, environment)
-        caller = Window("another", 9, folder, environment)
+        server = Window("one terminal", 10, folder, environment)
+        caller = Window("another", 7, folder, environment)
         try:
             recording = Recording(server, caller)
             recording.wait(lambda: "$" in server.text and "$" in caller.text)
