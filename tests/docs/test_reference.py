@@ -65,6 +65,7 @@ NOT_PROMISED = {
         "first_message",
         "first_metadata",
         "open_task",
+        "pending_calls",
         "progress_metadata",
         "replay_followups",
         "restarted",

@@ -15,6 +15,7 @@ import pytest
 from interop_field import INSTALLED, PROGRAMS, Peer, serving
 
 from dragoman import Client, Message, State, Task
+from dragoman.errors import InvalidParams
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
@@ -139,8 +140,9 @@ async def test_bytes_names_and_types_of_files_are_kept(client: Client) -> None:
 async def test_failures_are_told_and_exceptions_are_not(client: Client) -> None:
     failed = await sent(client, "fail")
     assert (failed.state, failed.error) == (State.FAILED, script.FAILURE)
-    refused = await sent(client, "refuse")
-    assert (refused.state, refused.error) == (State.FAILED, "say please")
+    with pytest.raises(InvalidParams, match="say please") as refused:
+        await client.send("refuse")
+    assert (await client.get_task(refused.value.metadata["taskId"])).error == "say please"
     raised = await sent(client, "raise")
     assert raised.state is State.FAILED
     assert "swordfish" not in (raised.error or "")

@@ -65,6 +65,12 @@ async def mistakes(ctx: Context, client: Client) -> None:
     days: str = await ctx.ask("Days?", type=int)  # wrong
     name: int = await ctx.ask("Name?")  # wrong
     await ctx.ask()  # wrong
+    ctx.ask("Days?")  # wrong
+    number: int = ctx.ask("Days?", type=int)  # wrong
+    ctx.ask_auth("Log in")  # wrong
+    ctx.once("key", print)  # wrong
+    ctx.progress("half")  # wrong
+    ctx.artifact("text")  # wrong
     await ctx.progress("half", done="1")  # wrong
     await ctx.artifact("text", title="x")  # wrong
     ctx.task_id = "mine"  # wrong

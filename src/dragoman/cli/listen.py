@@ -68,7 +68,9 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another --port") from None
     with server:
         place = f"[{host}]" if ":" in host else host
-        say(f"listening on http://{place}:{server.server_port}/")
+        url = f"http://{place}:{server.server_port}/"
+        say(f"listening on {url}")
+        say(f'  try     dragoman send "hello" --push {url}')
         server.serve_forever(0.05)
 
 

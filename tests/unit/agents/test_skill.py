@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+import datetime
+import re
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import msgspec
@@ -184,6 +188,70 @@ def test_a_type_that_is_not_known_is_refused() -> None:
 
     with pytest.raises(ConfigError, match=r"a type is not known at import: .*Missing"):
         read_skill(f)
+
+
+class Client:
+    """A class that has no JSON form."""
+
+
+@dataclasses.dataclass
+class Holder:
+    client: Client
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [socket.socket, list[socket.socket], dict[str, socket.socket], socket.socket | None, tuple[int, socket.socket]],
+)
+def test_a_parameter_of_a_type_without_a_json_form_is_refused_with_what_to_use(annotation: Any) -> None:
+    def fetch(url: str, connection: Any = None) -> None: ...
+
+    fetch.__annotations__["connection"] = annotation
+    with pytest.raises(ConfigError) as caught:
+        Agent("fetcher").skill(fetch)
+    text = str(caught.value)
+    assert text.startswith("skill `fetch`: parameter `connection`: no caller can send a `socket.socket`")
+    assert "use str, int, float, bool, list, dict, an Enum, a dataclass" in text
+    assert "create the `socket.socket` in the function" in text
+
+
+@pytest.mark.parametrize("annotation", [Client, Holder, Callable[[], int], re.Pattern, Point | City])
+def test_no_other_type_is_taken_that_nothing_in_json_can_be(annotation: Any) -> None:
+    def fetch(value: Any) -> None: ...
+
+    fetch.__annotations__["value"] = annotation
+    with pytest.raises(ConfigError, match="skill `fetch`: parameter `value`: no caller can send"):
+        read_skill(fetch)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Any,
+        object,
+        Point,
+        City,
+        Trip,
+        Model,
+        Model | None,
+        dict[str, Model],
+        list[Point],
+        int | str,
+        Hashable,
+        uuid.UUID,
+        bytes,
+        datetime.timedelta,
+        Literal["a", 1],
+        Annotated[int, msgspec.Meta(ge=0)],
+        Mapping[str, int],
+        FunctionKind,
+    ],
+)
+def test_types_that_json_can_fill_are_taken_as_before(annotation: Any) -> None:
+    def take(value: Any) -> None: ...
+
+    take.__annotations__["value"] = annotation
+    assert read_skill(take).parameters[0].type == annotation
 
 
 def test_an_id_is_taken_once() -> None:

@@ -194,6 +194,7 @@ class Listening:
         said = self.process.stderr.readline()
         self.url = said.removeprefix("listening on ").strip()
         assert self.url.startswith("http://127.0.0.1:"), said
+        assert self.process.stderr.readline() == f'  try     dragoman send "hello" --push {self.url}\n'
 
     def line(self) -> str:
         assert self.process.stdout is not None

@@ -321,3 +321,44 @@ async def test_a_stream_is_shown_as_it_passes_and_a_secret_cut_in_two_is_masked(
     with pytest.raises(StopAsyncIteration):
         await anext(chunks)
     assert capsys.readouterr().err == "< data: last\n\n"
+
+
+# -- a connection that is lost ---------------------------------------------------------------------------------------
+
+
+def test_what_becomes_of_the_connection_is_a_word_on_stderr_and_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    import logging
+
+    from dragoman.cli.remote.session import CommandSession, parse_options
+
+    shared = dict.fromkeys(["as_json", "wire", "protocol", "transport", "token_env", "timeout", "insecure"])
+    more = {"headers": (), "reconnect": None, "limits_remote_bytes": None}
+    options = parse_options("http://127.0.0.1:1", {**shared, **more})
+    assert options.reconnect == 60
+    logger = logging.getLogger("dragoman.client.connection")
+    with CommandSession(options):
+        logger.warning("connection lost; trying again for %g s …", 60)
+        logger.info("connected again")
+        logging.getLogger("dragoman.client").warning("an event is left out")
+    logger.info("nobody reads this")
+    lines = "connection lost; trying again for 60 s …\nconnected again\nwarning: an event is left out\n"
+    assert capfd.readouterr() == ("", lines)
+
+
+def test_a_lost_connection_need_not_be_tried_again(typed: Any) -> None:
+    from dragoman import Agent
+    from dragoman.testing import faults, served
+
+    agent = Agent("test")
+
+    @agent.skill
+    async def story(topic: str) -> Any:
+        for word in topic.split():
+            yield word + " "
+
+    with served(faults(agent, cut_after=2)) as url:
+        assert typed("send", url, "once upon a time").out == "once upon a time \n"
+        ended = typed("send", url, "--reconnect", "0", "once upon a time")
+        assert (ended.code, ended.out) == (3, "")
+        assert "dragoman watch" in ended.err
+    assert "--reconnect" in typed("send", "http://127.0.0.1:1", "--reconnect", "-1", "x").err

@@ -397,12 +397,13 @@ def test_a_watcher_answers_the_question_of_the_task_it_watches(url: str, termina
     assert "Day 1 in Faro. " in rest
 
 
-def test_a_text_that_is_replaced_begins_a_new_line(terminal: Any, gate: Gate):
+def test_a_text_that_is_replaced_begins_a_new_line_after_a_note(terminal: Any, gate: Gate):
     with served(drafting(gate)) as url:
         screen = terminal("send", url, "write", NO_COLOR="1")
         screen.until("a first draft")
         gate.open.set()
-        assert screen.ended() == (0, f'\nthe final text\ncontinue with: dragoman send {url} --continue "…"\n')
+        note = "[the answer begins again]"
+        assert screen.ended() == (0, f'\n{note}\nthe final text\ncontinue with: dragoman send {url} --continue "…"\n')
 
 
 def test_what_was_printed_before_a_question_is_not_printed_again(terminal: Any):

@@ -65,7 +65,7 @@ Done.
 EVIL = "\x1b]52;c;ZXZpbA==\x07 \x9d52;c;x\x9c \x9b31m \x7f \u202e\u2066 \u2028 \x08"
 ENTITIES = "&#27;]52;c;x&#7; &#x9b;31m &#x202e; &#8; *x*"
 # What this program itself writes: styles, the cursor up, erase below.
-OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[[0-9]*A\r\x1b\[J|\r\x1b\[J")
+OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[[0-9]*A\r\x1b\[J|\r\x1b\[K")
 
 
 class Stdout(io.StringIO):

@@ -182,7 +182,7 @@ def read_skill(
     """Build a skill from a function's signature and docstring.
 
     Raises:
-        ConfigError: a parameter has no type, a type that cannot be resolved, or no name to pass it by; or the
+        ConfigError: a parameter has no type, a type that cannot be resolved or sent, or no name to pass it by; or the
             context's type does not suit the function: `dragoman.sync.Context` for `def`, `Context` for `async def`.
     """
     parameters, context, sync = read_parameters(fn)
@@ -212,7 +212,7 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[tuple[Parameter, ...], str 
     """Return the parameters that callers fill, the name of the context parameter, and whether that is a sync context.
 
     Raises:
-        ConfigError: a parameter has no type, a type that cannot be resolved, or no name to pass it by.
+        ConfigError: a parameter has no type, a type that cannot be resolved or sent, or no name to pass it by.
     """
     hints = _type_hints(fn)
     parameters: list[Parameter] = []
@@ -257,7 +257,54 @@ def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annota
         help_text = next((note for note in notes if isinstance(note, str)), "")
         limits = [note for note in notes if not isinstance(note, str)]
         annotation = Annotated[(type_, *limits)] if limits else type_
+    _check_type(fn, name, annotation)
     return Parameter(name, annotation, parameter.default is parameter.empty, help_text)
+
+
+# What JSON values are in Python. A type that is none of them, and that has no schema, can never be sent.
+_JSON_TYPES = (str, int, float, bool, list, dict, type(None))
+
+
+class _NoJsonForm(Exception):
+    """A type that no JSON value can be converted to."""
+
+
+def _check_type(fn: Callable[..., Any], name: str, annotation: Any) -> None:
+    """Raise ConfigError when no JSON value can fill a parameter of this type."""
+
+    def check_custom_type(type_: Any) -> dict[str, Any]:
+        if hasattr(type_, "model_validate") or any(_is_subclass(each, type_) for each in _JSON_TYPES):
+            return {"type": "object"}
+        raise _NoJsonForm(_name_of_type(type_))
+
+    try:
+        schema_components([annotation], schema_hook=check_custom_type)
+    except _NoJsonForm as error:
+        raise ConfigError(
+            f"skill `{fn.__name__}`: parameter `{name}`: no caller can send a `{error}`, it has no JSON form: use str, "
+            "int, float, bool, list, dict, an Enum, a dataclass, a TypedDict or a pydantic model, and create the "
+            f"`{error}` in the function"
+        ) from None
+    except (TypeError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].partition(" - ")[0].rstrip(".")
+        raise ConfigError(
+            f"skill `{fn.__name__}`: parameter `{name}`: no caller can send a value of this type: {reason}"
+        ) from None
+
+
+def _is_subclass(type_: type, other: Any) -> bool:
+    try:
+        return issubclass(type_, other)
+    except TypeError:
+        return False
+
+
+def _name_of_type(type_: Any) -> str:
+    if not isinstance(type_, type):
+        return str(type_)
+    return (
+        type_.__qualname__ if type_.__module__ in ("builtins", "__main__") else f"{type_.__module__}.{type_.__name__}"
+    )
 
 
 def _check_context(fn: Callable[..., Any], kind: FunctionKind, context: str | None, *, sync: bool) -> None:

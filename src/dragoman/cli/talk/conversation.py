@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from dragoman.cli.printing import (
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
 from dragoman.cli.talk.save import offer_files, save_files
 from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
+from dragoman.client.streams.text import PrintableText
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.cli.remote.session import CommandSession
     from dragoman.client.event import Event
     from dragoman.client.streams.stream import EventStream
+    from dragoman.client.streams.text import TextChunk
     from dragoman.model.part import Part
 
 
@@ -59,7 +61,7 @@ class StreamPrinter:
         self._progress = ProgressLine() if shows_line else None
         # False once there is text, until the agent reports progress.
         self._shows_progress = True
-        self._printed_text: list[str] = []
+        self._text = PrintableText()
         self._listed_files: list[Part] = []
         self.task_id: str | None = None
         self.state: State | None = None
@@ -75,7 +77,7 @@ class StreamPrinter:
 
     def reset(self) -> None:
         """Reset before the stream of another task."""
-        self._printed_text.clear()
+        self._text = PrintableText()
         self._listed_files.clear()
         self.task_id = self.state = None
 
@@ -93,6 +95,8 @@ class StreamPrinter:
                         self._handle_event(event)
                         if event.state.waiting:
                             break
+                if self._is_live:
+                    self._print(self._text.end())
         finally:
             if animation is not None:
                 animation.cancel()
@@ -132,25 +136,19 @@ class StreamPrinter:
         if event.progress is not None:
             self._shows_progress = True
         if self._is_live and (event.text or event.replaces):
-            self._print(event.text, replaces=event.replaces)
+            self._print(self._text.add(event.text, replaces=event.replaces))
         if self._is_live and isinstance(raw, (Task, ArtifactUpdate)):
             self._list_files(raw.parts if isinstance(raw, Task) else raw.artifact.parts)
 
-    def _print(self, text: str, *, replaces: bool) -> None:
-        if self._progress is not None:
-            self._progress.clear()
-        if replaces:
-            before = "".join(self._printed_text)
-            self._printed_text = [text]
-            if text.startswith(before):
-                text = text[len(before) :]
+    def _print(self, pieces: Iterable[TextChunk]) -> None:
+        for piece in pieces:
+            if self._progress is not None:
+                self._progress.clear()
+            if piece.restarted:
+                say(colored(piece.strip(), err=True, dim=True))
             else:
-                self._display.end()
-        else:
-            self._printed_text.append(text)
-        if text:
-            self._display.add(text)
-            self._shows_progress = False
+                self._display.add(piece)
+                self._shows_progress = False
 
     def _list_files(self, parts: Sequence[Part]) -> None:
         """Print the files that have not been printed yet."""
@@ -163,7 +161,7 @@ class StreamPrinter:
 
     def print(self, result: Task | Message) -> None:
         """Print the parts of an answer that have not been printed yet."""
-        if self._is_live and self._printed_text:
+        if self._is_live and not self._text.is_empty:
             print_data(result.parts)
             print_closing(result)
         else:

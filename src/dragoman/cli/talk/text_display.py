@@ -201,13 +201,14 @@ def repaint(before: list[ScreenLine], after: list[ScreenLine], height: int) -> s
     if same == len(before) - 1 < len(after) and after[same].text.startswith(before[same].text):
         return after[same].text[len(before[same].text) :] + "".join([f"\n{line.text}" for line in after[same + 1 :]])
     rows = sum([line.rows for line in before[same:]])
-    while rows > height and same < len(before) - 1:
+    # Not in the first row: tmux keeps the whole screen in its history when that is erased from there.
+    while rows >= height and same < len(before) - 1:
         rows -= before[same].rows
         same += 1
-    if rows > height:  # one line fills more than the screen
+    if rows >= height:  # one line fills the screen
         return f"\n{_joined(after[same:])}"
-    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-    return f"{up}\r\x1b[J{_joined(after[same:])}"
+    erase = f"\x1b[{rows - 1}A\r\x1b[J" if rows > 1 else "\r\x1b[K"
+    return f"{erase}{_joined(after[same:])}"
 
 
 def _joined(lines: Sequence[ScreenLine]) -> str:

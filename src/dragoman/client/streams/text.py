@@ -43,6 +43,11 @@ class PrintableText:
         self._before = ""
         self._repeated: int | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """True while nothing has been printed."""
+        return not self._printed
+
     def add(self, text: str, *, replaces: bool = False) -> Iterator[TextChunk]:
         """Yield what is to be printed of the next text; with `replaces`, it is the whole answer anew."""
         if replaces:
@@ -61,9 +66,11 @@ class PrintableText:
     def end(self) -> Iterator[TextChunk]:
         """Yield what is to be printed after the last text: an answer that became shorter is printed anew."""
         if self._repeated is not None and self._repeated < len(self._before):
+            text, self._repeated = self._before[: self._repeated], None
+            self._printed = [text]
             yield RESTART_MARK
-            if self._repeated:
-                yield TextChunk(self._before[: self._repeated])
+            if text:
+                yield TextChunk(text)
 
     def _compare(self, text: str) -> tuple[str, bool]:
         """Return what is to be printed of a text that may repeat what was printed, and whether it differs from it."""

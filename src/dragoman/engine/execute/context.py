@@ -11,6 +11,7 @@ import msgspec
 
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.execute.artifact_stream import ArtifactStream
+from dragoman.engine.execute.context_calls import ContextCalls, must_be_awaited
 from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of_all
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
@@ -90,6 +91,7 @@ class Context:
         self.skill = ""
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
+        self.pending_calls: ContextCalls | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.artifact_stream = ArtifactStream(live, open_artifacts) if open_artifacts else None
 
@@ -195,6 +197,7 @@ class Context:
     async def ask(self, question: str, type: type[T], choices: Sequence[T] | None = None) -> T: ...
     @overload
     async def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
+    @must_be_awaited
     async def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
         """Pause in input-required until the caller answers; ask again when the answer does not fit the type.
 
@@ -203,6 +206,7 @@ class Context:
         """
         return await self._require_ask_handler().ask(question, type, choices)
 
+    @must_be_awaited
     async def ask_auth(self, text: str, url: str | None = None) -> Any:
         """Pause in auth-required until the task is resumed, and return the data it was resumed with.
 
@@ -216,6 +220,7 @@ class Context:
             raise ConfigError("a low-level run pauses with `yield Ask(question, ref=...)`, not with ctx.ask")
         return self.ask_handler
 
+    @must_be_awaited
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
         """Call `fn` at most once per task, however often the run starts again, and return its JSON result.
 
@@ -251,6 +256,7 @@ class Context:
             self._once[key] = msgspec.json.decode(body)["value"]
             return self._once[key]
 
+    @must_be_awaited
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Send a progress message to the caller, as a WORKING status. The last 50 stay in the task's history."""
         if self._drops_output:
@@ -261,6 +267,7 @@ class Context:
         self._live.status(State.WORKING, message, metadata=progress or None)
         await self._live.drain()
 
+    @must_be_awaited
     async def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> None:

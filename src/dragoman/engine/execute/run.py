@@ -170,6 +170,8 @@ class Run:
         async for value in outputs:
             if live.ended:
                 return
+            if ctx.pending_calls is not None:
+                ctx.pending_calls.check()
             if closing is not None and value is not None:
                 raise InvalidAgentResponse(f"Done must be the last output: {type(value).__name__} followed it")
             if isinstance(value, Reply):
@@ -194,6 +196,8 @@ class Run:
             self._complete(ctx, writer or self._result_writer(ctx), closing or ())
 
     def _complete(self, ctx: Context, writer: ResultWriter, closing: tuple[Part, ...]) -> None:
+        if ctx.pending_calls is not None:
+            ctx.pending_calls.check()
         if self.live.draft:
             self.live.open()
         if ctx.artifact_stream is not None:
@@ -275,6 +279,11 @@ class Run:
         return after if after != self._context_state_before else None
 
     def _log_and_describe(self, error: BaseException) -> str:
+        if self._ctx is not None and self._ctx.pending_calls is not None:
+            try:
+                self._ctx.pending_calls.check()
+            except Failed as forgotten:  # the likely cause
+                return str(forgotten)
         reference = secrets.token_hex(3)
         logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
         if self._runner.settings.show_errors:

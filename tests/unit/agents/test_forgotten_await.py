@@ -1,0 +1,115 @@
+"""A call of the context without `await`: the task fails, and says which line to change."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Client, Context, State, Task
+
+
+async def outcome(skill: Any) -> Task:
+    agent = Agent("careless")
+    agent.skill(skill)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Python's own warning is not needed any more
+        async with Client(agent) as client:
+            task = await client.send(tool=skill.__name__, arguments={})
+    assert isinstance(task, Task)
+    return task
+
+
+async def used_as_the_answer(ctx: Context) -> AsyncIterator[str]:
+    days: Any = ctx.ask("How many days?", type=int)  # here
+    for day in range(days):
+        yield f"Day {day}"
+
+
+async def printed_into_the_answer(ctx: Context) -> AsyncIterator[str]:
+    days = ctx.ask("How many days?")  # here
+    yield f"{days} days"
+
+
+async def returned(ctx: Context) -> Any:
+    return ctx.ask("How many days?")  # here
+
+
+async def left_alone(ctx: Context) -> str:
+    ctx.progress("half")  # here
+    return "done"
+
+
+async def before_a_question(ctx: Context) -> str:
+    ctx.once("pay", print)  # here
+    return await ctx.ask("Sure?")
+
+
+async def caught(ctx: Context) -> str:
+    ctx.artifact("x")  # here
+    try:
+        raise ValueError
+    except ValueError:
+        return "done"
+
+
+SKILLS = [used_as_the_answer, printed_into_the_answer, returned, left_alone, before_a_question, caught]
+
+
+@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.__name__)
+async def test_the_task_fails_and_names_the_line_and_what_to_write(skill: Any) -> None:
+    source = inspect.getsource(sys.modules[__name__]).splitlines()
+    start = skill.__code__.co_firstlineno
+    line = next(number for number, text in enumerate(source[start:], start + 1) if text.endswith("# here"))
+    method = source[line - 1].partition("ctx.")[2].partition("(")[0]
+    task = await outcome(skill)
+    assert task.state is State.FAILED
+    assert task.error == (
+        f"test_forgotten_await.py, line {line}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`"
+    )
+    assert not task.artifacts
+
+
+async def test_a_low_level_run_fails_so_too() -> None:
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        ctx.progress("half")
+        yield "done"
+
+    async with Client(Agent("careless", run=run)) as client:
+        task = await client.send("x")
+    assert task.state is State.FAILED
+    assert "write `await ctx.progress(...)`" in task.error
+
+
+async def test_calls_that_are_awaited_later_or_by_a_task_are_fine() -> None:
+    async def careful(ctx: Context) -> AsyncIterator[str]:
+        await asyncio.gather(ctx.progress("a"), ctx.progress("b"))
+        first, second = ctx.progress("c"), ctx.progress("d")
+        await second
+        await first
+        background = asyncio.create_task(ctx.progress("e"))
+        yield "1"
+        await background
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.artifact("f"))
+            yield "2"
+        await asyncio.wait_for(ctx.progress("g"), 1)
+        yield "3"
+        last = asyncio.create_task(ctx.progress("h"))
+        last.add_done_callback(lambda task: task.exception())
+
+    task = await outcome(careful)
+    assert (task.state, task.text) == (State.COMPLETED, "123f")
+
+
+async def test_a_skill_that_fails_for_another_reason_says_that() -> None:
+    async def broken(ctx: Context) -> None:
+        await ctx.progress("half")
+        raise ValueError("no")
+
+    assert "reference" in (await outcome(broken)).error
