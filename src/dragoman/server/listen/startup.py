@@ -118,6 +118,9 @@ class Startup(NamedTuple):
         if self.settings.reload and parse_store(self.settings.store) is None:
             warnings.append("warning: the tasks are in memory: every restart loses them")
         if self.settings.auth is not None:
+            if not Trial(self.agents[0], self.settings, self.base).commands():
+                text = "nobody gets in: users are kept in the store, and `memory:` has none. Use"
+                warnings.append(f"warning: {text} --store {type(self.settings)().store}")
             return warnings
         if not ip_address(self.host).is_loopback:
             place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
