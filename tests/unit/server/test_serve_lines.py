@@ -74,6 +74,12 @@ def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> 
     assert said(agent, reload=True) == said(agent, store="memory:") == []
 
 
+def test_whoever_reloads_sees_that_it_is_on() -> None:
+    line = "  reload  when a Python file or the settings file changes"
+    assert line in lines_of(Agent("a"), reload=True)
+    assert line not in lines_of(Agent("a"))
+
+
 def test_an_open_address_is_told_first() -> None:
     first, second = Startup(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80).warnings()
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")

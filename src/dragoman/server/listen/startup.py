@@ -60,6 +60,8 @@ class Startup(NamedTuple):
         if not several:
             yield from self._agent(self.agents[0], "")
         yield self._line("store", "memory: gone when this stops" if store is None else str(store))
+        if settings.reload:
+            yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):
             yield self._line("auth", ", ".join(settings.auth.names))
         if settings.limits.rate:
