@@ -14,7 +14,7 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test check format lock picture interop soak bench verify clean
+.PHONY: help run demo-crash setup test check format lock first-hour picture interop soak bench verify clean
 
 help:           ## Show what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,7 +54,7 @@ soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Dragoman and its peers side by side; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
-verify: check test interop soak bench  ## All of it.
+verify: check test first-hour interop soak bench  ## All of it.
 
 lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	$(BIN)/python -m pip install --quiet uv
@@ -63,24 +63,30 @@ lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 
+first-hour: $(VENV)/dev.ready  ## From a clean clone to an agent of one's own, in real terminals.
+	$(BIN)/python tests/docs/first_hour.py
+
 picture: $(VENV)/dev.ready  ## Record the picture of the README anew, from a real run.
-	$(BIN)/python docs/pictures/record.py
+	$(BIN)/python tests/docs/record.py
 
 clean:          ## Remove what can be made again.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	@echo "Setting up $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.ready: $(VENV)/bin/python pyproject.toml requirements/run.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "Installing requirements/run.lock …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "Installing requirements/dev.lock …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ $(VENV)/run.ready
 
 .peers/%/ready: tests/interop/peers/%.txt

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import codecs
 import contextlib
 import inspect
 import io
@@ -37,6 +38,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
+
+import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -215,38 +218,55 @@ def compare(block: Block, printed: str, ids: Ids) -> Ids:
 
 
 class Program:
-    """A command that is left running. What it prints is read as it comes."""
+    """A command that is left running. What it prints is read as it comes.
 
-    def __init__(self, command: str, folder: Path, environment: dict[str, str], *, stderr: bool) -> None:
-        self.lines: list[str] = []
+    With `terminal` it writes to a terminal. Its output is then what is on the screen.
+    """
+
+    def __init__(
+        self, command: str, folder: Path, environment: dict[str, str], *, stderr: bool, terminal: bool = False
+    ) -> None:
+        self._screen = pyte.Screen(120, 100) if terminal else None
+        self._printed = ""
         self._news = threading.Condition()
         self._ended = False
+        self._reading, writing = os.openpty() if terminal else os.pipe()
         self._process = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=folder,
-            env=environment,
+            env=environment | ({"TERM": "xterm"} if terminal else {}),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if stderr else subprocess.DEVNULL,
-            text=True,
+            stdout=writing,
+            stderr=writing if stderr or terminal else subprocess.DEVNULL,
             start_new_session=True,
         )
+        os.close(writing)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        emulator = pyte.Stream(self._screen) if self._screen is not None else None
+        with contextlib.suppress(OSError):  # how a terminal says that nobody writes to it any more
+            while piece := os.read(self._reading, 65536):
+                with self._news:
+                    text = decoder.decode(piece)
+                    self._printed += text
+                    if emulator is not None:
+                        emulator.feed(text)
+                    self._news.notify_all()
         with self._news:
             self._ended = True
             self._news.notify_all()
 
     @property
     def output(self) -> str:
-        return "".join(self.lines)
+        return self._printed if self._screen is None else "\n".join(self._screen.display)
+
+    @property
+    def has_begun(self) -> bool:
+        """True once there is a line of output, or something on the screen."""
+        return "\n" in self._printed if self._screen is None else bool(self.output.strip())
 
     def wait_for(self, what: Callable[[], bool]) -> bool:
         """Wait until it has printed what is wanted; False when it ended, or took too long, without."""
@@ -268,8 +288,8 @@ class Program:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(SECONDS)
         self._reader.join(SECONDS)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        with contextlib.suppress(OSError):
+            os.close(self._reading)
 
 
 def environment() -> dict[str, str]:
@@ -415,9 +435,10 @@ class Reader:
             self._compare(output, server.output)
 
     def _leave_open(self, block: Block, output: Block | None) -> None:
-        program = Program(self._command(block), self._folder, self._environment, stderr=False)
+        terminal = "terminal" in block.words
+        program = Program(self._command(block), self._folder, self._environment, stderr=False, terminal=terminal)
         self._open.append((program, output))
-        if not program.wait_for(lambda: bool(program.lines)):
+        if not program.wait_for(lambda: program.has_begun):
             raise Mismatch(f"{block.place} says nothing")
 
     def _close_open(self) -> None:

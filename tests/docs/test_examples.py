@@ -31,7 +31,7 @@ ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
 LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", ""}
 # Blocks of all pages together that may say `no-run`; two of them need a2a-sdk, and tests/interop runs them.
-SHOWN_ONLY = 4
+SHOWN_ONLY = 7
 
 
 def name(page: Path) -> str:

@@ -63,6 +63,7 @@ class SettingKeywords(TypedDict, total=False):
     dedupe: float | None
     reply_within: float | None
     closing: ClosingChoice | None
+    closing_message: bool | None
     dev: bool | None
     reload: bool | None
     drain: float | None

@@ -60,6 +60,8 @@ class Startup(NamedTuple):
         if not several:
             yield from self._agent(self.agents[0], "")
         yield self._line("store", "memory: gone when this stops" if store is None else str(store))
+        if settings.reload:
+            yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):
             yield self._line("auth", ", ".join(settings.auth.names))
         if settings.limits.rate:
@@ -118,6 +120,9 @@ class Startup(NamedTuple):
         if self.settings.reload and parse_store(self.settings.store) is None:
             warnings.append("warning: the tasks are in memory: every restart loses them")
         if self.settings.auth is not None:
+            if not Trial(self.agents[0], self.settings, self.base).commands():
+                text = "nobody gets in: users are kept in the store, and `memory:` has none. Use"
+                warnings.append(f"warning: {text} --store {type(self.settings)().store}")
             return warnings
         if not ip_address(self.host).is_loopback:
             place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -17,7 +17,7 @@ from google.genai import types
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
-from dragoman.outputs import Ask
+from dragoman.outputs import Ask, Done
 from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -162,6 +162,23 @@ async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make)
     assert event.error_message == "send failed: the remote agent does not accept the credentials"
     down = False
     assert texts_of(await talk.say("two")) == ["heard one\n\ntwo"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("closing", "texts"), [("that was all", ["one two", "that was all"]), ("one two", ["one two"])]
+)
+async def test_a_closing_message_comes_last_unless_it_repeats_the_answer(
+    remote: Make, streaming: bool, closing: str, texts: list[str]
+) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "one "
+        yield "two"
+        yield Done(closing)
+
+    events = await Talk(remote(Agent("closer", run=run)), streaming=streaming).say("go")
+    assert [text for text in texts_of(events) if text] == texts
+    assert events[-1].turn_complete
 
 
 async def test_nothing_to_say_is_an_error(remote: Make) -> None:

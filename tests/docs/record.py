@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import select
-import signal
-import struct
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-import pyte
 from pyte.screens import Char
+from terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
-PICTURE = Path(__file__).with_name("first-run.svg")
+PICTURE = ROOT / "docs/pictures/first-run.svg"
 
 COLUMNS = 88
 # Of the screen. A cell is as wide as most fonts for terminals are at this size; `textLength` makes it so for all.
@@ -57,41 +51,17 @@ class Span(NamedTuple):
     bold: bool
 
 
-class Terminal:
-    """A shell in a terminal of its own, with an emulator for its screen."""
+class Window(Terminal):
+    """A terminal with a title, whose screen is recorded."""
 
     def __init__(self, title: str, rows: int, folder: Path, environment: dict[str, str]) -> None:
+        super().__init__(folder, environment, columns=COLUMNS, rows=rows)
         self.title = title
-        self.rows = rows
-        self._screen = pyte.Screen(COLUMNS, rows)
-        self._stream = pyte.ByteStream(self._screen)
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(folder)
-            os.execvpe("bash", ["bash", "--norc", "--noprofile"], environment)
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
-
-    def read(self, seconds: float) -> bool:
-        """Read what there is within this time; False when there is nothing."""
-        if not select.select([self._fd], [], [], seconds)[0]:
-            return False
-        # The emulator knows no dim text.
-        self._stream.feed(os.read(self._fd, 65536).replace(b"\x1b[2m", b"\x1b[90m"))
-        return True
-
-    def press(self, key: str) -> None:
-        """Press a key."""
-        os.write(self._fd, key.encode())
-
-    @property
-    def text(self) -> str:
-        """What is on the screen."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip("\n")
 
     def spans(self, window: int) -> Iterator[Span]:
         """Yield what is on the screen, piece by piece."""
         for row in range(self.rows):
-            line = self._screen.buffer[row]
+            line = self.screen.buffer[row]
             start = 0
             while start < COLUMNS:
                 end = start + 1
@@ -103,12 +73,6 @@ class Terminal:
                     yield Span(window, row, start + indent, text.strip(), *_style(line[start]))
                 start = end
 
-    def close(self) -> None:
-        """End the shell and what runs in it."""
-        os.killpg(os.getpgid(self.pid), signal.SIGHUP)
-        os.close(self._fd)
-        os.waitpid(self.pid, 0)
-
 
 def _style(char: Char) -> tuple[str, bool]:
     return COLORS.get(char.fg, COLORS["default"]), char.bold
@@ -117,7 +81,7 @@ def _style(char: Char) -> tuple[str, bool]:
 class Recording:
     """What was on the screens of several terminals, and when."""
 
-    def __init__(self, *terminals: Terminal) -> None:
+    def __init__(self, *terminals: Window) -> None:
         self.terminals = terminals
         self.now = 0.0
         self._visible: dict[Span, float] = {}
@@ -145,7 +109,7 @@ class Recording:
                 before = time.monotonic()
         self._advance(time.monotonic() - before)
 
-    def type(self, terminal: Terminal, text: str) -> None:
+    def type(self, terminal: Window, text: str) -> None:
         """Type a line as a person does."""
         for key in text:
             terminal.press(key)
@@ -179,7 +143,7 @@ class Recording:
             "text{font:" + f"{SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
             "white-space:pre}",
             ".b{font-weight:bold}.o{opacity:0}",
-            "@keyframes i{to{opacity:1}}@keyframes o{to{opacity:0}}",
+            "@keyframes i{to{opacity:1}}@keyframes v{from,to{opacity:1}}",
             "@media(prefers-reduced-motion:reduce){.k{opacity:1;animation:none!important}"
             ".g{opacity:0;animation:none!important}}",
             "</style>",
@@ -197,11 +161,12 @@ class Recording:
 
 def _text(span: Span, start: float, end: float | None, *, top: int) -> str:
     x, y = MARGIN + span.column * CELL, top + TITLE + (span.row + 1) * LINE - 4
-    steps = [f"i 1ms {start:.2f}s forwards"] + ([f"o 1ms {end:.2f}s forwards"] if end is not None else [])
+    # What goes again is seen while its animation lasts.
+    animation = f"i 1ms {start:.2f}s forwards" if end is None else f"v {end - start:.2f}s {start:.2f}s"
     kind = ("o k" if end is None else "o g") + (" b" if span.bold else "")
     return (
         f'<text class="{kind}" x="{x:.1f}" y="{y}" fill="{span.color}" textLength="{len(span.text) * CELL:.1f}" '
-        f'style="animation:{",".join(steps)}">{escape(span.text)}</text>'
+        f'style="animation:{animation}">{escape(span.text)}</text>'
     )
 
 
@@ -223,8 +188,8 @@ def record() -> str:
             "TERM": "xterm-256color",
             "XDG_STATE_HOME": name,
         }
-        server = Terminal("one terminal", 11, folder, environment)
-        caller = Terminal("another", 9, folder, environment)
+        server = Window("one terminal", 10, folder, environment)
+        caller = Window("another", 7, folder, environment)
         try:
             recording = Recording(server, caller)
             recording.wait(lambda: "$" in server.text and "$" in caller.text)
