@@ -64,6 +64,7 @@ NOT_PROMISED = {
         "closing",
         "first_message",
         "first_metadata",
+        "once_count",
         "open_task",
         "pending_calls",
         "progress_metadata",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, assert_type
 
 from dragoman import Agent, Artifact, Context, Failed, File, Message, Part, Rejected, User, sync
-from dragoman.outputs import Ask, Replace, Reply
+from dragoman.outputs import Ask, Done, Replace, Reply
 
 agent = Agent("typed", description="Shows its types", version="1.0.0", closing="last", parallel=True)
 
@@ -127,12 +127,13 @@ async def a_run_knows_its_circumstances(ctx: Context) -> None:
 # -- the low level -------------------------------------------------------------------------------------------------
 
 
-async def run(ctx: Context) -> AsyncIterator[str | Ask | Replace | Artifact]:
+async def run(ctx: Context) -> AsyncIterator[str | Ask | Replace | Artifact | Done]:
     if ctx.resume is None:
         yield Ask("Which color?", ref={"step": 1}, auth=False, details=(File(b"", name="palette.png"),))
         return
     assert_type(ctx.resume.text, str)
     yield Replace(ctx.resume.text)
+    yield Done("That was all", {"rows": 3}, File(b"", name="log.txt"))
 
 
 low = Agent("low", run=run, extensions=["https://example.com/e", {"uri": "https://example.com/f", "required": True}])

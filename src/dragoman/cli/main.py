@@ -185,6 +185,8 @@ def run_and_exit(run: Callable[[], object]) -> NoReturn:
 
         # The message repeats what was typed, which may have been pasted with control characters.
         vars(error)["message"] = replace_controls(error.message)
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            vars(error)["possibilities"] = error.possibilities[:1]  # the nearest; click would sort them by name
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
@@ -278,6 +279,8 @@ def _remotes(options: SharedOptions) -> dict[str, Remote]:
         if "://" not in typed:
             names = f", where there are {', '.join(remotes)}" if remotes else ""
             hint = f": write http://{typed}" if any(char in typed for char in ".:/") else ""
+            if near := get_close_matches(typed, ("install", *remotes), n=1):
+                hint = f"; did you mean `{near[0]}`?"
             raise ConfigError(f"`{typed}` is neither an agent's URL nor a name under [remotes]{names}{hint}")
         remotes[typed] = Remote(name=typed, url=typed)
     for remote in remotes.values():

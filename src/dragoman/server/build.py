@@ -74,6 +74,7 @@ def build(
     extra = plugins()
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
+        agent.functions.finds_effects = settings.dev
         if agent.backend.sessions is not None:
             agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
     bus = LocalBus(clock)

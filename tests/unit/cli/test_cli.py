@@ -207,6 +207,57 @@ def test_an_unknown_verb_is_told_with_the_nearest():
     assert f"There are: {', '.join(VERBS)}." in CliRunner().invoke(group, ["zzz"]).output
 
 
+@pytest.mark.parametrize(
+    ("typed", "nearest"),
+    [
+        ("serve --profile cladue", "there is no profile `cladue`; did you mean `claude`?"),
+        ("serve dragoman.examples.demo --auth baisc", "there is no scheme `baisc`; did you mean `basic`?"),
+        ("serve dragoman.examples.demo --auth api-key", "there is no scheme `api-key`; did you mean `apikey`?"),
+        ("serve --log-level infos", 'did you mean "info"?'),
+        ("serve --store sqlit:///x.db", "did you mean `sqlite:///x.db`?"),
+        ("serve --store SQLITE:///x.db", "did you mean `sqlite:///x.db`?"),
+        ("serve --store memroy:", "did you mean `memory:`?"),
+        ("serve dragoman.examples.demp", "there is no module `dragoman.examples.demp`; did you mean"),
+        ("serve trip.pyy", "there is no file `trip.pyy`; did you mean `trip.py`?"),
+        ("users ad ada", "No such command 'ad'. Did you mean 'add'?"),
+    ],
+)
+def test_a_typo_is_answered_with_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, nearest: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trip.py").touch()
+    done = CliRunner().invoke(group, [*shlex.split(typed), *(["--port", "0"] if typed.startswith("serve") else [])])
+    assert nearest in f"{done.output}{done.exception}"
+
+
+@pytest.mark.parametrize(
+    ("table", "nearest"),
+    [
+        ("[agent.x]\ntarget = 'app.py'", "there is no table [agent]; did you mean `[agents]`?"),
+        ("[agents.x]\ntargt = 'app.py'", "there is no setting `targt`; did you mean `target`?"),
+        ("[agents.x]\nprofile = 'cladue'", "there is no profile `cladue`; did you mean `claude`?"),
+        ("[serve]\nprt = 1", "there is no setting `prt`; did you mean `port`?"),
+    ],
+)
+def test_a_typo_in_the_file_is_answered_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, nearest: str
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dragoman.toml").write_text(table)
+    assert nearest in str(CliRunner().invoke(group, ["serve"]).exception)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("skill", ["conver", "plan-trip"])
+async def test_a_typo_in_a_skill_is_answered_with_the_nearest(skill: str):
+    from dragoman import Client
+    from dragoman.errors import TaskFailed
+    from dragoman.examples.demo import agent
+
+    async with Client(agent) as client:
+        with pytest.raises(TaskFailed, match=r"did you mean `(convert|plan_trip)`"):
+            await client.call(skill)
+
+
 def test_usage_errors_exit_with_2(tmp_path: Path):
     done = dragoman(tmp_path, "serve", "--zzz")
     assert (done.returncode, done.stdout) == (2, "")

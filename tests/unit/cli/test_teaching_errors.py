@@ -50,7 +50,7 @@ MISTAKES = [
     Mistake(
         "misspelt a flag",
         "serve app.py --prot 9000",
-        "Error: No such option '--prot'. (Did you mean one of: '--host', '--port', '--profile'?)",
+        "Error: No such option '--prot'. Did you mean '--port'?",
     ),
     Mistake(
         "set a variable to a wrong value",

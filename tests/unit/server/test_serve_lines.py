@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dragoman import Agent, Server
+import dragoman
+from dragoman import Agent, Context, Server
+from dragoman.auth.inbound.passwords import new_password
 from dragoman.server.config.settings import Limits, Settings
+from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.startup import MAX_SKILLS, Startup
+from dragoman.server.listen.trial import DEFAULT_ADDRESS, Trial
+from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.telemetry.terminal import Style
+from dragoman.testing import served
 
-SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
+SHARED = (
+    "note: without auth, all callers count as one: any of them can continue a conversation whose contextId they know"
+)
 
 
 def said(servable: Any, **settings: Any) -> list[str]:
@@ -64,6 +74,12 @@ def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> 
     assert said(agent, reload=True) == said(agent, store="memory:") == []
 
 
+def test_whoever_reloads_sees_that_it_is_on() -> None:
+    line = "  reload  when a Python file or the settings file changes"
+    assert line in lines_of(Agent("a"), reload=True)
+    assert line not in lines_of(Agent("a"))
+
+
 def test_an_open_address_is_told_first() -> None:
     first, second = Startup(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80).warnings()
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
@@ -71,7 +87,7 @@ def test_an_open_address_is_told_first() -> None:
 
 
 def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
-    line = "  rate    100 requests a second for each caller, 1000 at once: --limits-rate 0 is any number"
+    line = "  rate    100 requests a second for each caller, 1000 at once; --limits-rate 0 lifts the limit"
     assert line in lines_of(Agent("a"), limits=Limits(rate=100, burst=1000))
     assert not [line for line in lines_of(Agent("a")) if line.startswith("  rate")]
 
@@ -81,7 +97,7 @@ def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
 
 @pytest.fixture(autouse=True)
 def on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
 
 
 def calculator(name: str = "calc") -> Agent:
@@ -130,6 +146,85 @@ def test_the_line_to_try_names_the_program_where_the_shell_does_not_find_it(
     assert lines_of(Agent("a"))[-1] == f'  try     {place}/dragoman send "hello"'
     monkeypatch.chdir(place.parent)
     assert lines_of(Agent("a"))[-1] == f'  try     {place.name}/dragoman send "hello"'
+
+
+# -- credentials -----------------------------------------------------------------------------------------------------
+
+
+def trial(store: Path, *names: str, agent: Agent | None = None, **settings: Any) -> list[str]:
+    """The commands that a server prints, without the place of its store."""
+    url = f"sqlite:///{store / 't.db'}"
+    chosen = Settings(auth=AuthSettings(names) if names else None, store=url, **settings)
+    commands = Trial(agent or Agent("a"), chosen, DEFAULT_ADDRESS).commands()
+    return [command.replace(f" --store {url}", "") for command in commands]
+
+
+def test_the_line_to_try_gets_a_credential_of_the_scheme(tmp_path: Path) -> None:
+    add = "dragoman users add ada --no-password"
+    with_key = 'DRAGOMAN_TOKEN="$(dragoman users key ada --for 1h)" dragoman send "hello"'
+    assert trial(tmp_path) == ['dragoman send "hello"']
+    assert trial(tmp_path, "basic", "bearer") == [add, with_key]
+    assert trial(tmp_path, "apikey") == [add, with_key]
+    assert trial(tmp_path, "cookie") == [
+        add,
+        'DRAGOMAN_TOKEN="$(dragoman users cookie ada)" dragoman send "hello"',
+    ]
+    assert trial(tmp_path, "basic") == [
+        "dragoman users add ada",
+        'echo Password:; read -rs P; DRAGOMAN_TOKEN="ada:$P" dragoman send "hello"',
+    ]
+    assert trial(tmp_path, "oidc") == ['DRAGOMAN_TOKEN=TOKEN dragoman send "hello"']
+    assert trial(tmp_path, "mtls")[0].startswith(f"curl --insecure --cert CERTIFICATE {DEFAULT_ADDRESS}/message:send ")
+    assert Trial(Agent("a"), Settings(auth=lambda _: None), DEFAULT_ADDRESS).commands() == trial(tmp_path, "oidc")
+    assert Trial(Agent("a"), Settings(auth=AuthSettings(("cookie",)), store="memory:"), "").commands() == []
+
+
+def test_the_line_to_try_takes_a_user_who_is_there_and_may_use_the_skill(tmp_path: Path) -> None:
+    users = SqliteUsers(tmp_path / "t.db")
+    users.prepare()
+    users.add("bob", "", ())
+    agent = Agent("vault")
+    agent.skill(id="open", permission="admin")(lambda: "")
+    assert trial(tmp_path, "bearer", agent=agent)[0] == "dragoman users grant bob admin"
+    assert trial(tmp_path, agent=agent) == [
+        "dragoman users grant bob admin",
+        'DRAGOMAN_TOKEN="$(dragoman users cookie bob)" dragoman send "hello"',
+    ]
+    users.add("zoe", "", ("admin",))
+    assert trial(tmp_path, agent=agent) == [
+        'DRAGOMAN_TOKEN="$(dragoman users cookie zoe)" dragoman send "hello"',
+    ]
+    assert trial(tmp_path, "basic")[0] == "dragoman users add ada"  # nobody has a password
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "cookie", "basic"])
+def test_the_lines_to_try_work_as_they_stand(tmp_path: Path, scheme: str) -> None:
+    agent = Agent("who")
+
+    @agent.skill
+    async def whoami(ctx: Context, text: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return ctx.user.id if ctx.user else "nobody"
+
+    url, auth = f"sqlite:///{tmp_path / 't.db'}", AuthSettings((scheme,))
+    with served(agent, auth=scheme, store=url) as base:
+        if scheme != "bearer":  # there is somebody already
+            users = SqliteUsers(tmp_path / "t.db")
+            users.prepare()
+            users.add("ada", new_password("correct horse battery"), ())
+        commands = Trial(agent, Settings(auth=auth, store=url), base).commands()
+        assert len(commands) == (2 if scheme == "bearer" else 1)
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")}
+        done = subprocess.run(
+            ["bash", "-ec", "\n".join(commands)],
+            input="correct horse battery\n",
+            env={**environ, "PYTHONPATH": str(Path(dragoman.__file__).parents[1])},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.stdout.splitlines()[-1:] == ["ada"], done.stderr
 
 
 def test_every_card_of_several_agents_is_printed() -> None:

@@ -27,6 +27,7 @@ from dragoman.model.part import Part
 from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, read_answer, type_name
 
 if TYPE_CHECKING:
+    from dragoman.agents.functions.effects import EffectWatch
     from dragoman.agents.functions.skill import Parameter, Skill
     from dragoman.engine.execute.context import Context
 
@@ -137,6 +138,8 @@ class Functions:
         self.skills: dict[str, Skill] = {}
         # The skill for messages that name none, where it is the same for every caller.
         self._default: Skill | None = None
+        # Whether effects that a question repeats are logged.
+        self.finds_effects = False
 
     def add(self, skill: Skill) -> None:
         """Register a skill. Raises ConfigError when its id is in use."""
@@ -207,13 +210,13 @@ class Functions:
         text = ctx.text if skill.text_parameter is not None and not arguments else ""
         values = {skill.text_parameter: text} if skill.text_parameter is not None and text else None
         if values is None or skill.context_parameter is not None or ctx.answers:
-            return _run_with_replay(skill, ctx, arguments, values)
+            return _run_with_replay(skill, ctx, arguments, values, finds_effects=self.finds_effects)
         # Most messages are one text for a function that cannot ask: nothing to bind, to replay or to store.
         return _call_with_context(skill, ctx, values)
 
 
 async def _run_with_replay(
-    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
+    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None, *, finds_effects: bool
 ) -> AsyncGenerator[Any, None]:
     """Yield the outputs of a skill that may ask, or whose arguments may be missing, without those of earlier runs."""
     loaded = first = _copy_state(ctx.state)
@@ -223,10 +226,12 @@ async def _run_with_replay(
     replay = QuestionReplay(ctx.answers, first)
     ctx.ask_handler = replay
     pause: PauseSignal | None = None
+    watch = _watch(skill, ctx, replay) if finds_effects and skill.context_parameter is not None else None
     try:
         if values is None:
             values = await _bind_arguments(skill, arguments, ctx, replay)
-        async with aclosing(_call_with_context(skill, ctx, values)) as outputs:
+        called = skill if watch is None else watch.watched_skill()
+        async with aclosing(_call_with_context(called, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check_not_paused()
                 if not ctx.answers or not replay.replaying:
@@ -239,6 +244,8 @@ async def _run_with_replay(
         if pause is None:
             raise
     finally:
+        if watch is not None:
+            watch.close(pause.ask.question if pause is not None else None)
         if pause is not None:
             # Changes to the state take effect when the task ends, not when it pauses.
             _replace_state(ctx.state, loaded)
@@ -246,6 +253,12 @@ async def _run_with_replay(
             _replace_state(ctx.state, _merge_state(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask
+
+
+def _watch(skill: Skill, ctx: Context, replay: QuestionReplay) -> EffectWatch:
+    from dragoman.agents.functions.effects import EffectWatch
+
+    return EffectWatch(skill, ctx, replay)
 
 
 def _replace_state(state: dict[str, Any], other: dict[str, Any]) -> None:

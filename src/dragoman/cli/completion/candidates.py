@@ -29,7 +29,6 @@ _MAX_TASKS = 30
 _HELP_WIDTH = 60
 # A shell puts a word into the command line as it is, and ids come from agents: no word may be more than a word.
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")
-_SHARED = ("as_json", "wire", "protocol", "transport", "token_env", "timeout", "insecure", "limits_remote_bytes")
 
 
 def complete_address(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -146,8 +145,9 @@ def _ask(ctx: click.Context, question: Callable[[Client], Awaitable[T]]) -> T | 
         return await question(client)
 
     try:
-        shared = {name: ctx.params.get(name) for name in _SHARED} | {"headers": ctx.params.get("headers") or ()}
-        options = parse_options(ctx.params.get("url"), shared)._replace(timeout=_SECONDS, wire=False)
+        given = {param.name or "": ctx.params.get(param.name or "") for param in ctx.command.params}
+        shared = given | {"headers": given["headers"] or ()}
+        options = parse_options(given["url"], shared)._replace(timeout=_SECONDS, wire=False)
         with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere), CommandSession(options) as session:
             return session.run(ask(session.client))
     except Exception:  # noqa: BLE001 - whatever it is, a shell that completes is no place to tell

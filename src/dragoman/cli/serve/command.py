@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from dragoman.cli.completion.candidates import complete_file, complete_setting
 from dragoman.cli.options import CONFIG, GroupedCommand, GroupedOption, with_options
@@ -192,6 +193,7 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
+    settings = msgspec.structs.replace(settings, reload=child is not None)  # with `dev` there may be nothing to watch
     configure(settings.log, settings.log_level, quiet=quiet)
     try:
         serve(

@@ -185,6 +185,11 @@ class Context:
         return self._live.over
 
     @property
+    def once_count(self) -> int:
+        """How many calls of `once` have completed."""
+        return len(self._once)
+
+    @property
     def _drops_output(self) -> bool:
         """True when the run is over, or repeats what is in the journal already."""
         return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)

@@ -176,12 +176,17 @@ def _module_name(path: Path) -> str:
 
 def _no_such_module(name: str, missing: str, cwd: Path) -> str:
     parent, _, last = missing.rpartition(".")
-    folder = cwd.joinpath(*parent.split(".")) if parent else cwd
-    near = get_close_matches(last, _modules_in(folder), n=1)
+    # A package that is installed may be anywhere.
+    package = getattr(sys.modules.get(parent), "__path__", ()) if parent else ()
+    folders = [cwd.joinpath(*parent.split(".")) if parent else cwd, *map(Path, package)]
+    near = get_close_matches(last, [each for folder in folders for each in _modules_in(folder)], n=1)
     if near:
         right = f"{parent}.{near[0]}" if parent else near[0]
         return f"there is no module `{name}`; did you mean `{right}`?"
-    return f"there is no module `{name}`, neither in {folder} nor installed"
+    file = get_close_matches(name, [each.name for each in cwd.glob("*.py")], n=1)
+    if file:
+        return f"there is no file `{name}`; did you mean `{file[0]}`?"
+    return f"there is no module `{name}`, neither in {folders[0]} nor installed"
 
 
 def _modules_in(folder: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from dragoman.model.error import ConfigError
@@ -53,6 +54,10 @@ def _problem(url: str, path: str) -> str | None:
 def _suggestion(url: str) -> str:
     if url.strip(":/") == "memory":
         return "; did you mean `memory:`?"
+    scheme, colon, rest = url.partition(":")
+    near = get_close_matches(scheme.lower(), ("sqlite", "memory"), n=1) if colon else []
+    if near and near[0] != scheme and re.fullmatch(r"[\w./~-]*", rest):
+        return f"; did you mean `{'memory:' if near[0] == 'memory' else f'sqlite:{rest}'}`?"
     path = re.sub(r"^(sqlite|file):/{0,2}", "", url)
     if re.fullmatch(r"[\w./~-]+", path):
         return f"; did you mean `sqlite:///{path}`?"

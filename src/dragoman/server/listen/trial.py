@@ -1,4 +1,8 @@
-"""The commands that try an agent which has just been started; each works as it stands in a shell."""
+"""The commands that try an agent which has just been started; each works as it stands in a shell.
+
+Where callers need a credential, the commands get one: a key or a cookie of a user in the store. Only where others give
+it out is there a word to replace: TOKEN, CERTIFICATE.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,25 @@ import json
 import re
 import shlex
 import shutil
+import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.server.config.settings import Settings
+from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.authentication import AuthSettings
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer
+    from dragoman.model.user import UserSummary
 
 # Where commands look for an agent that they are given no address of.
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
+# Schemes whose credentials `dragoman users` gives out, the simplest first, and those of an issuer elsewhere.
+_BY_USERS = ("bearer", "apikey", "cookie", "basic")
+_BY_ISSUERS = ("bearer", "oauth2", "oidc")
 _BARE = re.compile(r"http://([\w.-]+:\d+)")
 _PLAIN = re.compile(r"[\w ,.?-]+")
 
@@ -30,8 +41,56 @@ class Trial(NamedTuple):
     base: str
 
     def commands(self) -> list[str]:
-        """Return the commands to type, in this order."""
-        return [self._call()]
+        """Return the commands to type, in this order; none when nobody can get in."""
+        auth, skill = self.settings.auth, sample_skill(self.agent)
+        permission = None if skill is None else skill.permission
+        if auth is None:
+            return self._as_user("cookie", permission) if permission is not None else [self._call()]
+        if not isinstance(auth, AuthSettings):  # a function of the author's own: most read a token
+            return [self._with_token("TOKEN")]
+        by_users = [name for name in _BY_USERS if name in auth.names and auth.tables.get(name, {}).get("users", True)]
+        if by_users:
+            return self._as_user(by_users[0], permission)
+        if any(name in auth.names for name in _BY_ISSUERS):
+            return [self._with_token("TOKEN")]
+        return [self._with_certificate()]
+
+    def _as_user(self, scheme: str, permission: str | None) -> list[str]:
+        """Return the commands for a scheme whose credentials `dragoman users` gives out, with a new user if needed."""
+        path = parse_store(self.settings.store)
+        if path is None:
+            return []
+        users = [user for user in _users(path) if user.has_password or scheme != "basic"]
+        # Rather one who may use the skill.
+        users.sort(key=lambda user: permission not in {None, *(each.permission for each in user.grants)})
+        commands: list[str] = []
+        name = users[0].name if users else "ada"
+        if not users:
+            options = [] if scheme == "basic" else ["--no-password"]
+            options += [] if permission is None else ["--permission", shlex.quote(permission)]
+            commands.append(self._users("add", name, *options))
+        elif permission is not None and permission not in {each.permission for each in users[0].grants}:
+            commands.append(self._users("grant", name, shlex.quote(permission)))
+        if scheme == "basic":
+            # `users add` has asked for the password. `read -p` is another thing in zsh.
+            call = self._with_token(f'"{name}:$P"')
+            return [*commands, f"echo Password:; read -rs P; {call}"]
+        verb = ("cookie", name) if scheme == "cookie" else ("key", name, "--for", "1h")
+        return [*commands, self._with_token(f'"$({self._users(*verb)})"')]
+
+    def _users(self, *words: str) -> str:
+        store = self.settings.store
+        place = [] if store == Settings().store else ["--store", shlex.quote(store)]
+        return " ".join([program(), "users", *words, *place])
+
+    def _with_token(self, token: str) -> str:
+        return f"DRAGOMAN_TOKEN={token} {self._call()}"
+
+    def _with_certificate(self) -> str:
+        message = {"messageId": "try-1", "role": "ROLE_USER", "parts": [sample_part(self.agent)]}
+        words = ["curl", "--insecure", "--cert", "CERTIFICATE", f"{self.settings.url or self.base}/message:send"]
+        body = json.dumps({"message": message}, ensure_ascii=False)
+        return shlex.join([*words, "-H", "Content-Type: application/json", "-d", body])
 
     def _call(self) -> str:
         part = sample_part(self.agent)
@@ -49,12 +108,26 @@ class Trial(NamedTuple):
         return " ".join([program(), verb, *place, *words, *insecure])
 
 
-def sample_part(agent: Any) -> dict[str, Any]:
-    """Return a message part to try: an example of the default skill, else sample arguments for it."""
+def sample_skill(agent: Any) -> Offer | None:
+    """Return the skill to try: one that needs no permission if there is one, the default if it can be."""
     skills: Sequence[Offer] = getattr(agent, "skills", ())
     open_skills = [skill for skill in skills if skill.permission is None] or skills
-    skill = next((skill for skill in open_skills if skill.default), next(iter(open_skills), None))
+    return next((skill for skill in open_skills if skill.default), next(iter(open_skills), None))
+
+
+def sample_part(agent: Any) -> dict[str, Any]:
+    """Return a message part to try: an example of a skill, else sample arguments for it."""
+    skill = sample_skill(agent)
     return {"text": "hello"} if skill is None else skill.sample()
+
+
+def _users(path: Path) -> list[UserSummary]:
+    from dragoman.stores.sqlite.users import SqliteUsers
+
+    try:
+        return SqliteUsers(path).list_users()
+    except sqlite3.Error:  # the file or the table is not there yet
+        return []
 
 
 def program() -> str:

@@ -17,7 +17,7 @@ from google.genai import types
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
-from dragoman.outputs import Ask
+from dragoman.outputs import Ask, Done
 from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -164,6 +164,23 @@ async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make)
     assert texts_of(await talk.say("two")) == ["heard one\n\ntwo"]
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("closing", "texts"), [("that was all", ["one two", "that was all"]), ("one two", ["one two"])]
+)
+async def test_a_closing_message_comes_last_unless_it_repeats_the_answer(
+    remote: Make, streaming: bool, closing: str, texts: list[str]
+) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "one "
+        yield "two"
+        yield Done(closing)
+
+    events = await Talk(remote(Agent("closer", run=run)), streaming=streaming).say("go")
+    assert [text for text in texts_of(events) if text] == texts
+    assert events[-1].turn_complete
+
+
 async def test_nothing_to_say_is_an_error(remote: Make) -> None:
     parrot = Hearing()
     talk = Talk(remote(parrot))
@@ -247,7 +264,7 @@ async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Mak
             raise ConnectionResetError
         await app(scope, receive, sends if scope["type"] == "http" else send)
 
-    talk = Talk(remote(breaking, retries=0), streaming=True)
+    talk = Talk(remote(breaking, retries=0, reconnect=0), streaming=True)
     events = await talk.say("work")
     assert texts_of(events, partial=True) == ["begun "]
     assert texts_of(events) == texts_of(await talk.kept()) == ["begun ", ""]

@@ -132,3 +132,12 @@ def test_messages_are_the_user_s_then_one_for_each_artifact_then_the_last_words(
 
 def test_what_an_agent_says_of_its_progress_is_no_message() -> None:
     assert shown(State.WORKING, said(Role.AGENT, "thinking"))["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("closing", "texts"), [("that was all", ["one two", "that was all"]), ("one two", ["one two"])]
+)
+def test_a_closing_message_follows_the_answer_unless_it_repeats_it(closing: str, texts: list[str]) -> None:
+    answer = Artifact("a", (Part(text="one two"),))
+    task = shown(State.COMPLETED, said(Role.AGENT, closing), artifacts=(answer,))
+    assert [message["parts"][0]["text"] for message in task["messages"]] == texts
