@@ -120,7 +120,10 @@ def test_without_a_name_it_goes_into_the_empty_folder_it_is_in(
     done = init(*args)
     assert done.stdout.startswith("created an agent here from the template tools. Next steps:\n\n  dragoman serve\n")
     assert 'Agent("my-cafe"' in (folder / "agent.py").read_text()
-    assert "this folder is not empty (it contains README.md): create a new one, as in `dragoman init my-agent`" in refusal()
+    assert (
+        "this folder is not empty (it contains README.md): create a new one, as in `dragoman init my-agent`"
+        in refusal()
+    )
 
 
 def test_nothing_is_overwritten(here: Path) -> None:

@@ -116,7 +116,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
     "Development": (
         _switch(
             "dev",
-            "Development mode: reload, warn about likely mistakes, send error details to callers, run repeated messages.",
+            "Development mode: --reload, error details for callers, more warnings, no de-duplication.",
             common=True,
         ),
         _switch("reload", "Restart when a file changes.", common=True),
