@@ -294,7 +294,7 @@ async def test_a_server_that_does_not_come_back_is_given_up() -> None:
     with served(teller.agent) as url:
         between = proxy.CuttingProxy(url, [])
         await between.__aenter__()
-        async with Client(between.url, retries=2) as client:
+        async with Client(between.url, reconnect=0.5) as client:
             stream = client.stream(tool="quiet")
             with pytest.raises(CannotConnect, match="nobody answers") as caught:
                 async for event in stream:

@@ -13,7 +13,7 @@ from dragoman.client.connect import connect
 from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
-from dragoman.client.streams.backoff import RECONNECT
+from dragoman.client.streams.backoff import RECONNECT, Outage
 from dragoman.client.streams.stream import EventStream
 from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
     from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
+    from dragoman.client.streams.backoff import Backoff
     from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
@@ -186,12 +187,14 @@ class Client:
         connection = connection if auth is None else connection.with_auth(auth)
         return ResumableStream(connection, self._retries, limit=self._limit, **options)
 
-    async def _perform(self, operation: Operation, request: Request, auth: object = None) -> Any:
+    async def _perform(
+        self, operation: Operation, request: Request, auth: object = None, backoff: Backoff | None = None
+    ) -> Any:
         connection = self._connection if self._opened else await self._open()
         try:
             if auth is not None:
                 connection = connection.with_auth(auth)
-            return await connection.perform(operation, request)
+            return await connection.perform(operation, request, backoff)
         except DragomanError as error:
             # The frames below lead through the client and say nothing about the caller's code.
             raise error.with_traceback(None) from None
@@ -326,7 +329,7 @@ class Client:
 
     async def wait(self, task: TaskLike, *, auth: object = None) -> Task:
         """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
-        current = await self.get_task(task, auth=auth)
+        current = await self._read_task(task, auth)
         return current if current.state.final or current.state.waiting else await self._wait_for_end(current, auth)
 
     async def _wait_for_end(self, task: Task, auth: object) -> Task:
@@ -335,7 +338,12 @@ class Client:
             async for _ in events:
                 pass
         # Streams omit some members, such as the history: read the task itself.
-        return await self.get_task(task, auth=auth)
+        return await self._read_task(task, auth)
+
+    async def _read_task(self, task: TaskLike, auth: object) -> Task:
+        """Fetch a task for a caller that waits for it: an agent that is away is waited for as in a stream."""
+        outage = Outage(self._connection.reconnect, self._connection.clock) if self._connection.reconnect else None
+        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task)), auth, outage)
 
     def subscribe(self, task: TaskLike, after: int | None = None, *, auth: object = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`.

@@ -297,6 +297,7 @@ class Peers:
                 protocol=None if remote is None else remote.protocol,
                 retries=2,
                 limit=self._options.remote_bytes,
+                reconnect=self._options.reconnect,
                 verify=self._options.verify,
                 interceptors=(OriginGuard(address, self.policy), complete_answers, *interceptors),
             )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from dragoman.client.connection import DEFAULT_LIMIT
+from dragoman.client.streams.backoff import RECONNECT
 from dragoman.mcp.session.stdio import HostStreams, PendingRequests, StdinReader, StdoutWriter, host_streams
 from dragoman.model.error import ConfigError
 from dragoman.server.config.remotes import Remote
@@ -250,7 +251,8 @@ ID_SECONDS = 0.5
 class McpOptions(Struct, frozen=True, kw_only=True):
     """The options of the MCP server. `remotes` are the configured agents by name, `tokens` their credentials.
 
-    `allow` are further hosts that tools may call. One task of an agent may send `remote_bytes`, None for no limit.
+    `allow` are further hosts that tools may call. One task of an agent may send `remote_bytes`, None for no limit. A
+    lost connection is tried again for `reconnect` seconds.
     """
 
     remotes: Mapping[str, Remote] = {}
@@ -263,3 +265,4 @@ class McpOptions(Struct, frozen=True, kw_only=True):
     simple_tools: bool = False
     verify: bool = True
     remote_bytes: int | None = DEFAULT_LIMIT
+    reconnect: float = RECONNECT

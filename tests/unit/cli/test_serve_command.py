@@ -191,9 +191,10 @@ def test_a_profile_is_enough_in_a_table(tmp_path: Path) -> None:
 
 
 def test_the_help_says_what_a_command_is_for() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help"]).output.split())
-    assert "With --command, any program becomes an agent" in said
-    assert "What the agent of --mcp or of --command is called." in said
+    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    assert 'dragoman serve --command "wc -w"' in said
+    assert "--command COMMAND Serve a command-line program; each task runs it." in said
+    assert "--name NAME Name of the --mcp or --command agent." in said
 
 
 def test_a_program_becomes_an_agent(tmp_path: Path) -> None:

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from dragoman import Client, State
+from dragoman import Client, State, Task
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
 from dragoman.client.streams.backoff import Outage
+from dragoman.client.streams.poll import poll_task
 from dragoman.client.streams.stream import EventStream
 from dragoman.errors import CannotConnect, ConfigError, TimedOut
 from dragoman.model.operation import GetTaskRequest, Operation
+from dragoman.model.task import TaskStatus
 from dragoman.testing import Clock
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
@@ -185,6 +187,44 @@ async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_aft
             await connection.perform(Operation.GET, GetTaskRequest("t1"), outage_of(clock))
         assert expected / 2 <= sum(clock.slept) + 2 <= expected + 2.1
         await connection.close()
+
+
+async def test_polling_waits_for_an_agent_that_is_away(logged: pytest.LogCaptureFixture) -> None:
+    working = Task("t1", "c1", TaskStatus(State.WORKING))
+    answers: list[Any] = [working, *[REFUSED] * 5, working, TimedOut("silent")]
+
+    async def get_task() -> Task:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(TimedOut):
+        async for polled in poll_task(get_task, Away(), 5):
+            assert polled is working
+    assert answers == []
+    assert [level for level, _ in lines(logged)] == ["WARNING", "INFO"]
+
+
+async def test_waiting_for_a_task_outlasts_a_restart() -> None:
+    async with Restarting() as stub:
+        clock = Clock()
+        async with Client(stub.url) as client:
+            connection = client._connection = connect(stub.url, clock=clock)
+            await connection.card()
+            stub.close_port()
+            stub.drop()
+            waiting = asyncio.ensure_future(client.wait("t1"))
+            began, away = clock.now(), True
+            async with asyncio.timeout(20):
+                while not waiting.done():
+                    if away and clock.now() - began > 30_000:
+                        away, stub.rest = False, lambda got: result(got, task())
+                        await stub.open_port()
+                    if clock.pending:
+                        clock.move(0.5)
+                    await asyncio.sleep(0)
+            assert (await waiting).id == "t1"
 
 
 # -- a server that is stopped and started again ----------------------------------------------------------------------

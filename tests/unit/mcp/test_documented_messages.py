@@ -149,7 +149,7 @@ async def test_who_is_not_known_or_not_there_is_said(hosted: Any, foreign_module
 async def test_an_agent_that_was_called_before_and_is_gone_is_said(hosted: Any, foreign_module: ModuleType) -> None:
     gone = foreign_module.ForeignAgent()
     gone.answers["message/send"] = adk()
-    async with hosted() as host:
+    async with hosted(reconnect=0.5) as host:
         with served(gone) as url:
             gone.offers(url)
             agent_id = await host.agent(url)

@@ -148,7 +148,7 @@ async def test_a_task_that_takes_too_long_goes_on_by_itself(url: str) -> None:
 
 
 async def test_an_agent_that_is_gone_is_no_success() -> None:
-    async with hosted() as client:
+    async with hosted(reconnect=0.5) as client:
         with served(clerk()) as url:
             await called(client, INVOKE, agent_url=url, message="hello", skill="shout")
         outcome, failed = await called(client, INVOKE, agent_url=url, message="hello")

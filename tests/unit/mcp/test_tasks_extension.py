@@ -229,7 +229,7 @@ async def test_an_agent_that_is_gone_has_failed() -> None:
 
 
 async def test_an_agent_that_goes_away_in_the_middle_has_failed() -> None:
-    async with hosted() as (client, _):
+    async with hosted(reconnect=0.5) as (client, _):
         with served(trip()) as url:
             created = await begin(client, url, "Forever")
             async with asyncio.timeout(SECONDS):

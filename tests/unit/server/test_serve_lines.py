@@ -22,7 +22,9 @@ from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.telemetry.terminal import Style
 from dragoman.testing import served
 
-SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
+SHARED = (
+    "note: without auth, all callers count as one: any of them can continue a conversation whose contextId they know"
+)
 
 
 def said(servable: Any, **settings: Any) -> list[str]:
@@ -72,6 +74,12 @@ def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> 
     assert said(agent, reload=True) == said(agent, store="memory:") == []
 
 
+def test_whoever_reloads_sees_that_it_is_on() -> None:
+    line = "  reload  when a Python file or the settings file changes"
+    assert line in lines_of(Agent("a"), reload=True)
+    assert line not in lines_of(Agent("a"))
+
+
 def test_an_open_address_is_told_first() -> None:
     first, second = Startup(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80).warnings()
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
@@ -79,7 +87,7 @@ def test_an_open_address_is_told_first() -> None:
 
 
 def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
-    line = "  rate    100 requests a second for each caller, 1000 at once: --limits-rate 0 is any number"
+    line = "  rate    100 requests a second for each caller, 1000 at once; --limits-rate 0 lifts the limit"
     assert line in lines_of(Agent("a"), limits=Limits(rate=100, burst=1000))
     assert not [line for line in lines_of(Agent("a")) if line.startswith("  rate")]
 

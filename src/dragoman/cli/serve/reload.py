@@ -149,7 +149,7 @@ class Reloader:
                 self._listener, self._address = listener, (host, port)
         except ConfigError as error:
             self._cannot_listen = True
-            self._pipe.send(str(error))
+            self._pipe.send(error)
             return
         self._pipe.send(None)
         if sys.platform == "win32":
@@ -206,9 +206,9 @@ class ReloadChild(NamedTuple):
     def listener_of(self, host: str, port: int) -> socket.socket:
         """Return the parent's socket for an address. Raises ConfigError when it cannot be listened on."""
         self.pipe.send((host, port))
-        error: str | None = self.pipe.recv()
+        error: ConfigError | None = self.pipe.recv()
         if error is not None:
-            raise ConfigError(error)
+            raise error
         if sys.platform == "win32":
             return socket.fromshare(self.pipe.recv_bytes())
         return socket.socket(fileno=reduction.recv_handle(self.pipe))

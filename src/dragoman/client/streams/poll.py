@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dragoman.client.streams.backoff import RECONNECT, Outage
 from dragoman.clock import sleep
+from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -21,9 +23,18 @@ async def poll_task(
 ) -> AsyncGenerator[Task, None]:
     """Yield the task again and again: soon at first, then after a tenth of the time it has taken so far.
 
-    Pauses are at most `max_pause` seconds. Raises the errors of `get_task`.
+    Pauses are at most `max_pause` seconds. An agent that cannot be reached is waited for as in a stream. Raises the
+    errors of `get_task`.
     """
-    started = clock.now()
+    started, outage = clock.now(), Outage(RECONNECT, clock)
     while True:
         await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
-        yield await get_task()
+        try:
+            task = await get_task()
+        except DragomanError as error:
+            if not outage.covers(error):
+                raise
+            await outage.pause(error)
+        else:
+            outage.reset()
+            yield task

@@ -60,6 +60,8 @@ class Startup(NamedTuple):
         if not several:
             yield from self._agent(self.agents[0], "")
         yield self._line("store", "memory: gone when this stops" if store is None else str(store))
+        if settings.reload:
+            yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):
             yield self._line("auth", ", ".join(settings.auth.names))
         if settings.limits.rate:
@@ -128,8 +130,8 @@ class Startup(NamedTuple):
         sessions = (getattr(getattr(agent, "backend", None), "sessions", None) for agent in self.agents)
         if any(each is not None and each.keeps_conversations for each in sessions):
             warnings.append(
-                "note: without auth all callers are one: who names the same contextId goes on with the same "
-                "conversation"
+                "note: without auth, all callers count as one: any of them can continue a conversation whose contextId "
+                "they know"
             )
         return warnings
 
@@ -166,7 +168,7 @@ def shorten(text: str, width: int) -> str:
 
 def _rate(limits: Limits) -> str:
     burst = f", {limits.burst} at once" if limits.burst else ""
-    return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
+    return f"{limits.rate:g} requests a second for each caller{burst}; --limits-rate 0 lifts the limit"
 
 
 def _curl(url: str, body: dict[str, Any], *options: str) -> str:

@@ -264,7 +264,7 @@ async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Mak
             raise ConnectionResetError
         await app(scope, receive, sends if scope["type"] == "http" else send)
 
-    talk = Talk(remote(breaking, retries=0), streaming=True)
+    talk = Talk(remote(breaking, retries=0, reconnect=0), streaming=True)
     events = await talk.say("work")
     assert texts_of(events, partial=True) == ["begun "]
     assert texts_of(events) == texts_of(await talk.kept()) == ["begun ", ""]
