@@ -209,9 +209,7 @@ def test_a_very_long_block_is_shown_as_it_is(written: Stdout) -> None:
 
 
 @pytest.mark.parametrize("source", ["some *bold* words\n\n" * 50_000, "*b* " * 100_000, "[" * 200_000])
-def test_rendering_megabytes_is_given_up_early(
-    written: Stdout, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
+def test_rendering_megabytes_is_given_up_early(written: Stdout, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     parsed: list[int] = []
     split_blocks = markdown.split_blocks
 
