@@ -158,7 +158,7 @@ def test_what_is_shown_of_adk_needs_an_agent_of_it(folder: Path, flag: str) -> N
         (
             "--langgraph",
             "raw.py:raw",
-            "this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`",
+            "this graph is not compiled: serve the result of `.compile()`, as in `graph = g.compile()`",
         ),
         ("--langgraph", "", "target ``: write `module:name` or `file.py`"),
         (

@@ -88,8 +88,8 @@ async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixt
             await outage.pause(REFUSED)
         outage.reset()
         clock.slept.clear()
-    lost = ("WARNING", "connection lost; trying again for 60 s …")
-    assert lines(logged) == [lost, ("INFO", "connected again")] * 3
+    lost = ("WARNING", "connection lost; retrying for 60 s …")
+    assert lines(logged) == [lost, ("INFO", "reconnected")] * 3
 
 
 async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pytest.LogCaptureFixture) -> None:
@@ -322,7 +322,7 @@ async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
     # The skill began again, and said the same: that is not printed twice.
     assert "".join(pieces) == "one two three" == stream.task.text
     assert lines(logged) == [
-        ("WARNING", "connection lost; trying again for 60 s …"),
-        ("INFO", "connected again"),
+        ("WARNING", "connection lost; retrying for 60 s …"),
+        ("INFO", "reconnected"),
     ]
     await connection.close()

@@ -298,7 +298,7 @@ def test_a_cache_that_is_elsewhere_is_known_by_its_variable(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["weather"], "`weather` is neither an agent's URL nor a name under [remotes]"),
+        (["weather"], "`weather` is neither an agent's URL nor a name in [remotes]"),
         (["--config", "nope.toml"], "nope.toml: there is no such settings file"),
         (["--store", "kept.db"], "--store kept.db: must be"),
     ],

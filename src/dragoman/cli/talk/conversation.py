@@ -183,7 +183,7 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
             raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
-                say("the task goes on, this ends it: " + session.command_line("cancel", printer.task_id))
+                say("the task is still running; to cancel it: " + session.command_line("cancel", printer.task_id))
             else:
                 say(resume_command(session, printer.task_id, printer.state))
         raise
@@ -193,7 +193,7 @@ def resume_command(session: CommandSession, task_id: str, state: State) -> str:
     """Return the command that resumes a task."""
     if state is State.INPUT_REQUIRED:
         return "answer with: " + session.command_line("send", "--task", task_id) + ' "…"'
-    return "the task goes on: " + session.command_line("watch", task_id)
+    return "the task is still running; follow it with: " + session.command_line("watch", task_id)
 
 
 def converse(
@@ -212,7 +212,7 @@ def converse(
             result = session.run(reading)
             if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
                 return result
-            answer = ask(result.question or "The agent waits for an answer.")
+            answer = ask(result.question or "The agent is waiting for an answer.")
             if answer is None:
                 return result
             reading = printer.read(session.client.stream(answer, task=result))
@@ -262,7 +262,7 @@ def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
     if so_far and so_far != task.question and not session.options.as_json and not on_terminal():
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
-        text = task.question or "the agent needs an authorization that it cannot ask for here"
-        return InputRequired(f"{text}\nonce it is given: {session.command_line('watch', task.id)}", task=task)
-    question = task.question or "the agent waits for an answer"
+        text = task.question or "the agent needs an authorization"
+        return InputRequired(f"{text}\nthen continue with: {session.command_line('watch', task.id)}", task=task)
+    question = task.question or "the agent is waiting for an answer"
     return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

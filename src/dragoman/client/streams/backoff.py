@@ -104,7 +104,7 @@ class Outage(Backoff):
     def reset(self) -> None:
         """End the outage, if there is one."""
         if self.failures > 1:
-            logger.info("connected again")
+            logger.info("reconnected")
         self.failures, self._ends_at = 0, None
 
     def covers(self, problem: DragomanError) -> bool:
@@ -121,7 +121,7 @@ class Outage(Backoff):
             raise problem
         self.failures += 1
         if self.failures == 2:  # the first attempt is made at once: most losses are over by then
-            logger.warning("connection lost; trying again for %g s …", self._seconds)
+            logger.warning("connection lost; retrying for %g s …", self._seconds)
         await sleep(self._clock, min(self._delay(problem, _LONGEST_OUTAGE_PAUSE), remaining))
 
 
