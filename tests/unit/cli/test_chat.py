@@ -125,14 +125,18 @@ def test_the_files_of_an_answer_are_saved_on_demand(url: str, run: Run, tmp_path
 
 def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
     screen = terminal("chat", url)
-    for command, answer in (("", "loud\x1b[0m"), ("as it comes", "1: **loud**"), ("is rendered", "loud\x1b[0m")):
+    for command, answer in (
+        ("", "loud\x1b[0m"),
+        ("rendering is off", "1: **loud**"),
+        ("rendering is on", "loud\x1b[0m"),
+    ):
         screen.until("> ")
         if command:
             screen.type("/raw\n")
             screen.until(f"{command}\n")
             screen.until("> ")
         screen.type("/new\n")
-        screen.until("begins\n")
+        screen.until("started a new conversation\n")
         screen.until("> ")
         screen.type("**loud**\n")
         screen.until("**loud**\n")
