@@ -200,10 +200,20 @@ async def test_polling_waits_for_an_agent_that_is_away(logged: pytest.LogCapture
         return answer
 
     with pytest.raises(TimedOut):
-        async for polled in poll_task(get_task, Away(), 5):
+        async for polled in poll_task(get_task, Away(), 5, 60):
             assert polled is working
     assert answers == []
     assert [level for level, _ in lines(logged)] == ["WARNING", "INFO"]
+
+
+async def test_polling_that_is_not_to_reconnect_ends_with_the_first_error() -> None:
+    async def get_task() -> Task:
+        raise REFUSED
+
+    clock = Away()
+    with pytest.raises(CannotConnect):
+        await anext(poll_task(get_task, clock, 5, 0))
+    assert clock.now() < 1000
 
 
 async def test_waiting_for_a_task_outlasts_a_restart() -> None:
