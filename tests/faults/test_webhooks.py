@@ -249,7 +249,7 @@ def test_a_dead_webhook_is_listed_and_retried_while_the_server_runs(
     assert "T0K3N" not in said
     receiver.status = 200
     done = dragoman(tmp_path, "push", "retry", task, "mine")
-    assert (done.returncode, done.stderr) == (0, "1 webhook to try again\n")
+    assert (done.returncode, done.stderr) == (0, "retrying 1 webhook\n")
     receiver.wait(lambda: task in receiver.ended())
     # The one it died of comes again, with the same key.
     assert receiver.numbers()[task] == [2, 2, 3, 4]

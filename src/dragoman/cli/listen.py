@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
     reason: str
 
 
-@click.command("listen", short_help="Receive webhooks, and print and check them.")
+@click.command("listen", short_help="Receive, check and print webhooks.")
 @click.option(
     "--port",
     metavar="NUMBER",
@@ -46,21 +46,21 @@ class Verdict(NamedTuple):
 @click.option(
     "--jwks",
     metavar="URL",
-    help="Where the sender's public keys are.  [default: at the address that the signature names]",
+    help="URL of the sender's public keys.  [default: the URL in the signature]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--count", metavar="NUMBER", type=click.IntRange(1), help="Stop after this many webhooks.")
 def command(port: int, host: str, token: str | None, jwks: str | None, as_json: bool, count: int | None) -> None:
-    """Receive webhooks, print one line for each, and check their signatures.
+    """Receive webhooks, check their signatures, and print one line for each.
 
-    An agent on any port can send them, if it may reach this address. In three terminals:
+    The agent can run on any port, but must be allowed to call this address. In three terminals:
 
     \b
       dragoman listen
       dragoman serve agent.py --push-allow 127.0.0.1
       dragoman send "hello" --push http://127.0.0.1:9000/
 
-    A webhook with a wrong signature or token is answered with status 401, any other with 204.
+    The response is 401 for a webhook with an invalid signature or token, and 204 for any other.
     """
     try:
         server = _Listener((host, port), _Verifier(token, jwks), prints_json=as_json, count=count)

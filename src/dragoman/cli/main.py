@@ -55,34 +55,34 @@ class ExitCode(NamedTuple):
 EXIT_CODES = (
     ExitCode(0, "success"),
     ExitCode(1, "the task failed, was rejected or canceled, or a check failed", (DragomanError,)),
-    ExitCode(2, "wrong usage or settings", (ConfigError,)),
-    ExitCode(3, "no A2A agent answers at the address", (CannotConnect, BadCard, BadResponse)),
+    ExitCode(2, "invalid usage or settings", (ConfigError,)),
+    ExitCode(3, "no A2A agent answered at this address", (CannotConnect, BadCard, BadResponse)),
     ExitCode(4, "the agent answered with an A2A error", (A2AError,)),
-    ExitCode(5, "credentials are missing, wrong or not sufficient", (AuthError, Unauthenticated, Unauthorized)),
-    ExitCode(6, "the agent asks a question and nobody is there to answer", (InputRequired,)),
-    ExitCode(130, "stopped with Ctrl-C"),
+    ExitCode(5, "credentials are missing, invalid or insufficient", (AuthError, Unauthenticated, Unauthorized)),
+    ExitCode(6, "the agent asked a question and nobody could answer it", (InputRequired,)),
+    ExitCode(130, "interrupted with Ctrl-C"),
 )
 _EVERY = tuple(each.code for each in EXIT_CODES)
 _READS = (0, 2, 3, 4, 5, 130)
 
 VERBS = {
-    "init": Verb("init.command", "Make a folder with a new agent."),
+    "init": Verb("init.command", "Create a folder with a new agent."),
     "serve": Verb("serve.command", "Serve agents over A2A.", (0, 2, 3, 5, 130)),
-    "mcp": Verb("mcp", "Bring A2A agents to an MCP host."),
+    "mcp": Verb("mcp", "Offer A2A agents to an MCP host as tools."),
     "send": Verb("talk.send", "Send a message and print the answer.", _EVERY),
-    "call": Verb("talk.call", "Call a skill and print its value.", _EVERY),
-    "chat": Verb("talk.chat", "Talk with an agent.", _EVERY),
+    "call": Verb("talk.call", "Call a skill and print the result.", _EVERY),
+    "chat": Verb("talk.chat", "Chat with an agent.", _EVERY),
     "watch": Verb("tasks.watch", "Follow a task to its end.", _EVERY),
-    "get": Verb("tasks.get", "Show a task as it is now.", _READS),
+    "get": Verb("tasks.get", "Show a task.", _READS),
     "cancel": Verb("tasks.cancel", "Cancel a task.", _READS),
-    "tasks": Verb("tasks.list", "List your tasks, the newest first.", _READS),
-    "card": Verb("card.command", "Show an agent's card, or check it.", (0, 1, 2, 3, 5, 130)),
-    "users": Verb("store.users", "Say who may call: passwords, permissions, keys, cookies."),
-    "push": Verb("store.push", "Show webhooks that do not arrive, and retry them."),
-    "listen": Verb("listen", "Receive webhooks, and print and check them."),
-    "backup": Verb("store.backup", "Copy the SQLite store, also while the server runs."),
-    "doctor": Verb("doctor.command", "Check an agent, or the store, the settings and this machine."),
-    "completion": Verb("completion.command", "Print the script for completion in your shell."),
+    "tasks": Verb("tasks.list", "List your tasks, newest first.", _READS),
+    "card": Verb("card.command", "Show or validate an agent's card.", (0, 1, 2, 3, 5, 130)),
+    "users": Verb("store.users", "Manage users: passwords, permissions, API keys and cookies."),
+    "push": Verb("store.push", "Show and retry undelivered webhooks."),
+    "listen": Verb("listen", "Receive, check and print webhooks."),
+    "backup": Verb("store.backup", "Back up the SQLite store, even while the server runs."),
+    "doctor": Verb("doctor.command", "Check an agent, or the local store and settings."),
+    "completion": Verb("completion.command", "Print the shell completion script."),
 }
 
 
@@ -142,10 +142,10 @@ def exit_codes_help(codes: Sequence[int]) -> str:
 
 
 ADDRESSES = """\
-The commands that call take an address, as in localhost:8080, or a name under [remotes] in dragoman.toml. Without one
-they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080.
+Commands that call an agent take its address, such as localhost:8080, or a name from [remotes] in dragoman.toml. The
+default is DRAGOMAN_AGENT, or else 127.0.0.1:8080.
 
-`dragoman completion --help` says how to complete with the Tab key.
+To complete commands with the Tab key, see `dragoman completion --help`.
 """
 
 
@@ -158,7 +158,7 @@ they call the agent in DRAGOMAN_AGENT, else the one at 127.0.0.1:8080.
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
 def group() -> None:
-    """Make agents talk: serve anything as an A2A agent, call any A2A agent."""
+    """Make agents talk: serve almost anything as an A2A agent, and call any A2A agent."""
 
 
 def exit_code(error: DragomanError) -> int:

@@ -44,8 +44,12 @@ class SharedOptions(NamedTuple):
 _shared_options = with_options(
     click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_address),
     config_option,
-    click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
-    click.option("--store", metavar="URL", help="Remember agents and tasks, as in sqlite:///FILE."),
+    click.option("--allow", metavar="HOST", multiple=True, help="Another host that tools may call; repeatable."),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="Where to remember agents and tasks, such as sqlite:///FILE.  [default: in memory]",
+    ),
     click.option(
         "--wait-seconds",
         metavar="SECONDS",
@@ -55,7 +59,9 @@ _shared_options = with_options(
     ),
     remote_bytes_option,
     click.option(
-        "--simple-tools", is_flag=True, help="Offer two simple tools too: look at an agent, and have it do something."
+        "--simple-tools",
+        is_flag=True,
+        help="Offer two simple tools too: one to inspect an agent, one to run a request.",
     ),
 )
 
@@ -92,16 +98,18 @@ class _McpGroup(click.Group):
     "mcp",
     cls=_McpGroup,
     invoke_without_command=True,
-    short_help="Bring A2A agents to an MCP host.",
+    short_help="Offer A2A agents to an MCP host as tools.",
     context_settings=HELP,
 )
-@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP there, at /mcp; port 0 picks a free one.")
+@click.option(
+    "--http", metavar="HOST:PORT", help="Serve over HTTP at this address, path /mcp; port 0 picks a free one."
+)
 @_shared_options
 def command(http: str | None, **shared: Any) -> None:
-    """Bring A2A agents to an MCP host.
+    """Offer A2A agents to an MCP host as tools.
 
-    The host starts this and talks with it over standard input and output; `dragoman mcp install` tells it to. URLs are
-    agents, and so are the [remotes] of the settings file. Tools reach these, this machine, and what --allow names.
+    The host starts this command and talks to it over stdin and stdout. Set that up with `dragoman mcp install`. The
+    tools can call the agents at the URLs, the [remotes] of the settings file, this machine and the hosts of --allow.
     """
     options = SharedOptions(**shared)
     if "install" in options.urls:
@@ -112,15 +120,15 @@ def command(http: str | None, **shared: Any) -> None:
         _serve_http(options, *_parse_address(http))
 
 
-@command.command("install", short_help="Tell an MCP host to start this.", context_settings=HELP)
-@click.option("--host", "name", type=click.Choice(list(installing.HOSTS)), required=True, help="The program to tell.")
-@click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
+@command.command("install", short_help="Add `dragoman mcp` to the settings of an MCP host.", context_settings=HELP)
+@click.option("--host", "name", type=click.Choice(list(installing.HOSTS)), required=True, help="MCP host to configure.")
+@click.option("--print", "only_print", is_flag=True, help="Print the entry without writing it.")
 @_shared_options
 def install(name: str, only_print: bool, **shared: Any) -> None:
-    """Tell an MCP host to start `dragoman mcp`, with the URLs and options given here.
+    """Add `dragoman mcp`, with these URLs and options, to the settings of an MCP host.
 
-    The host's file keeps all else that is in it, and a copy of it as it was is put beside it. Tokens are not written:
-    the entry names their variables.
+    Nothing else in the host's settings file changes, and a backup of it is kept. Tokens are never written; the entry
+    only names their environment variables.
     """
     options = SharedOptions(**shared)
     remotes = _remotes(options)
@@ -133,16 +141,16 @@ def install(name: str, only_print: bool, **shared: Any) -> None:
     path = installing.config_path(name, environ=os.environ, cwd=Path.cwd())
     if only_print:
         out(installing.snippet(name, entry))
-        say(f"this belongs into {path}")
+        say(f"add this to {path}")
         if name == "claude-code":
             say(f"or type: {installing.claude_command(entry)}")
     else:
         title = installing.HOSTS[name].title
         written = installing.write_entry(path, name, entry)
-        say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
+        say(f"{path} is already up to date" if written is None else f"updated {path}; restart {title} to use it")
         entry = written or {}
     for variable in installing.variables_to_fill(name, entry):
-        say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
+        say(f"{installing.HOSTS[name].title} does not pass on {variable}: write its value into that file")
 
 
 # -- serving ---------------------------------------------------------------------------------------------------------

@@ -88,19 +88,19 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 CONFIG: dict[str, Any] = {
     "metavar": "FILE",
     "type": click.Path(path_type=Path),
-    "help": "Settings file, if not ./dragoman.toml.",
+    "help": "Settings file.  [default: ./dragoman.toml]",
 }
 config_option = click.option("--config", **CONFIG)
 remote_bytes_option = click.option(
     "--limits-remote-bytes",
     metavar="BYTES",
     type=click.IntRange(0),
-    help="How much one task may bring; 0 is any number.  [default: 64 MB]",
+    help="Maximum bytes to receive for one task; 0 for no limit.  [default: 64 MB]",
 )
 save_option = click.option(
     "--save",
     metavar="DIR",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
-    help="Save the files of the answer in this folder.",
+    help="Save the files of the answer to this folder.",
 )
-raw_option = click.option("--raw", is_flag=True, help="Print text as it comes, without rendering Markdown.")
+raw_option = click.option("--raw", is_flag=True, help="Print text as it is, without rendering Markdown.")

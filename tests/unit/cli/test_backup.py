@@ -243,7 +243,7 @@ async def test_a_database_that_somebody_uses_is_not_replaced(tmp_path: Path):
 @pytest.mark.parametrize(
     ("store", "says"),
     [
-        ("memory:", "the store is memory: it lives in the server's process, and nobody else can copy it."),
+        ("memory:", "a store in memory cannot be backed up, because it only exists inside the server."),
         ("sqlite:///none.db", "there is no store none.db: name the one to copy with --store"),
         ("sqlite:///text.db", "text.db is not a store of Dragoman: use another --store"),
         ("sqlite:///empty.db", "empty.db is empty: there is nothing to copy until a server has used it"),

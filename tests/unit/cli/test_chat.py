@@ -193,7 +193,7 @@ def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str
     screen.type("\x04")
     code, rest = screen.ended()
     assert code == 0
-    come_back = re.search(r"come back with: dragoman (chat .*)\n", rest)
+    come_back = re.search(r"continue with: dragoman (chat .*)\n", rest)
     assert come_back is not None
     screen = terminal(*come_back[1].split(), NO_COLOR="1")
     screen.until("> bread\n1: bread\n")
@@ -271,7 +271,7 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     screen.until("> ")
     code, rest = screen.interrupted()
     assert (code, "Traceback" in rest) == (130, False)
-    assert f"come back with: dragoman chat {url} --context " in rest
+    assert f"continue with: dragoman chat {url} --context " in rest
 
 
 def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
@@ -314,7 +314,7 @@ def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: 
     screen.until("> ")
     code, rest = screen.interrupted()
     assert code == 130
-    assert f"come back with: dragoman chat {url} --context " in rest
+    assert f"continue with: dragoman chat {url} --context " in rest
 
 
 def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(terminal: Any):
@@ -346,7 +346,7 @@ def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(termin
         code, rest = screen.interrupted()
     assert code == 130
     assert f"the task goes on: dragoman watch {url} " in rest
-    assert f"come back with: dragoman chat {url} --context " in rest
+    assert f"continue with: dragoman chat {url} --context " in rest
 
 
 def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, terminal: Any, gate: threading.Event):

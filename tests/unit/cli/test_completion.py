@@ -215,8 +215,7 @@ def test_the_script_goes_into_a_pipe_alone_and_a_terminal_shows_where_to_put_it(
     code, rest = screen.ended()
     assert code == 0
     assert rest.endswith(
-        "To have it in every shell, put this line into ~/.config/fish/config.fish:\n\n"
-        "  dragoman completion fish | source\n"
+        "To turn on completion, add this line to ~/.config/fish/config.fish:\n\n  dragoman completion fish | source\n"
     )
 
 

@@ -118,23 +118,26 @@ def test_without_a_name_it_goes_into_the_empty_folder_it_is_in(
     (folder / "env" / "pyvenv.cfg").touch()  # a virtual environment
     monkeypatch.chdir(folder)
     done = init(*args)
-    assert done.stdout.startswith("created an agent here, from the template tools. Next:\n\n  dragoman serve\n")
+    assert done.stdout.startswith("created an agent here from the template tools. Next steps:\n\n  dragoman serve\n")
     assert 'Agent("my-cafe"' in (folder / "agent.py").read_text()
-    assert "this folder is not empty, it has README.md: make a new one, as in `dragoman init my-agent`" in refusal()
+    assert (
+        "this folder is not empty (it contains README.md): create a new one, as in `dragoman init my-agent`"
+        in refusal()
+    )
 
 
 def test_nothing_is_overwritten(here: Path) -> None:
     (here / "trip").mkdir()
     (here / "trip" / "notes.txt").write_text("mine")
     assert refusal("trip") == (
-        "the folder trip is not empty, it has notes.txt: choose another name, as in `dragoman init trip-2`"
+        "the folder trip is not empty (it contains notes.txt): choose another name, as in `dragoman init trip-2`"
     )
     assert [path.name for path in (here / "trip").iterdir()] == ["notes.txt"]
     assert refusal("trip/notes.txt") == "`notes.txt` cannot be the name of an agent: use letters, digits, - and _, " + (
         "as in `dragoman init trip/notes-txt`"
     )
     (here / "file").touch()
-    assert refusal("file") == "there is a file `file`: choose another name"
+    assert refusal("file") == "`file` is a file: choose another name"
 
 
 @pytest.mark.parametrize("name", ["trip", "my-agent", "My_Agent2", "agents/trip", "2nd"])

@@ -93,7 +93,7 @@ def test_the_list_has_those_that_are_owed_something_and_no_secret(place: Path) -
 
 
 def test_retry_wakes_the_dead_and_the_failing_and_leaves_the_others(place: Path) -> None:
-    assert run("retry").stderr == "2 webhooks to try again\n"
+    assert run("retry").stderr == "retrying 2 webhooks\n"
     assert {name: each["state"] for name, each in listed().items()} == {
         "well": "waiting",
         "failing": "woken",
@@ -132,9 +132,9 @@ def test_the_list_has_those_that_refused_an_event_and_retry_leaves_them(place: P
 
 
 def test_retry_of_a_task_or_of_one_webhook_touches_no_other(place: Path) -> None:
-    assert run("retry", "task-1").stderr == "1 webhook to try again\n"
+    assert run("retry", "task-1").stderr == "retrying 1 webhook\n"
     assert listed()["dead"]["state"] == "dead"
-    assert run("retry", "task-2", "dead").stderr == "1 webhook to try again\n"
+    assert run("retry", "task-2", "dead").stderr == "retrying 1 webhook\n"
     for args in (("task-2", "dead2"), ("nowhere",), ("task-1", "well")):
         with pytest.raises(ConfigError, match="push list"):
             run("retry", *args)
@@ -152,7 +152,7 @@ def test_retry_takes_the_beginning_of_a_task_id(place: Path) -> None:
     asyncio.run(fail())
     with pytest.raises(ConfigError, match="beginning of 2 task ids"):
         run("retry", "4d1e")
-    assert run("retry", "4d1e2").stderr == "1 webhook to try again\n"
+    assert run("retry", "4d1e2").stderr == "retrying 1 webhook\n"
     assert listed()["hook-1"]["state"] == "dead"
     with pytest.raises(ConfigError, match="push list"):
         run("retry", "task")  # only a whole one, where one id may be the beginning of another

@@ -193,8 +193,8 @@ def test_a_profile_is_enough_in_a_table(tmp_path: Path) -> None:
 def test_the_help_says_what_a_command_is_for() -> None:
     said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     assert 'dragoman serve --command "wc -w"' in said
-    assert "--command COMMAND Serve a program: each task runs it." in said
-    assert "Name of the agent of --mcp or --command." in said
+    assert "--command COMMAND Serve a command-line program; each task runs it." in said
+    assert "--name NAME Name of the --mcp or --command agent." in said
 
 
 def test_a_program_becomes_an_agent(tmp_path: Path) -> None:

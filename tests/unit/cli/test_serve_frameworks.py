@@ -204,7 +204,7 @@ def test_the_help_names_the_frameworks() -> None:
     said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
         assert f"{flag} MODULE:NAME" in said
-    for framework in ("Google's ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
+    for framework in ("Google ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
         assert framework in said
 
 

@@ -62,7 +62,7 @@ def test_tasks_are_a_table_with_the_newest_first(url: str, run: Run):
     assert len(rows(run("tasks", url, "--since", "1h"))) == 4
     fewer = run("tasks", url, "--limit", "2")
     assert rows(fewer) == [called, story]
-    assert fewer.stderr == "there are more: --limit 4 shows more of them\n"
+    assert fewer.stderr == "there are more: use --limit 4\n"
 
 
 def test_tasks_of_one_conversation(url: str, run: Run):
@@ -93,4 +93,4 @@ def test_a_time_that_is_none_is_told(url: str, run: Run):
 
 def test_the_help_shows_how_to_ask_for_the_last_two_hours():
     shown = CliRunner().invoke(group, ["tasks", "--help"]).output
-    assert "--since 2h for the last two hours" in " ".join(shown.split())
+    assert "--since TIME Only tasks that changed since this time: 2h for the last two hours" in " ".join(shown.split())

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dragoman.cli.talk import markdown
 from dragoman.cli.talk.text_display import ScreenLine, TextDisplay, renders_markdown, repaint, text_printer
 
 PLAN = """\
@@ -205,6 +206,41 @@ def test_a_very_long_block_is_shown_as_it_is(written: Stdout) -> None:
     show(written, in_pieces("\n".join(lines), 20_000))
     assert screen(written.getvalue(), height=20).endswith("- line 2499 **bold**\n")
     assert "- line 2400 **bold**\n" in written.getvalue()
+
+
+@pytest.mark.parametrize("source", ["some *bold* words\n\n" * 50_000, "*b* " * 100_000, "[" * 200_000])
+def test_rendering_megabytes_is_given_up_early(written: Stdout, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    parsed: list[int] = []
+    split_blocks = markdown.split_blocks
+
+    def counted(text: str) -> list[markdown.Block]:
+        parsed.append(len(text))
+        return split_blocks(text)
+
+    monkeypatch.setattr(markdown, "split_blocks", counted)
+    show(written, [source])
+    assert max(parsed) <= 32_000
+    assert sum(parsed) < 250_000
+    letters = re.sub(r"\x1b\[[0-9;]*[mAJK]|[^a-z[]", "", written.getvalue())
+    is_whole = letters == re.sub("[^a-z[]", "", source)
+    assert is_whole
+    assert written.getvalue().rstrip()[-20:] == source.rstrip()[-20:]
+
+
+def test_the_column_in_an_endless_line_is_clear(written: Stdout) -> None:
+    with redirect_stdout(written):
+        display = TextDisplay(renders=False)
+        for _ in range(3_000):
+            display.add("日b ")
+            assert len(display._last_line) <= 4_000  # pyright: ignore[reportPrivateUsage]
+        assert display.column == 3_000 * 4 % 80 or display.column is None
+        display.add("x")
+        assert display.column == (3_000 * 4 + 1) % 80
+
+
+def test_a_text_that_is_no_longer_rendered_ends_its_line(written: Stdout) -> None:
+    show(written, ["*b* " * 9_000])
+    assert written.getvalue()[-1] == "\n"
 
 
 def test_a_block_that_is_higher_than_the_screen_is_scrolled(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:

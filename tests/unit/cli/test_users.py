@@ -142,8 +142,8 @@ def test_what_cannot_be_done_is_told(place: Path, args: list[str], told: str) ->
     ("args", "told"),
     [
         (["add", "bob"], "--password-stdin"),
-        (["add", "bob", "--password", "x", "--password-stdin"], "do not go together"),
-        (["add", "bob", "--password", "x", "--no-password"], "goes with no other"),
+        (["add", "bob", "--password", "x", "--password-stdin"], "cannot be combined"),
+        (["add", "bob", "--password", "x", "--no-password"], "cannot be combined with"),
         (["grant", "bob", "x", "--for", "soon"], "must be a time like"),
         (["key", "bob", "--for", "0h"], "must be a time like"),
     ],

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard, AgentInterface
 
 
-@click.command("card", short_help="Show an agent's card, or check it.")
+@click.command("card", short_help="Show or validate an agent's card.")
 @url_argument
-@click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
+@click.option("--validate", is_flag=True, help="List the problems of the card, with the rules they break.")
 @click.option(
     "--jwks",
     metavar="URL|FILE",
     shell_complete=complete_file,
-    help="With --validate: it must be signed by one of these keys.",
+    help="With --validate: require a signature by one of these keys.",
 )
 @call_options
 @click.pass_context
 def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **shared: Any) -> None:
-    """Show an agent's card: who it is, where and how it is reached, what it can do.
+    """Show an agent's card: its name, interfaces and skills.
 
-    With --validate every problem is listed with its field and the rule it breaks; an error makes the exit code 1. A
-    signature is checked with the keys of the card's own origin, or with those of --jwks.
+    --validate lists each problem with its field and the rule that is broken, and exits with 1 if there is an error. It
+    checks signatures with the keys from the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import out, print_json
     from dragoman.client.discovery import CardRecorder

@@ -30,12 +30,12 @@ FEW_FILES = 1024
 _COLORS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
-@click.command("doctor", short_help="Check an agent, or the store, the settings and this machine.")
+@click.command("doctor", short_help="Check an agent, or the local store and settings.")
 @url_argument
-@click.option("--send", "text", metavar="TEXT", help="With an address: send and stream this message too.")
+@click.option("--send", "text", metavar="TEXT", help="Also send and stream this message; needs an address.")
 @store_option
 @config_option
-@click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
+@click.option("--full", is_flag=True, help="Check the whole store for damage, which can take long.")
 @call_options
 @click.pass_context
 def command(
@@ -47,13 +47,13 @@ def command(
     full: bool,
     **shared: Any,
 ) -> None:
-    """Check an agent, or without an address the store, the settings and this machine.
+    """Check an agent, or the local store, settings and machine.
 
-    An agent is asked for its card and, on every interface it offers, for everything that starts no work; each fault is
-    reported with the rule it breaks. Without an address nothing is written, also beside a running server.
+    With an address, the command fetches the agent's card and tries every interface with requests that start no work.
+    It reports each problem with the rule that is broken. Without an address, it checks this machine, changes nothing,
+    and is safe to run next to a running server.
 
-    Exits with 0 when nothing fails (warnings are no failure), 1 when a check fails, 2 when the settings cannot be
-    used.
+    The exit code is 0 if no check fails (warnings do not count), 1 if one fails, and 2 if the settings are invalid.
     """
     if url is not None:
         if store is not None or config is not None or full:

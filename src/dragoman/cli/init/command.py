@@ -41,7 +41,7 @@ def _complete_template(_: click.Context, __: click.Parameter, incomplete: str) -
     ]
 
 
-@click.command("init", short_help="Make a folder with a new agent.", epilog=_EPILOG)
+@click.command("init", short_help="Create a folder with a new agent.", epilog=_EPILOG)
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option(
     "--template",
@@ -50,13 +50,13 @@ def _complete_template(_: click.Context, __: click.Parameter, incomplete: str) -
     show_default=True,
     callback=_find_template,
     shell_complete=_complete_template,
-    help="What to start from: see below.",
+    help="Kind of agent; see below.",
 )
 def command(name: str | None, template: Template) -> None:
-    """Make a folder with a new agent: its code, its test, its settings and a README.
+    """Create a folder with a new agent: code, a test, settings and a README.
 
-    The agent runs and its test passes at once, without a key. Without NAME the files go into the current folder, if it
-    is empty. Nothing is overwritten.
+    The agent runs and its test passes right away, without an API key. Without NAME, the files go into the current
+    folder, which must be empty. Existing files are never overwritten.
     """
     folder = Path(name) if name is not None and name != "." else Path()
     agent_name = _suggestion(Path.cwd().name) if folder == Path() else _check_name(folder)
@@ -95,15 +95,17 @@ def _check_folder(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ConfigError(f"there is a file `{folder}`: choose another name")
+        raise ConfigError(f"`{folder}` is a file: choose another name")
     entries = sorted(folder.iterdir(), key=lambda each: (each.name.startswith("."), each.name))
     found = next((each.name for each in entries if _counts(each)), None)
     if found is None:
         return
     if folder == Path():
-        raise ConfigError(f"this folder is not empty, it has {found}: make a new one, as in `dragoman init my-agent`")
+        raise ConfigError(
+            f"this folder is not empty (it contains {found}): create a new one, as in `dragoman init my-agent`"
+        )
     raise ConfigError(
-        f"the folder {folder} is not empty, it has {found}: choose another name, as in "
+        f"the folder {folder} is not empty (it contains {found}): choose another name, as in "
         f"`dragoman init {shlex.quote(f'{folder}-2')}`"
     )
 
@@ -125,6 +127,6 @@ def _print_next_steps(folder: Path, template: Template) -> None:
         f"{template.send_line}    # in a second terminal",
         "pytest",
     ]
-    out(f"created {'an agent here' if here else folder}, from the template {template.name}. Next:\n")
+    out(f"created {'an agent here' if here else folder} from the template {template.name}. Next steps:\n")
     for step in filter(None, steps):
         out(f"  {step}")

@@ -62,20 +62,22 @@ class Options(NamedTuple):
 
 
 call_options = with_options(
-    click.option("--json", "as_json", is_flag=True, help="Print JSON, in the form of A2A 1.0."),
-    click.option("--wire", is_flag=True, help="Show every exchange on stderr, with secrets masked."),
-    click.option("--protocol", metavar="VERSION", help="Speak this version of A2A, as in 0.3."),
-    click.option("--transport", type=click.Choice(["jsonrpc", "rest", "grpc"]), help="Use this transport."),
-    click.option("--token-env", metavar="VAR", help=f"Variable that holds the token.  [default: {TOKEN_ENV}]"),
-    click.option("-H", "headers", metavar="'NAME: VALUE'", multiple=True, help="Send this header; repeat for several."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON in the A2A 1.0 format."),
+    click.option("--wire", is_flag=True, help="Print every request and response to stderr, with secrets masked."),
     click.option(
-        "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this long."
+        "--protocol", metavar="VERSION", help="A2A version to use, such as 0.3.  [default: from the agent's card]"
+    ),
+    click.option("--transport", type=click.Choice(["jsonrpc", "rest", "grpc"]), help="Transport to use."),
+    click.option("--token-env", metavar="VAR", help=f"Environment variable with the token.  [default: {TOKEN_ENV}]"),
+    click.option("-H", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header to send; repeatable."),
+    click.option(
+        "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this time."
     ),
     click.option(
         "--reconnect",
         metavar="SECONDS",
         type=click.FloatRange(0),
-        help="Try a lost connection again for this long; 0 does not.  [default: 60]",
+        help="How long to retry a lost connection; 0 to give up at once.  [default: 60]",
     ),
     remote_bytes_option,
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),

@@ -26,7 +26,7 @@ _PAGE = 100
 
 task_argument = click.argument("task", shell_complete=complete_task)
 task_option = click.option(
-    "--task", metavar="ID", shell_complete=complete_task, help="Go on with this task: answer its question."
+    "--task", metavar="ID", shell_complete=complete_task, help="Continue this task: answer its question."
 )
 
 

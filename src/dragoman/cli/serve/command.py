@@ -97,26 +97,33 @@ def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...", shell_complete=complete_file)
 @with_options(
-    _agent_option("--a2a", "URL", "Stand in front of another agent; URL or name of a remote.", common=True),
+    _agent_option(
+        "--a2a", "URL", "Serve a durable front for another agent, by URL or name of a remote; repeatable.", common=True
+    ),
     agent_options,
-    _agent_option("--name", "NAME", "Name of the agent of --mcp or --command."),
-    _agent_option("--env", "KEY[=VALUE]", "Variable for their programs; KEY alone passes yours on."),
+    _agent_option("--name", "NAME", "Name of the --mcp or --command agent."),
+    _agent_option(
+        "--env",
+        "KEY[=VALUE]",
+        "Environment variable for --mcp or --command; KEY alone passes on its value; repeatable.",
+    ),
     click.option("--config", **CONFIG, cls=GroupedOption, group="Agent", common=True),
     *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
-    _start_option("--quiet", "Warnings and errors only: no start-up lines, no task lines.", common=True),
-    _start_option("--curl", "Print curl commands to try at the start."),
+    _start_option("--quiet", "Print warnings and errors only.", common=True),
+    _start_option("--curl", "Print curl commands to try."),
     *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
 )
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
 
-    TARGET is a file or a module: an Agent, a Server, a function, an MCP server or an agent of another framework.
-    Several are served together, each at /agents/NAME. Without a TARGET, the settings file says what to serve.
+    TARGET is a file or module, with an optional name in it: FILE.py[:NAME] or MODULE[:NAME]. It can be an Agent, a
+    Server, a function, an MCP server or an agent of another framework. Several agents are served together, each at
+    /agents/NAME. Without TARGET, the settings file says what to serve.
 
     \b
       dragoman serve trip.py                  the agent in trip.py
       dragoman serve trip.py hello.py:greet   two agents, one of them a function
-      dragoman serve trip.py --dev            restarts when a file changes
+      dragoman serve trip.py --dev            restart when a file changes
       dragoman serve --mcp "uvx mcp-server-time"
       dragoman serve --command "wc -w"
     """

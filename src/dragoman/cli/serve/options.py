@@ -82,54 +82,59 @@ class ServeArguments(NamedTuple):
 _SERVERS = "Serve the tools of an MCP server; repeatable."
 _TOOLS = (
     _Flag("--mcp", "mcp", _SERVERS, "COMMAND|URL", True, common=True),
-    _Flag("--include", "include", "Tool to offer, a name or a pattern; repeatable.", "TOOL", True),
-    _Flag("--exclude", "exclude", "Tool not to offer; repeatable.", "TOOL", True),
+    _Flag("--include", "include", "Tool to offer: a name or a pattern; repeatable.", "TOOL", True),
+    _Flag("--exclude", "exclude", "Tool to leave out: a name or a pattern; repeatable.", "TOOL", True),
     _Flag(
         "--permission",
         "permissions",
-        "Permission that a tool needs; TOOL= makes it public; repeatable.",
+        "Permission required to call a tool; TOOL= makes it public; repeatable.",
         "TOOL=KEY",
         True,
     ),
-    _Flag("--default-tool", "default_tool", "Tool that gets plain text.", "TOOL"),
+    _Flag("--default-tool", "default_tool", "Tool that receives plain text messages.", "TOOL"),
     _Flag(
         "--tool-timeout",
         "timeout",
-        "How long a tool may be silent; 0: forever.  [default: 600]",
+        "How long to wait for output of a tool; 0 for no limit.  [default: 600]",
         "SECONDS",
         kind=float,
     ),
-    _Flag("--mcp-revision", "revision", "Revision of MCP to speak.  [default: the newest of the server]", "REVISION"),
+    _Flag("--mcp-revision", "revision", "MCP revision to use.  [default: the server's newest]", "REVISION"),
 )
 _PROGRAM = (
     # Only one is allowed; repeatable, so that several can be rejected with an explanation.
     _Flag(
         "--command",
         "command",
-        "Serve a program: each task runs it.",
+        "Serve a command-line program; each task runs it.",
         "COMMAND",
         True,
         common=True,
     ),
     _Flag("--profile", "profile", "Serve a well-known program, such as codex.", "NAME", common=True),
-    _Flag("--input", "input", "How the program reads: stdin, to its end, or interactive.  [default: stdin]", "MODE"),
-    _Flag("--output", "output", "What it writes: text, or jsonl, an event per line.  [default: text]", "FORM"),
-    _Flag("--cwd", "cwd", "Where it runs, instead of a folder for each conversation.", "FOLDER"),
-    _Flag("--limit", "limits", "What it may use, as in time=60; repeatable.", "NAME=VALUE", True),
+    _Flag(
+        "--input",
+        "input",
+        "Input of the program: stdin (one run per message) or interactive (kept open).  [default: stdin]",
+        "MODE",
+    ),
+    _Flag("--output", "output", "Output of the program: text, or jsonl (one event per line).  [default: text]", "FORM"),
+    _Flag("--cwd", "cwd", "Working directory.  [default: a new folder for each conversation]", "FOLDER"),
+    _Flag("--limit", "limits", "Resource limit, such as time=60; repeatable.", "NAME=VALUE", True),
 )
 _FRAMEWORKS = (
-    _Flag("--adk", "adk", "Serve an agent or a Runner of Google's ADK.", "MODULE:NAME", True),
-    _Flag("--langgraph", "langgraph", "Serve a compiled LangGraph graph.", "MODULE:NAME", True),
-    _Flag("--pydantic-ai", "pydantic_ai", "Serve an agent of Pydantic AI.", "MODULE:NAME", True),
-    _Flag("--openai", "openai", "Serve an agent of the OpenAI Agents SDK.", "MODULE:NAME", True),
+    _Flag("--adk", "adk", "Serve a Google ADK agent or Runner; repeatable.", "MODULE:NAME", True),
+    _Flag("--langgraph", "langgraph", "Serve a compiled LangGraph graph; repeatable.", "MODULE:NAME", True),
+    _Flag("--pydantic-ai", "pydantic_ai", "Serve a Pydantic AI agent; repeatable.", "MODULE:NAME", True),
+    _Flag("--openai", "openai", "Serve an OpenAI Agents SDK agent; repeatable.", "MODULE:NAME", True),
 )
 _ADK_FLAGS = (
-    _Flag("--show-tools", "show_tools", "Show callers the tool calls of --adk."),
-    _Flag("--show-thoughts", "show_thoughts", "Show callers the thoughts of the model of --adk."),
+    _Flag("--show-tools", "show_tools", "Show the tool calls of --adk agents to callers."),
+    _Flag("--show-thoughts", "show_thoughts", "Show the model's thoughts of --adk agents to callers."),
 )
 FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
 _CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
-_GROUPS = {"MCP tools": _TOOLS, "Programs": _PROGRAM, "Agents of other frameworks": (*_FRAMEWORKS, *_ADK_FLAGS)}
+_GROUPS = {"MCP tools": _TOOLS, "Programs": _PROGRAM, "Other frameworks": (*_FRAMEWORKS, *_ADK_FLAGS)}
 agent_options = with_options(*(flag.decorator(group) for group, flags in _GROUPS.items() for flag in flags))
 
 

@@ -12,18 +12,17 @@ from dragoman.cli.store.on_store import on_store
 from dragoman.server.config.settings import Settings
 
 
-@click.command("backup", short_help="Copy the SQLite store, also while the server runs.")
+@click.command("backup", short_help="Back up the SQLite store, even while the server runs.")
 @click.argument("file", type=click.Path(path_type=Path))
 @on_store(
-    "the store is memory: it lives in the server's process, and nobody else can copy it. "
-    "Serve with --store sqlite:///FILE to have one that can be"
+    "a store in memory cannot be backed up, because it only exists inside the server. "
+    "Serve with --store sqlite:///FILE instead"
 )
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 def command(source: Path, _: Settings, file: Path, force: bool) -> None:
-    """Copy the SQLite store to FILE, also while the server runs.
+    """Back up the SQLite store to FILE, even while the server runs.
 
-    FILE shows the store as it was at one moment, has been checked, and is a store by itself:
-    `dragoman serve --store sqlite:///FILE` continues from it.
+    FILE is a consistent, verified copy. To continue from it, run `dragoman serve --store sqlite:///FILE`.
     """
     from dragoman.stores.sqlite.backup import back_up
 

@@ -44,29 +44,31 @@ def _checked_store(path: Path) -> Generator[None]:
     try:
         with closing(open_read_only(path)) as reader:
             if schema_version(reader, path) < VERSION:
-                raise ConfigError(f"the store {path} was written by an older Dragoman: serve it once to bring it up")
+                raise ConfigError(
+                    f"an older version of Dragoman wrote the store {path}: run `dragoman serve` once to upgrade it"
+                )
         yield
     except sqlite3.Error as error:
         raise unusable_error(path, error) from None
 
 
-@click.group("push", short_help="Show webhooks that do not arrive, and retry them.", context_settings=HELP)
+@click.group("push", short_help="Show and retry undelivered webhooks.", context_settings=HELP)
 def command() -> None:
-    """Show webhooks that do not arrive, and retry them. Both work also while the server runs."""
+    """Show and retry undelivered webhooks. Works while the server is running."""
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
 def list_pushes(path: Path, as_json: bool) -> None:
-    """List the webhooks that are owed something, or may be, and those that have refused an event."""
+    """List webhooks with pending, failed or refused deliveries."""
     webhooks = _listed(path)
     if as_json:
         print_json([_json(push, row) for push, row in webhooks])
         return
     print_table([_row(push, row) for push, row in webhooks], [_COLORS[_state(push)] for push, _ in webhooks])
     if not webhooks:
-        say("no webhooks: whatever was to arrive has arrived")
+        say("no webhooks: everything has been delivered")
 
 
 def _listed(path: Path) -> list[tuple[Push, TaskRow]]:
@@ -83,9 +85,9 @@ def _listed(path: Path) -> list[tuple[Push, TaskRow]]:
 @click.argument("webhook", required=False)
 @_on_store
 def retry(path: Path, task: str | None, webhook: str | None) -> None:
-    """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id.
+    """Retry failing and dead webhooks: all of them, those of one task, or a single one.
 
-    The id of the task may be shortened to its beginning.
+    TASK is a task id or its unique beginning, WEBHOOK the id of one of its webhooks.
     """
     from dragoman.stores.sqlite.file import short_write
     from dragoman.stores.sqlite.webhooks import wake
@@ -95,8 +97,8 @@ def retry(path: Path, task: str | None, webhook: str | None) -> None:
     with short_write(path) as connection:
         woken = wake(connection, task, webhook)
     if not woken and task is not None:
-        raise ConfigError("there is no such webhook that is dead or failing: `dragoman push list` shows them")
-    say(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again")
+        raise ConfigError("no failing or dead webhook matches: run `dragoman push list` to see them")
+    say(f"retrying {woken} {'webhook' if woken == 1 else 'webhooks'}")
 
 
 _COLORS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan", "skipped": "yellow"}

@@ -53,27 +53,27 @@ _for = click.option(
     "seconds",
     metavar="TIME",
     callback=_parse_duration,
-    help="How long it holds: 30s, 15m, 1h, 30d; else for good.",
+    help="How long it is valid, such as 30s, 15m, 1h or 30d.  [default: forever]",
 )
 _name = click.argument("name")
 _with_password = with_options(
     click.option(
-        "--password", metavar="TEXT", help="The password. Others can see it in the list of processes: better be asked."
+        "--password", metavar="TEXT", help="Password. Other users can see it in the process list; the prompt is safer."
     ),
     click.option("--password-stdin", is_flag=True, help="Read the password from standard input."),
 )
 
 
-@click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.", context_settings=HELP)
+@click.group("users", short_help="Manage users: passwords, permissions, API keys and cookies.", context_settings=HELP)
 def command() -> None:
-    """Say who may call. Everything works also while the server runs, and counts with the next request."""
+    """Manage the users who may call. Changes apply to a running server at once."""
 
 
 @command.command("add")
 @_name
 @_with_password
-@click.option("--no-password", is_flag=True, help="A user with keys and cookies only.")
-@click.option("--permission", "permissions", metavar="KEY", multiple=True, help="What the user may use; repeat.")
+@click.option("--no-password", is_flag=True, help="Create a user who can only log in with keys and cookies.")
+@click.option("--permission", "permissions", metavar="KEY", multiple=True, help="Permission of the user; repeatable.")
 @on_store(IN_MEMORY.format("users"))
 def add(
     path: Path,
@@ -84,14 +84,16 @@ def add(
     no_password: bool,
     permissions: tuple[str, ...],
 ) -> None:
-    """Make a user. The password is asked for when no option gives it."""
+    """Add a user. Prompts for the password unless an option sets it."""
     from dragoman.auth.inbound.passwords import new_password
 
     if no_password and (password is not None or password_stdin):
-        raise click.UsageError("--no-password goes with no other option for a password")
+        raise click.UsageError("--no-password cannot be combined with --password or --password-stdin")
     with _users(path) as users:
         if users.account(name) is not None:
-            raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets the password")
+            raise ConfigError(
+                f"user {name!r} already exists; to change the password, run `dragoman users password {name}`"
+            )
         hashed = "" if no_password else new_password(_read_password(password, password_stdin))
         users.add(name, hashed, permissions)
     _audit("user-added", name)
@@ -103,20 +105,20 @@ def add(
 @_with_password
 @_on_store
 def set_password(users: SqliteUsers, name: str, password: str | None, password_stdin: bool) -> None:
-    """Set another password. Cookies of the user stop counting."""
+    """Change the password of a user. The user's cookies become invalid."""
     from dragoman.auth.inbound.passwords import new_password
 
     _require_user(users, name)
     users.set_password(name, new_password(_read_password(password, password_stdin)))
     _audit("password-set", name)
-    say(f"{name} has another password")
+    say(f"changed the password of {name}")
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
 def list_users(users: SqliteUsers, as_json: bool) -> None:
-    """List the users with their permissions and the last characters of their keys."""
+    """List users, their permissions and the last characters of their keys."""
     listed = users.list_users()
     if as_json:
         print_json([_json(user) for user in listed])
@@ -132,7 +134,7 @@ def list_users(users: SqliteUsers, as_json: bool) -> None:
 @_for
 @_on_store
 def grant(users: SqliteUsers, name: str, permission: str, seconds: float | None) -> None:
-    """Give a user a permission, for a time or for good."""
+    """Grant a permission to a user, forever or for a time."""
     users.grant(name, permission, seconds)
     _audit("granted", name)
     until = "" if seconds is None else _until(int((time.time() + seconds) * 1000))
@@ -144,7 +146,11 @@ def grant(users: SqliteUsers, name: str, permission: str, seconds: float | None)
 @click.argument("what", metavar="[KEY]", required=False)
 @_on_store
 def revoke(users: SqliteUsers, name: str, what: str | None) -> None:
-    """Take back a permission, or a key (dk_… as `list` shows it); without KEY let the user in no more."""
+    """Revoke a permission, an API key, or all access of a user.
+
+    KEY is a permission, or an API key (dk_…) as `dragoman users list` shows it. Without KEY, the user can no longer
+    log in.
+    """
     if what is None:
         users.revoke(name)
     elif what.startswith("dk_"):
@@ -160,7 +166,7 @@ def revoke(users: SqliteUsers, name: str, what: str | None) -> None:
 @_for
 @_on_store
 def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
-    """Make a key and print it. It is shown this once: only its digest is kept."""
+    """Create an API key and print it. Copy it now: only its hash is stored."""
     from dragoman.auth.inbound.passwords import key_digest, new_key
 
     api_key = new_key()
@@ -173,7 +179,7 @@ def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
 @_name
 @on_store(IN_MEMORY.format("users"))
 def cookie(path: Path, settings: Settings, name: str) -> None:
-    """Print the value of a cookie `user` for this user."""
+    """Create a login cookie for a user and print the value of the cookie `user`."""
     from dragoman.auth.inbound.cookie import seal_cookie
     from dragoman.clock import SystemClock
     from dragoman.keys.ring import KeyRing
@@ -204,20 +210,20 @@ def _users(path: Path) -> Generator[SqliteUsers]:
 def _require_user(users: SqliteUsers, name: str) -> Account:
     account = users.account(name)
     if account is None:
-        raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
+        raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
     return account
 
 
 def _read_password(password: str | None, from_stdin: bool) -> str:
     if password is not None and from_stdin:
-        raise click.UsageError("--password and --password-stdin do not go together")
+        raise click.UsageError("--password and --password-stdin cannot be combined")
     if password is not None:
         return password
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to ask for the password: use --password-stdin")
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True))
+        raise click.UsageError("cannot prompt for the password without a terminal: use --password-stdin")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt="Repeat password", err=True))
 
 
 def _audit(event: str, name: str) -> None:

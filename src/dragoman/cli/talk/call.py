@@ -17,17 +17,21 @@ from dragoman.model.error import ConfigError
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 
 
-@click.command("call", cls=AddressCommand, short_help="Call a skill and print its value.")
+@click.command("call", cls=AddressCommand, short_help="Call a skill and print the result.")
 @url_argument
 @click.argument("skill", shell_complete=complete_skill)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @save_option
 @in_session
 def command(session: CommandSession, skill: str, arguments: tuple[str, ...], save: Path | None) -> None:
-    """Call a skill and print its value: text as it is, data as JSON.
+    """Call a skill and print the result: text as it is, data as JSON.
 
-    `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
-    its skills, as one with MCP tools does, `a=3` passes a number too.
+    `name=value` passes text and `name:=value` passes JSON. If the agent publishes the types of its skills, as agents
+    with MCP tools do, `a=3` passes a number too.
+
+    \b
+      dragoman call add a:=3 b:=4
+      dragoman call localhost:9000 tag name=trip tags:='["x", "y"]'
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, parse_argument

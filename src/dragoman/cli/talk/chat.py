@@ -33,33 +33,33 @@ class SlashCommand(NamedTuple):
 
 COMMANDS = {
     "/help": SlashCommand("", "Show this list."),
-    "/file": SlashCommand("PATH [TEXT]", "Send a file, with a text if you like."),
-    "/cancel": SlashCommand("", "Cancel the task that waits for your answer."),
-    "/new": SlashCommand("", "Begin a new conversation."),
-    "/save": SlashCommand("[DIR]", "Save the files of the last answer, here or in a folder."),
-    "/raw": SlashCommand("", "Print text as it comes; once more renders Markdown again."),
-    "/quit": SlashCommand("", "Leave. Ctrl-D leaves, too."),
+    "/file": SlashCommand("PATH [TEXT]", "Send a file, with an optional text."),
+    "/cancel": SlashCommand("", "Cancel the task that is waiting for your answer."),
+    "/new": SlashCommand("", "Start a new conversation."),
+    "/save": SlashCommand("[DIR]", "Save the files of the last answer to this or another folder."),
+    "/raw": SlashCommand("", "Turn Markdown rendering off or on."),
+    "/quit": SlashCommand("", "Quit. So does Ctrl-D."),
 }
 KEYS = """\
-A line that ends with \\ continues on the next one. Pasted text is one message. //text sends /text.
-Ctrl-C cancels the answer or clears the line, twice it leaves. The arrow keys bring back what you typed."""
+End a line with \\ to continue it on the next one. Pasted text is one message. Type //text to send /text.
+Ctrl-C cancels the answer or clears the line; press it twice to quit. The arrow keys recall earlier lines."""
 
 # `/usr/bin is full` is a message.
 _COMMAND = re.compile(r"/[A-Za-z]+")
 
 
-@click.command("chat", short_help="Talk with an agent.")
+@click.command("chat", short_help="Chat with an agent.")
 @url_argument
-@click.option("--context", metavar="ID", help="Go on with this conversation, or with the `last` one.")
+@click.option("--context", metavar="ID", help="Continue this conversation, or the `last` one.")
 @raw_option
 @in_session
 def command(session: CommandSession, context: str | None, raw: bool) -> None:
-    """Talk with an agent. Each line is a message, or the answer to the agent's question.
+    """Chat with an agent. Each line is a message, or the answer to the agent's question.
 
-    On a terminal, /help lists the commands, such as /file PATH. Ctrl-C cancels the answer, a second one leaves, and
-    Ctrl-D leaves at once. A line that ends with a backslash continues on the next line.
+    On a terminal, /help lists the commands, such as /file PATH. Ctrl-C cancels the answer, a second Ctrl-C or Ctrl-D
+    quits. End a line with a backslash to continue it on the next line.
 
-    From a pipe, each line is a message or a command. An open question at the end is exit code 6.
+    In a pipe, each line of stdin is a message or a command. If a question is still open at the end, the exit code is 6.
     """
     from dragoman.cli.printing import colored, say
 
@@ -67,7 +67,7 @@ def command(session: CommandSession, context: str | None, raw: bool) -> None:
     chat = ChatLoop(session, raw=raw)
     if chat.interactive:
         say(colored(f"{card.name}: {card.description}", bold=True, err=True))
-        say(colored("/help lists the commands, Ctrl-D leaves", dim=True, err=True))
+        say(colored("Type /help for the commands, Ctrl-D to quit.", dim=True, err=True))
     try:
         if context is not None:
             chat.take_up(context)
@@ -174,7 +174,7 @@ class ChatLoop:
         if isinstance(self._last, Task) and not self._last.state.final:
             say(resume_command(self._session, self._last.id, self._last.state))
         if self._context is not None:
-            say("come back with: " + self._session.command_line("chat", "--context", self._context))
+            say("continue with: " + self._session.command_line("chat", "--context", self._context))
 
     # -- lines -------------------------------------------------------------------------------------------------------
 

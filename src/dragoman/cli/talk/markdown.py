@@ -74,7 +74,7 @@ def render(block: Block, columns: int) -> list[str]:
     has no place, as in a table that is too wide.
     """
     console = _console(max(columns, _MIN_COLUMNS))
-    document = _Document("", hyperlinks=False)
+    document = _document()
     document.parsed = list(_without_hidden_text(block.tokens))
     lines = [_cleaned(line) for line in console.render_lines(document, pad=False)]
     with console.capture() as capture:
@@ -138,6 +138,11 @@ class _Code(markdown.CodeBlock):
 
 class _Document(markdown.Markdown):
     elements: ClassVar = markdown.Markdown.elements | {"heading_open": _Heading, "fence": _Code, "code_block": _Code}
+
+
+@cache
+def _document() -> _Document:
+    return _Document("", hyperlinks=False)  # it builds a parser, which takes longer than a block
 
 
 @cache

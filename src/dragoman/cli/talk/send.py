@@ -26,39 +26,41 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="[TEXT|-]...")
 @click.option("--tool", metavar="NAME", shell_complete=complete_skill, help="Call this skill.")
 @click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
-@click.option("--data", metavar="JSON", help="Send JSON beside the text.")
+@click.option("--data", metavar="JSON", help="Send JSON data along with the text.")
 @click.option(
     "--file",
     "files",
     metavar="PATH",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Send this file; repeat for several.",
+    help="Send this file; repeatable.",
 )
-@click.option("--context", metavar="ID", help="Begin a new task in this conversation.")
+@click.option("--context", metavar="ID", help="Start a new task in this conversation.")
 @task_option
-@click.option("--continue", "continues", is_flag=True, help="Stay in the last conversation with this agent.")
-@click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
-@click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
+@click.option("--continue", "continues", is_flag=True, help="Continue the last conversation with this agent.")
+@click.option("--push", metavar="URL", help="Post the task's events to this webhook.")
+@click.option("--no-wait", is_flag=True, help="Print the task id and exit without waiting.")
 @save_option
 @raw_option
 @in_session
 def command(
     session: CommandSession, no_wait: bool, continues: bool, save: Path | None, raw: bool, **options: Any
 ) -> None:
-    """Send a message and print the answer as it arrives. `-` reads the text from stdin.
+    """Send a message and print the answer as it arrives. Use `-` to read the text from stdin.
 
     \b
       dragoman send hello there
       dragoman send localhost:9000 hello there
+      dragoman send --file report.pdf "Summarize this"
+      dragoman send --continue "And in one sentence?"
 
-    The first word is an address if it has a port or a scheme, or names a remote. Without one, the agent in
-    DRAGOMAN_AGENT is called, else the one at 127.0.0.1:8080.
+    The first word is an address if it has a port or a scheme, or names a remote. The default is DRAGOMAN_AGENT, or
+    else 127.0.0.1:8080.
 
-    An ID is a whole one, a unique beginning of one, or `last`.
+    ID is a full id, its unique beginning, or `last`.
 
-    A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
-    Ctrl-C leaves the task running and prints the line that comes back to it.
+    If the agent asks a question, you answer it on the terminal. Without a terminal, the question is printed and the
+    exit code is 6. Ctrl-C leaves the task running and prints the command that gets back to it.
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
 

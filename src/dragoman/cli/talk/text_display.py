@@ -21,8 +21,11 @@ _UNDECIDED = re.compile(r"(?:(?:^|\n)[ \t]*[-=*_#`~>+|]+[ \t]*)?\r?\Z")
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 # The unfinished block is painted again at most this often, and for at most a quarter of the time.
 _PAINT_SECONDS, _PAINT_SHARE = 0.03, 4
-# A block that is longer is shown as it is, and so is what follows it.
-_MAX_BLOCK = 32_000
+# A block that is longer is shown as it is, and so is what follows it, or what follows so much text: rendering a
+# character takes some 20 µs.
+_MAX_BLOCK, _MAX_TEXT = 32_000, 100_000
+# Of an unfinished line, only so many characters are kept.
+_MAX_LINE = 4_000
 
 
 def renders_markdown(*, raw: bool = False) -> bool:
@@ -62,6 +65,7 @@ class TextDisplay:
         self.renders = renders
         self._overflows = False
         self._source = ""
+        self._rendered = 0
         self._is_stale = False
         self._lines: list[ScreenLine] = []
         self._columns: int = 0
@@ -81,9 +85,7 @@ class TextDisplay:
     def add(self, text: str) -> None:
         """Show more of the text."""
         if not self.renders or self._overflows:
-            out_live(text)
-            before, newline, last = text.rpartition("\n")
-            self._last_line = last if newline else self._last_line + before + last
+            self._write(text)
             return
         self._source += text
         self._is_stale = True
@@ -95,21 +97,44 @@ class TextDisplay:
         if not self._is_stale:
             return
         start = time.monotonic()
-        self._paint(_UNDECIDED.sub("", self._source))
-        if len(self._source) > _MAX_BLOCK:
-            self._paint(self._source)
-            out_live("\n" * (len(self._source) - len(self._source.rstrip("\n"))))
-            self._lines, self._source, self._overflows = [], "", True
+        while True:  # what an agent sends at once may be long
+            size = len(self._source)
+            self._paint(_UNDECIDED.sub("", self._source[:_MAX_BLOCK]))
+            if len(self._source) <= _MAX_BLOCK:
+                break
+            if len(self._source) == size or self._rendered > _MAX_TEXT:
+                self._overflow()
+                break
         now = time.monotonic()
         self._next_paint = now + max(_PAINT_SECONDS, _PAINT_SHARE * (now - start))
 
     def end(self) -> None:
         """Show all of the text and end its last line. What is written next is another text."""
+        self.flush()
         if self._source:
             self._paint(self._source)
         if self._lines or self._last_line:
             out_live("\n")
-        self._lines, self._source, self._last_line, self._overflows = [], "", "", False
+        self._lines, self._source, self._last_line, self._overflows, self._rendered = [], "", "", False, 0
+
+    def _overflow(self) -> None:
+        """Show the text so far, and from now on text as it is."""
+        end = self._source.rfind("\n", 0, _MAX_BLOCK) + 1 or _MAX_BLOCK
+        rest, self._source = self._source[end:], self._source[:end]
+        breaks = len(self._source) - len(self._source.rstrip("\n"))
+        self._paint(self._source)
+        self._last_line = _STYLES.sub("", self._lines[-1].text) if self._lines else ""
+        self._lines, self._source, self._overflows = [], "", True
+        self._write("\n" * breaks + rest)
+
+    def _write(self, text: str) -> None:
+        """Write text as it is."""
+        out_live(text)
+        before, newline, last = text.rpartition("\n")
+        self._last_line = last if newline else self._last_line + before + last
+        if len(self._last_line) > _MAX_LINE:
+            # Whole rows do not matter.
+            self._last_line = " " * (self.column or shutil.get_terminal_size().columns)
 
     def _paint(self, source: str) -> None:
         """Paint the text, and forget the blocks that are finished. `source` is the text without its undecided end."""
@@ -124,6 +149,7 @@ class TextDisplay:
         undecided = self._source[len(source) :]
         painted, finished, rest = _layout(replace_controls(source), columns)
         out_live(StyledText(repaint(self._lines, painted, height)))
+        self._rendered += len(source) - len(rest)
         self._lines, self._source = painted[finished:], rest + undecided
 
 

@@ -14,9 +14,9 @@ from dragoman.cli.remote.task_id import find_task, task_argument
 @task_argument
 @in_session
 def command(session: CommandSession, task: str) -> None:
-    """Cancel a task. One that has ended cannot be canceled any more: exit code 4.
+    """Cancel a task. If the task has already ended, the exit code is 4.
 
-    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+    TASK is a full id, its unique beginning, or `last` for your most recent task.
     """
     from dragoman.cli.printing import field, print_result, say, styled_state
     from dragoman.model.operation import Operation

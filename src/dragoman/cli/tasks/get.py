@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 
-@click.command("get", cls=AddressCommand, short_help="Show a task as it is now.")
+@click.command("get", cls=AddressCommand, short_help="Show a task.")
 @url_argument
 @task_argument
 @save_option
 @raw_option
 @in_session
 def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
-    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr.
+    """Show a task: its answer on stdout, its state and ids on stderr.
 
-    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+    TASK is a full id, its unique beginning, or `last` for your most recent task.
     """
     from dragoman.cli.printing import print_answer, print_files, print_result
     from dragoman.cli.talk.save import print_save_hint, save_files

@@ -24,25 +24,26 @@ _PAGE = 100
 _WORDS = 60
 
 
-@click.command("tasks", short_help="List your tasks, the newest first.")
+@click.command("tasks", short_help="List your tasks, newest first.")
 @url_argument
 @click.option(
     "--state",
     metavar="STATE",
     shell_complete=complete_state,
-    help="Only those in this state, as in working or input-required.",
+    help="Only tasks in this state, such as working or input-required.",
 )
-@click.option("--context", metavar="ID", help="Only those of this conversation.")
+@click.option("--context", metavar="ID", help="Only tasks of this conversation.")
 @click.option(
     "--since",
     metavar="TIME",
-    help="Only those that changed since then: --since 2h for the last two hours, also 30m or 7d, or "
-    "--since 2026-11-15T10:00:00Z.",
+    help="Only tasks that changed since this time: 2h for the last two hours, 30m, 7d, or 2026-11-15T10:00:00Z.",
 )
-@click.option("--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="How many.")
+@click.option(
+    "--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of tasks."
+)
 @in_session
 def command(session: CommandSession, state: str | None, context: str | None, since: str | None, limit: int) -> None:
-    """List your tasks, those that changed last first: id, state, time and first words."""
+    """List your tasks, most recently changed first: id, state, time and first words."""
     from dragoman.cli.printing import print_result, print_table, say, state_color
     from dragoman.model.operation import ListTasksResponse, Operation
 
@@ -55,7 +56,7 @@ def command(session: CommandSession, state: str | None, context: str | None, sin
     if not page:
         say("no tasks")
     elif len(tasks) > limit:
-        say(f"there are more: --limit {2 * limit} shows more of them")
+        say(f"there are more: use --limit {2 * limit}")
 
 
 async def _list_tasks(client: Client, limit: int, **filters: Any) -> list[Task]:

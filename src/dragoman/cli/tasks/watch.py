@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 @raw_option
 @in_session
 def command(session: CommandSession, task: str, save: Path | None, raw: bool) -> None:
-    """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
+    """Follow a task to its end and print the answer as it arrives.
 
-    TASK is an id, the beginning of one, or `last`: the task you sent to last.
+    TASK is a full id, its unique beginning, or `last` for your most recent task.
 
-    A question of the agent is asked on the terminal. Where nobody can answer, it is printed, and the exit code is 6.
+    If the agent asks a question, you answer it on the terminal. Without a terminal, the question is printed and the
+    exit code is 6.
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.model.state import State

@@ -76,7 +76,7 @@ def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeySumma
 def _user_key(connection: sqlite3.Connection, name: str) -> int:
     row = connection.execute("SELECT user FROM users WHERE name = ? AND NOT revoked", (name,)).fetchone()
     if row is None:
-        raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
+        raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
     return int(row[0])
 
 
