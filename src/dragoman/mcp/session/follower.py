@@ -226,9 +226,7 @@ class TaskFollower:
     async def _poll(self, client: Client, connection: Connection, task_id: str, previous: Task | None) -> None:
         """Poll a task, where another subscription may do harm."""
         last_task = self.record.task
-        polls = poll_task(
-            lambda: client.get_task(task_id), connection.clock, _MAX_POLL_PAUSE, connection.reconnect
-        )
+        polls = poll_task(lambda: client.get_task(task_id), connection.clock, _MAX_POLL_PAUSE, connection.reconnect)
         async with aclosing(polls) as tasks:
             async for task in tasks:
                 if task != last_task:
