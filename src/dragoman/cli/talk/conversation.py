@@ -136,7 +136,7 @@ class StreamPrinter:
         if event.progress is not None:
             self._shows_progress = True
         if self._is_live and (event.text or event.replaces):
-            self._print(self._text.add(event.text, replaces=event.replaces))
+            self._print(self._text.add_event(event))
         if self._is_live and isinstance(raw, (Task, ArtifactUpdate)):
             self._list_files(raw.parts if isinstance(raw, Task) else raw.artifact.parts)
 
