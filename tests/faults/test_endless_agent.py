@@ -285,7 +285,7 @@ def test_the_command_line_leaves_a_task_without_end_and_says_how_to_cancel_it(
     )
     assert (done.returncode, done.stdout) == (3, "")
     hint, error = done.stderr.splitlines()
-    assert hint == f"the task goes on, this ends it: dragoman cancel {url} t"
+    assert hint == f"the task is still running; to cancel it: dragoman cancel {url} t"
     assert error.startswith("dragoman: the task has brought more than 1 MB, and nothing more of it is read.")
     assert "--limits-remote-bytes" in error
     assert endless.sent < MOST

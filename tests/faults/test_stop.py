@@ -168,7 +168,9 @@ def test_while_it_waits_for_tasks_it_says_so_and_a_second_ctrl_c_ends_it_at_once
     server = launch("--drain", "3600")
     task_id = _begin(server, "block")
     server.stop(first)
-    assert "1 tasks of faulty are at work and may finish for 3600 s" in server.until("stopping: ")
+    assert "waiting up to 3600 s for 1 running task of faulty" in server.until("waiting up to ")
+    hint = "stopping; press Ctrl-C again to stop at once"
+    assert (hint in "".join(server.output)) == (first is signal.SIGINT)
     server.stop(signal.SIGINT)
     assert server.wait() == 130
     assert "Traceback" not in "".join(server.output)

@@ -49,6 +49,7 @@ class Scripted:
     name = "script"
     extensions: tuple[AgentExtension, ...] = ()
     closing = "whole"
+    closing_message = False
     parallel = True
     streams = True
 

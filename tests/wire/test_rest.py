@@ -234,7 +234,6 @@ def test_a_wrong_method_is_told_which_are_right(wire: Any, method: str, path: st
         "/message:sent",
         "/a/b/message:send",
         "/api/message:send",
-        "/agents",
         "/agents/nobody",
         "/agents/nobody/message:send",
     ],

@@ -160,9 +160,7 @@ def _serve_stdio(shared: SharedOptions) -> None:
     from dragoman.mcp.session.stdio import host_streams
 
     if sys.stdin is not None and sys.stdin.isatty():
-        say(
-            "waiting for an MCP host on standard input. `dragoman mcp install --host …` has a host start this by itself"
-        )
+        say("waiting for an MCP host on stdin. To let a host start this itself, run `dragoman mcp install --host …`")
     # Before any import: what imported modules print must not reach the host.
     with host_streams() as streams:
         with _starting():
@@ -281,7 +279,7 @@ def _remotes(options: SharedOptions) -> dict[str, Remote]:
             hint = f": write http://{typed}" if any(char in typed for char in ".:/") else ""
             if near := get_close_matches(typed, ("install", *remotes), n=1):
                 hint = f"; did you mean `{near[0]}`?"
-            raise ConfigError(f"`{typed}` is neither an agent's URL nor a name under [remotes]{names}{hint}")
+            raise ConfigError(f"`{typed}` is neither an agent's URL nor a name in [remotes]{names}{hint}")
         remotes[typed] = Remote(name=typed, url=typed)
     for remote in remotes.values():
         _check_url(remote.url)

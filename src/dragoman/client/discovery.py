@@ -335,7 +335,7 @@ class CardRecorder:
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
         """Pass the request on and record the body of a card response when it is read."""
         response = await call_next(request)
-        if request.operation != "GetAgentCard":
+        if request.operation != "GetAgentCard" or response.status != 200:  # a body that says why is not a card
             return response
         return TappedResponse(response, partial(self._record, request.url))
 

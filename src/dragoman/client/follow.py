@@ -183,7 +183,7 @@ class ResumableStream:
     # -- sending a message, until its task has an id -----------------------------------------------------------------
 
     async def _send_batches(self, request: SendMessageRequest) -> Batches:
-        backoff = SendBackoff(self._retries, self._connection.reconnect, self._clock)
+        backoff = SendBackoff(self._retries, self._connection.reconnect, self._clock, self._clock.now())
         problem: DragomanError | None = None
         card = self._connection.cached_card or await self._connection.card()
         streams = bool(card.capabilities.streaming)

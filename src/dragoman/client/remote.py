@@ -202,11 +202,12 @@ class RemoteConnection:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
+        sent_ms = self.clock.now()
         while True:
             try:
                 result = await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
-                backoff = backoff or self._backoff(operation)
+                backoff = backoff or self._backoff(operation, sent_ms)
                 await self._pause_or_raise(backoff, error, operation)
             else:
                 if backoff is not None:
@@ -432,9 +433,9 @@ class RemoteConnection:
             self._select(interface)
         return False
 
-    def _backoff(self, operation: Operation) -> Backoff:
+    def _backoff(self, operation: Operation, sent_ms: int) -> Backoff:
         if operation is Operation.SEND:
-            return SendBackoff(self._retries, self.reconnect, self.clock)
+            return SendBackoff(self._retries, self.reconnect, self.clock, sent_ms)
         return Backoff(self._retries, self.clock)
 
     async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:

@@ -132,12 +132,9 @@ class Service:
         """Refuse new messages, let runs finish for `drain` seconds, then end the streams. Clients can resume them."""
         self._closing = True
         if self.running:
-            logger.info(
-                "stopping: %d tasks of %s are at work and may finish for %g s; a second Ctrl-C ends it at once",
-                self.running,
-                self._agent.name,
-                self._settings.drain,
-            )
+            noun = "task" if self.running == 1 else "tasks"
+            wait = self._settings.drain
+            logger.info("waiting up to %g s for %d running %s of %s", wait, self.running, noun, self._agent.name)
         await self._runner.drain(self._settings.drain)
         if self._write_through is not None:
             await self._write_through.flush()

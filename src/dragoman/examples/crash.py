@@ -55,8 +55,9 @@ def events(address: str, path: str, body: object, after: int | None = None) -> I
 
 def state_of(event: dict[str, Any]) -> str:
     """Return the state in an event, or "" if it carries a piece of the answer."""
-    status = (event.get("statusUpdate") or event.get("task") or {}).get("status", {})
-    return str(status.get("state", "")).removeprefix("TASK_STATE_").lower()
+    change: dict[str, Any] = event.get("statusUpdate") or event.get("task") or {}
+    state: str = change["status"]["state"] if change else ""
+    return state.removeprefix("TASK_STATE_").lower()
 
 
 def show(number: int, event: dict[str, Any]) -> None:

@@ -226,7 +226,7 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"host `{host}` is not known here: use --http 127.0.0.1:{port}") from None
+        raise ConfigError(f"host `{host}` cannot be resolved: use --http 127.0.0.1:{port}") from None
     family, _, _, _, address = addresses[0]
     try:
         return socket.create_server(cast("Any", address), family=family)
@@ -234,7 +234,7 @@ def _bind(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             text = f"port {port} is in use: use another, or --http {host}:0 for any free one"
         elif error.errno == errno.EACCES:
-            text = f"port {port} is not allowed for this user: use one from 1024 on"
+            text = f"this user may not listen on port {port}: use one from 1024"
         else:
             text = f"cannot listen on {host}:{port}: {error.strerror}"
         raise ConfigError(text) from error

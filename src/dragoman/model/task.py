@@ -131,7 +131,7 @@ class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel
         if self.state is State.CANCELED:
             raise TaskCanceled("the task was canceled", task=self)
         if self.state.waiting:
-            raise InputRequired(self.question or "the agent waits for an answer", task=self)
+            raise InputRequired(self.question or "the agent is waiting for an answer", task=self)
 
 
 def closing_parts(answer: Task | Message) -> tuple[Part, ...]:

@@ -64,7 +64,7 @@ def build(
     names = [agent.name for agent in agents]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"two agents are called {name!r}: each needs a name of its own")
+            raise ConfigError(f"two agents are called {name!r}: each needs its own name")
     for pool in (skill_threads(), helper_threads()):
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()

@@ -107,6 +107,81 @@ async def test_calls_that_are_awaited_later_or_by_a_task_are_fine() -> None:
     assert (task.state, task.text) == (State.COMPLETED, "123f")
 
 
+async def stored(ctx: Context) -> AsyncIterator[str]:
+    call = ctx.progress("later")
+    yield "1"
+    await call
+
+
+async def in_a_list(ctx: Context) -> AsyncIterator[str]:
+    calls = [ctx.progress("a"), ctx.progress("b")]
+    yield "1"
+    await asyncio.gather(*calls)
+
+
+async def in_a_task_that_has_not_begun(ctx: Context) -> AsyncIterator[str]:
+    task = asyncio.create_task(asyncio.wait_for(ctx.progress("x"), 5))
+    yield "1"
+    await task
+
+
+async def with_a_helper_that_waits(ctx: Context) -> AsyncIterator[str]:
+    gate = asyncio.Event()
+
+    async def wait(call: Any) -> None:
+        await gate.wait()
+        await call
+
+    task = asyncio.create_task(wait(ctx.progress("x")))
+    await asyncio.sleep(0)
+    yield "1"
+    gate.set()
+    await task
+
+
+async def in_a_group(ctx: Context) -> AsyncIterator[str]:
+    async def wait(call: Any) -> None:
+        await call
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(wait(ctx.progress("x")))
+        yield "1"
+
+
+async def in_an_object(ctx: Context) -> AsyncIterator[str]:
+    class Deferred:
+        def __init__(self, call: Any) -> None:
+            self.call = call
+
+        def __await__(self) -> Any:
+            return self.call.__await__()
+
+    deferred = Deferred(ctx.progress("x"))
+    yield "1"
+    await deferred
+
+
+CORRECT = [stored, in_a_list, in_a_task_that_has_not_begun, with_a_helper_that_waits, in_a_group, in_an_object]
+
+
+@pytest.mark.parametrize("skill", CORRECT, ids=lambda skill: skill.__name__)
+async def test_a_call_that_can_still_be_awaited_fails_no_task(skill: Any) -> None:
+    task = await outcome(skill)
+    assert (task.state, task.text) == (State.COMPLETED, "1"), task.error
+
+
+async def test_an_error_while_a_call_is_kept_for_later_is_reported_as_it_is() -> None:
+    async def broken(ctx: Context) -> AsyncIterator[str]:
+        call = ctx.progress("later")
+        yield "1"
+        try:
+            raise ValueError("no")
+        finally:
+            call.close()
+
+    assert "reference" in (await outcome(broken)).error
+
+
 async def test_a_skill_that_fails_for_another_reason_says_that() -> None:
     async def broken(ctx: Context) -> None:
         await ctx.progress("half")

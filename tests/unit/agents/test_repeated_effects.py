@@ -89,7 +89,7 @@ async def test_an_effect_before_a_question_is_warned_about_once_with_its_line(
     (warning,) = await warnings_of(skill, caplog)
     assert warning == (
         f"test_repeated_effects.py, line {line}: `{skill.__name__}` {effect} before it asks 'Sure?', and does it again "
-        "after every answer: what must happen only once belongs into `ctx.once(key, function, ...)`"
+        "after every answer: wrap what must happen only once in `ctx.once(key, function, ...)`"
     )
     assert await warnings_of(skill, caplog) == [warning], "one warning is enough"
 

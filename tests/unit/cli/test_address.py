@@ -145,7 +145,7 @@ def test_a_dash_reads_stdin_with_and_without_an_address(url: str, typed: Typed, 
 def test_nothing_to_send_is_refused(typed: Typed, words: list[str]):
     done = typed(*words)
     assert done.code == 2
-    assert "Say something: TEXT, - for stdin, --tool, --data or --file." in done.err
+    assert "Nothing to send: add TEXT, - for stdin, --tool, --data or --file." in done.err
 
 
 # -- the other verbs -------------------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ def test_with_keys_of_ones_own_no_other_will_do(run: Run, tmp_path: Path, url: s
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--jwks", "keys.json"], "--jwks is for --validate"),
+        (["--jwks", "keys.json"], "--jwks needs --validate"),
         (["--validate", "--jwks", "missing.json"], "the keys in missing.json cannot be read"),
     ],
 )

@@ -125,14 +125,18 @@ def test_the_files_of_an_answer_are_saved_on_demand(url: str, run: Run, tmp_path
 
 def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
     screen = terminal("chat", url)
-    for command, answer in (("", "loud\x1b[0m"), ("as it comes", "1: **loud**"), ("is rendered", "loud\x1b[0m")):
+    for command, answer in (
+        ("", "loud\x1b[0m"),
+        ("rendering is off", "1: **loud**"),
+        ("rendering is on", "loud\x1b[0m"),
+    ):
         screen.until("> ")
         if command:
             screen.type("/raw\n")
             screen.until(f"{command}\n")
             screen.until("> ")
         screen.type("/new\n")
-        screen.until("begins\n")
+        screen.until("started a new conversation\n")
         screen.until("> ")
         screen.type("**loud**\n")
         screen.until("**loud**\n")
@@ -142,13 +146,13 @@ def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("/fiel x.txt", "there is no command /fiel: did you mean /file? To send it as text, begin with //."),
-        ("/xyz", "there is no command /xyz: /help lists the commands. To send it as text, begin with //."),
+        ("/fiel x.txt", "there is no command /fiel: did you mean /file? To send it as text, start with //."),
+        ("/xyz", "there is no command /xyz: /help lists the commands. To send it as text, start with //."),
         ("/file nowhere.txt", "nowhere.txt cannot be read: No such file or directory"),
         ("/file", "/file needs a path: /file report.pdf What does it say?"),
         ("/file 'a", "/file: a quote is not closed"),
         ("/save a b", "/save takes one folder: put quotes around 'a b'"),
-        ("/cancel", "there is nothing to cancel: no task waits for an answer"),
+        ("/cancel", "there is nothing to cancel: no task is waiting for an answer"),
     ],
 )
 def test_a_wrong_command_sends_nothing_and_ends_a_pipe_with_2(
@@ -171,7 +175,7 @@ def test_a_conversation_is_taken_up_again_with_its_open_question(url: str, run: 
 def test_the_last_conversation_needs_no_id(url: str, run: Run):
     none = run("chat", url, "--context", "last", typed="bread\n")
     assert (none.returncode, none.stdout) == (2, "")
-    assert f"there is no last conversation with {url}: leave --context out" in none.stderr
+    assert f"there is no conversation with {url} yet: omit --context" in none.stderr
     run("send", url, "bread")
     assert run("chat", url, "--context", "last", typed="wine\n").stdout == "2: wine\n"
 
@@ -205,7 +209,7 @@ def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str
     screen.until("2: tea\n")
     screen.until("> ")
     screen.type("/new\n")
-    screen.until("a new conversation begins\n")
+    screen.until("started a new conversation\n")
     screen.until("> ")
     screen.type("/quit\n")
     code, rest = screen.ended()
@@ -262,12 +266,12 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     assert "canceled" in run("tasks", url).stdout
     screen.type("never sent")
     screen.until("never sent")
-    screen.interrupt_until("Ctrl-C again leaves\n")
+    screen.interrupt_until("press Ctrl-C again to quit\n")
     screen.until("> ")
     screen.type("bread\n")
     screen.until("1: bread\n")
     screen.until("> ")
-    screen.interrupt_until("Ctrl-C again leaves\n")
+    screen.interrupt_until("press Ctrl-C again to quit\n")
     screen.until("> ")
     code, rest = screen.interrupted()
     assert (code, "Traceback" in rest) == (130, False)
@@ -345,7 +349,7 @@ def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(termin
         assert asked.wait(20)
         code, rest = screen.interrupted()
     assert code == 130
-    assert f"the task goes on: dragoman watch {url} " in rest
+    assert f"the task is still running; follow it with: dragoman watch {url} " in rest
     assert f"continue with: dragoman chat {url} --context last\n" in rest
 
 
@@ -368,7 +372,7 @@ def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, t
     screen.type("b\n")
     screen.until("1: a|b\n")
     screen.until("> ")
-    screen.interrupt_until("Ctrl-C again leaves\n")
+    screen.interrupt_until("press Ctrl-C again to quit\n")
     screen.until("> ")
     screen.type("\x04")
     assert screen.ended()[0] == 0

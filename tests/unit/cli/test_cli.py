@@ -318,7 +318,7 @@ def test_a_server_says_where_it_is_and_every_line_it_prints_works(echo: Path, ho
         base = card.removeprefix("  card    ").removesuffix("/.well-known/agent-card.json")
         assert name == f"serving echo at {base}"
         assert base.startswith("http://[::1]:" if host == "::1" else "http://127.0.0.1:")
-        assert store == "  store   memory: gone when this stops"
+        assert store == "  store   memory: lost when the server stops"
         sent = pasted(try_it)
         assert sent["path"] == "/"
         assert sent["headers"]["a2a-version"] == "1.0"  # pyright: ignore
@@ -404,7 +404,7 @@ def test_a_second_server_is_refused_with_a_command_that_starts_it(tmp_path: Path
 def test_a_server_is_not_served_beside_others(echo: Path):
     done = dragoman(echo, "serve", "app.py", "app.py")
     assert done.returncode == 2
-    assert done.stderr.startswith("dragoman: a Server is served alone: name the agents instead")
+    assert done.stderr.startswith("dragoman: a Server cannot be served with other targets: list its agents instead")
 
 
 def test_the_line_it_prints_for_a_function_calls_it_with_arguments_it_takes(tmp_path: Path):

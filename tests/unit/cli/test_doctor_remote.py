@@ -113,11 +113,11 @@ def test_an_agent_that_wants_credentials_is_told_from_one_that_is_broken(run: Ru
 def test_local_and_remote_options_do_not_mix(run: Run):
     done = run("doctor", "http://127.0.0.1:1", "--full")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--store, --config and --full are for the store here: leave the address out." in done.stderr
+    assert "--store, --config and --full check this machine: omit the address." in done.stderr
     for typed, option in ((["--send", "x"], "--send"), (["-H", "a: b"], "-H"), (["--insecure"], "--insecure")):
         done = run("doctor", *typed)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"{option} is for an agent elsewhere: add its address." in done.stderr
+        assert f"{option} checks an agent: add its address." in done.stderr
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_files_are_saved_where_the_user_says(url: str, terminal: Any, tmp_path: 
         shown.until("save 2 files here? [y/N/folder] ")
     )
     shown.type("nowhere\n")
-    shown.until("nowhere is not a folder: y saves in this one, Enter does not save\n")
+    shown.until("nowhere is not a folder: type y to save here, or Enter to skip\n")
     shown.type("out\n")
     code, rest = shown.ended()
     assert code == 0

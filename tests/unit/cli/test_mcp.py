@@ -434,9 +434,9 @@ def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_told
     [
         (
             ["localhost:80"],
-            "`localhost:80` is neither an agent's URL nor a name under [remotes]: write http://localhost:80",
+            "`localhost:80` is neither an agent's URL nor a name in [remotes]: write http://localhost:80",
         ),
-        (["instal"], "`instal` is neither an agent's URL nor a name under [remotes]; did you mean `install`?"),
+        (["instal"], "`instal` is neither an agent's URL nor a name in [remotes]; did you mean `install`?"),
         (["ftp://x"], "`ftp://x` is not an agent's address: write one like https://agents.example.com"),
         (["http://x:99999"], "`http://x:99999` is not an agent's address: write one like https://agents.example.com"),
         (["http://"], "`http://` is not an agent's address: write one like https://agents.example.com"),

@@ -150,7 +150,7 @@ def test_retry_takes_the_beginning_of_a_task_id(place: Path) -> None:
         await store.close()
 
     asyncio.run(fail())
-    with pytest.raises(ConfigError, match="beginning of 2 task ids"):
+    with pytest.raises(ConfigError, match="matches 2 task ids"):
         run("retry", "4d1e")
     assert run("retry", "4d1e2").stderr == "retrying 1 webhook\n"
     assert listed()["hook-1"]["state"] == "dead"

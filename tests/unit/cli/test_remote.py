@@ -129,7 +129,7 @@ def test_the_token_is_taken_from_the_environment(guarded: str, run: Run, tmp_pat
 def test_a_variable_that_is_not_set_is_told(guarded: str, run: Run, tmp_path: Path):
     done = run("send", guarded, "hi", "--token-env", "MINE")
     assert done.returncode == 2
-    assert done.stderr == "dragoman: --token-env names the variable MINE, which is not set: export MINE=…\n"
+    assert done.stderr == "dragoman: --token-env names the variable MINE, which is not set: run `export MINE=…`\n"
     remotes(tmp_path, f'[remotes.echo]\nurl = "{guarded}"\ntoken_env = "MINE"\n')
     assert run("send", "echo", "hi").stderr.startswith("dragoman: the remote `echo` names the variable MINE")
 
@@ -141,7 +141,7 @@ def test_a_header_goes_along(guarded: str, run: Run):
 @pytest.mark.parametrize("header", ["no colon", ": x", "a b: c"])
 def test_what_is_no_header_is_refused(url: str, run: Run, header: str):
     done = run("send", url, "hi", "-H", header)
-    assert (done.returncode, done.stderr) == (2, "dragoman: -H takes a header as in -H 'X-Team: blue'\n")
+    assert (done.returncode, done.stderr) == (2, "dragoman: -H needs a header, as in -H 'X-Team: blue'\n")
 
 
 # -- reaching --------------------------------------------------------------------------------------------------------
@@ -337,11 +337,11 @@ def test_what_becomes_of_the_connection_is_a_word_on_stderr_and_no_warning(capfd
     assert options.reconnect == 60
     logger = logging.getLogger("dragoman.client.connection")
     with CommandSession(options):
-        logger.warning("connection lost; trying again for %g s …", 60)
-        logger.info("connected again")
+        logger.warning("connection lost; retrying for %g s …", 60)
+        logger.info("reconnected")
         logging.getLogger("dragoman.client").warning("an event is left out")
     logger.info("nobody reads this")
-    lines = "connection lost; trying again for 60 s …\nconnected again\nwarning: an event is left out\n"
+    lines = "connection lost; retrying for 60 s …\nreconnected\nwarning: an event is left out\n"
     assert capfd.readouterr() == ("", lines)
 
 

@@ -185,7 +185,7 @@ def test_what_was_said_before_a_question_is_told_too(run: Run):
 def test_an_authorization_that_is_missing_is_a_question_too(url: str, run: Run):
     done = run("send", url, "--tool", "permit")
     assert (done.returncode, done.stdout) == (6, "")
-    assert done.stderr.startswith(f"dragoman: Sign in at the bank\nonce it is given: dragoman watch {url} ")
+    assert done.stderr.startswith(f"dragoman: Sign in at the bank\nthen continue with: dragoman watch {url} ")
 
 
 def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Run):
@@ -274,21 +274,27 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
     done = run("send", url, "--tool", "slow", "--timeout", "1.5")
     assert (done.returncode, done.stdout) == (3, "")
     line, problem = done.stderr.splitlines()
-    assert line.startswith(f"the task goes on: dragoman watch {url} ")
+    assert line.startswith(f"the task is still running; follow it with: dragoman watch {url} ")
     assert problem == f"dragoman: {url} was not done within 1.5 s"
     gate.open.set()
-    assert run(*shlex.split(line)[5:]).stdout == "one two\n"
+    assert run(*shlex.split(line.partition("dragoman ")[2])).stdout == "one two\n"
 
 
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (["send", "URL"], "Say something: TEXT, - for stdin, --tool, --data or --file."),
-        (["send", "URL", "x", "--arguments", "{}"], "--arguments are for a skill: name it with --tool, or use --data."),
+        (["send", "URL"], "Nothing to send: add TEXT, - for stdin, --tool, --data or --file."),
+        (
+            ["send", "URL", "x", "--arguments", "{}"],
+            "--arguments needs --tool. To send data without a skill, use --data.",
+        ),
         (["send", "URL", "--tool", "add", "--arguments", "{a}"], "dragoman: --arguments: is not JSON: "),
         (["send", "URL", "--tool", "add", "--arguments", "[]"], "dragoman: --arguments: must be a JSON object"),
         (["send", "URL", "--data", "{"], "dragoman: --data: is not JSON: "),
-        (["call", "URL", "add", "3"], "dragoman: `3` is no argument: write name=text, or name:=JSON as in count:=3"),
+        (
+            ["call", "URL", "add", "3"],
+            "dragoman: `3` is not an argument: write name=text, or name:=JSON as in count:=3",
+        ),
         (["call", "URL", "add", "a:=x"], "dragoman: a:: is not JSON: "),
         (["send", "URL", "x", "--transport", "grpc"], "dragoman: gRPC is not supported yet"),
         (["send", "URL", "x", "--protocol", "7"], "dragoman: protocol '7' is not spoken here"),
@@ -360,7 +366,7 @@ def test_text_appears_as_it_arrives_and_ctrl_c_leaves_the_task_running(url: str,
     screen.until("one ")
     assert gate.reached.wait(30)
     screen.interrupt()
-    screen.until("the task goes on: ")
+    screen.until("the task is still running; follow it with: ")
     code, rest = screen.ended()
     assert code == 130
     assert "Traceback" not in rest
@@ -383,7 +389,7 @@ def test_ctrl_c_ends_a_watcher_and_not_the_task(url: str, terminal: Any, run: Ru
     screen.until("one ")
     screen.interrupt()
     code, rest = screen.ended()
-    assert (code, rest.strip()) == (130, f"the task goes on: dragoman watch {url} {task[:8]}")
+    assert (code, rest.strip()) == (130, f"the task is still running; follow it with: dragoman watch {url} {task[:8]}")
 
 
 def test_a_watcher_answers_the_question_of_the_task_it_watches(url: str, terminal: Any, run: Run):

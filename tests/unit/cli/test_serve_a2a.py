@@ -141,7 +141,7 @@ def test_the_token_of_a_remote_is_used_and_that_of_callers_is_not(tmp_path: Path
         code, said = refused(tmp_path, "--a2a", "sums")
         assert (code, said) == (
             2,
-            "dragoman: the remote `sums` names the variable SUMS, which is not set: export SUMS=…\n",
+            "dragoman: the remote `sums` names the variable SUMS, which is not set: run `export SUMS=…`\n",
         )
 
 
@@ -167,7 +167,7 @@ def test_two_agents_of_one_name(tmp_path: Path, behind: str) -> None:
     code, said = refused(tmp_path, "--a2a", behind, "--a2a", behind, "--port", "0")
     assert code == 2
     assert said == (
-        "dragoman: two agents are called 'adder': each needs a name of its own. In dragoman.toml it gets one, as in\n\n"
+        "dragoman: two agents are called 'adder': each needs its own name. Set it in dragoman.toml, as in\n\n"
         '[agents.adder-2]\na2a = "https://…"\n'
     )
 

@@ -77,8 +77,8 @@ def serving(folder: Path, *args: str) -> Generator[str]:
         (["--output", "jsonl"], "--output is about a program: say which with --command or --profile"),
         (["--cwd", "."], "--cwd is about a program: say which with --command or --profile"),
         (["--limit", "time=1"], "--limit is about a program: say which with --command or --profile"),
-        (["--name", "mine"], "--name is for the agent of --mcp or of --command: give one of them"),
-        (["--env", "A=1"], "--env is for the agent of --mcp or of --command: give one of them"),
+        (["--name", "mine"], "--name needs --mcp or --command"),
+        (["--env", "A=1"], "--env needs --mcp or --command"),
     ],
 )
 def test_a_flag_of_a_program_without_one_is_told(
@@ -108,8 +108,8 @@ def test_a_flag_of_a_program_without_one_is_told(
         ),
         (
             ["--command", "cat", "--mcp", "npx x", "--name", "mine"],
-            "--name: which agent is meant, that of --mcp or that of --command? Two get their names in dragoman.toml: "
-            "a table [agents.NAME] for each",
+            "--name: does it name the --mcp or the --command agent? To name both, write a table [agents.NAME] for each "
+            "into dragoman.toml",
         ),
     ],
 )
@@ -301,7 +301,7 @@ def test_what_a_table_cannot_give_a_program_is_told(
         ('a2a = "http://127.0.0.1:1"\npersona = 1', "persona is a table"),
         (
             'target = "app.py:server"\npersona = {}',
-            'persona is about an agent, and the target is none: name one, as in target = "app.py:agent"',
+            'persona needs an agent, but the target is not one: name one, as in target = "app.py:agent"',
         ),
     ],
 )
@@ -319,7 +319,7 @@ def test_a_table_that_says_too_much_or_too_little_is_told(
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ('tools = ["a"]\ninclude = ["a"]', "tools and include say the same: write one of them"),
+        ('tools = ["a"]\ninclude = ["a"]', "tools and include mean the same: use one of them"),
         ("tools = [1]", "tools is a list of texts"),
         ('persona = "pirate"', "persona is a table"),
     ],

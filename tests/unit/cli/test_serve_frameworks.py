@@ -158,7 +158,7 @@ def test_what_is_shown_of_adk_needs_an_agent_of_it(folder: Path, flag: str) -> N
         (
             "--langgraph",
             "raw.py:raw",
-            "this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`",
+            "this graph is not compiled: serve the result of `.compile()`, as in `graph = g.compile()`",
         ),
         ("--langgraph", "", "target ``: write `module:name` or `file.py`"),
         (
@@ -173,7 +173,7 @@ def test_a_flag_with_a_wrong_target_is_told(folder: Path, flag: str, target: str
 
 
 def test_a_target_that_is_no_graph_yet_is_told_with_its_name(folder: Path) -> None:
-    assert said_by("raw.py:raw").startswith("raw.py:raw: this graph is not compiled: name what its `.compile()` gives")
+    assert said_by("raw.py:raw").startswith("raw.py:raw: this graph is not compiled: serve the result of `.compile()`")
 
 
 def test_two_agents_of_one_name_are_told(folder: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
             "there is no MCP revision '2025' to choose: there are 2025-11-25 and 2026-07-28. "
             "A server that speaks only an older one needs no option",
         ),
-        ('mcp = "x"\ntoken_env = "NOT_SET"', "token_env names NOT_SET, which is not set: export NOT_SET=…"),
+        ('mcp = "x"\ntoken_env = "NOT_SET"', "token_env names NOT_SET, which is not set: run `export NOT_SET=…`"),
         (
             "mcp = 5",
             "an object of type `int` is no MCP server: give a command, a list of arguments, a URL or an MCPServer",

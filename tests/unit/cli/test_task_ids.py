@@ -87,7 +87,7 @@ def test_last_is_the_task_that_was_sent_to_last_else_the_newest_that_the_agent_l
 def test_there_may_be_no_last_task(typed: Typed):
     with served(diary()) as url:
         done = typed("get", url, "last")
-    assert done == (2, "", f"dragoman: there is no last task at {url}: `dragoman send` begins one\n")
+    assert done == (2, "", f"dragoman: there is no last task at {url}: start one with `dragoman send`\n")
 
 
 def test_a_task_at_another_address_is_not_the_last_one_here(url: str, typed: Typed):
@@ -105,7 +105,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(url: str, typed:
     assert typed("cancel", "4d1e0") == (
         2,
         "",
-        f"dragoman: `4d1e0` is the beginning of 2 task ids; add to it:\n  {ids[1]}\n  {ids[0]}\n",
+        f"dragoman: `4d1e0` matches 2 task ids; add more characters:\n  {ids[1]}\n  {ids[0]}\n",
     )
 
 
@@ -185,7 +185,7 @@ def test_continue_without_a_conversation_is_refused(url: str, typed: Typed):
     assert typed("send", "--continue", "x") == (
         2,
         "",
-        f"dragoman: there is no conversation with {url} to continue: leave --continue out to begin one\n",
+        f"dragoman: there is no conversation with {url} to continue: omit --continue to start one\n",
     )
 
 
@@ -194,7 +194,7 @@ def test_continue_without_a_conversation_is_refused(url: str, typed: Typed):
 def test_continue_and_another_conversation_are_refused(typed: Typed, option: str):
     done = typed("send", "--continue", option, "x", "y")
     assert done.code == 2
-    assert "--continue is the last conversation: leave --task and --context out." in done.err
+    assert "--continue cannot be combined with --task or --context." in done.err
 
 
 def test_a_terminal_shows_how_to_come_back(url: str, terminal: Any):

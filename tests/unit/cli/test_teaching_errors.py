@@ -138,12 +138,12 @@ MISTAKES = [
     Mistake(
         "named a host that does not exist",
         "serve app.py --host no.such.host.invalid",
-        "dragoman: host `no.such.host.invalid` is not known here: use 127.0.0.1, or 0.0.0.0 for every network",
+        "dragoman: host `no.such.host.invalid` cannot be resolved: use 127.0.0.1, or 0.0.0.0 for every network",
     ),
     Mistake(
         "named a host that is another machine's",
         "serve app.py --host 192.0.2.1",
-        "dragoman: host 192.0.2.1 is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network",
+        "dragoman: host 192.0.2.1 is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for every network",
     ),
 ]
 

@@ -88,8 +88,8 @@ async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixt
             await outage.pause(REFUSED)
         outage.reset()
         clock.slept.clear()
-    lost = ("WARNING", "connection lost; trying again for 60 s …")
-    assert lines(logged) == [lost, ("INFO", "connected again")] * 3
+    lost = ("WARNING", "connection lost; retrying for 60 s …")
+    assert lines(logged) == [lost, ("INFO", "reconnected")] * 3
 
 
 async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pytest.LogCaptureFixture) -> None:
@@ -177,6 +177,29 @@ async def test_a_send_that_is_not_to_be_repeated_is_given_up(options: Any) -> No
         assert len(stub.posts) == 1
 
 
+async def test_a_message_that_its_agent_no_longer_recognizes_is_not_sent_again() -> None:
+    async with Restarting() as stub:
+        with pytest.raises(CannotConnect):
+            await sent(stub, Clock(), back_after=700, reconnect=3600)
+        assert len(stub.posts) == 1
+
+
+async def test_a_message_whose_answer_was_lost_late_is_not_sent_again() -> None:
+    clock = Clock()
+
+    def lose_late(got: Any) -> Any:
+        clock.move(660)
+        return Close
+
+    async with AgentStub(lose_late) as stub:
+        connection = connect(stub.url, clock=clock)
+        await connection.card()
+        with pytest.raises(CannotConnect):
+            await connection.perform(Operation.SEND, REQUEST)
+        assert len(stub.posts) == 1
+        await connection.close()
+
+
 async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_after_its_time() -> None:
     for outage_of, expected in ((lambda _: None, 5), (lambda clock: Outage(60, clock), 60)):
         clock = Away()
@@ -200,10 +223,20 @@ async def test_polling_waits_for_an_agent_that_is_away(logged: pytest.LogCapture
         return answer
 
     with pytest.raises(TimedOut):
-        async for polled in poll_task(get_task, Away(), 5):
+        async for polled in poll_task(get_task, Away(), 5, 60):
             assert polled is working
     assert answers == []
     assert [level for level, _ in lines(logged)] == ["WARNING", "INFO"]
+
+
+async def test_polling_that_is_not_to_reconnect_ends_with_the_first_error() -> None:
+    async def get_task() -> Task:
+        raise REFUSED
+
+    clock = Away()
+    with pytest.raises(CannotConnect):
+        await anext(poll_task(get_task, clock, 5, 0))
+    assert clock.now() < 1000
 
 
 async def test_waiting_for_a_task_outlasts_a_restart() -> None:
@@ -322,7 +355,7 @@ async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
     # The skill began again, and said the same: that is not printed twice.
     assert "".join(pieces) == "one two three" == stream.task.text
     assert lines(logged) == [
-        ("WARNING", "connection lost; trying again for 60 s …"),
-        ("INFO", "connected again"),
+        ("WARNING", "connection lost; retrying for 60 s …"),
+        ("INFO", "reconnected"),
     ]
     await connection.close()

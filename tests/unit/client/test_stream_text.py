@@ -91,6 +91,20 @@ async def test_the_text_of_a_stream_comes_in_pieces_and_the_task_is_there_afterw
         assert stream.task.text == "2 days in Porto"
 
 
+async def test_artifacts_that_are_written_alternately_are_printed_once() -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def report(ctx: Context) -> Any:
+        yield "Writing. "
+        await ctx.artifact("The report. ", name="report")
+        yield "Done."
+
+    async with Client(agent) as client:
+        stream = client.stream("go")
+        assert "".join([piece async for piece in stream.text()]) == "Writing. The report. Done."
+
+
 async def test_a_message_instead_of_a_task_has_text_too(agent: Agent) -> None:
     async with Client(agent) as client:
         stream = client.stream(tool="hello")

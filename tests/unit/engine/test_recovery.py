@@ -56,7 +56,7 @@ async def test_a_working_task_is_failed_with_a_plain_reason(start: Any, turns: A
     assert (found.state, found.error) == (State.FAILED, INTERRUPTED)
     assert found.text.startswith("run 1 ")  # what callers have seen stays
     assert work.runs == 1
-    assert "1 tasks were interrupted by a restart" in caplog.text
+    assert "1 task was interrupted by a restart and failed" in caplog.text
     assert after.left() == {}
 
 

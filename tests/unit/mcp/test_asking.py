@@ -228,7 +228,7 @@ async def test_who_asks_is_called_as_it_is_configured_and_else_in_one_short_line
         user = User("decline")
         async with hosted(host_elicitation_callback=user, **options) as host:
             await host.ok("send_message", agent_id=foreign.url, text="go")
-            assert [each.message for each in user.asked] == [f"{name} asks: The agent waits for an answer."]
+            assert [each.message for each in user.asked] == [f"{name} asks: The agent is waiting for an answer."]
 
 
 # -- what a host keeps for us ------------------------------------------------------------------------------------------

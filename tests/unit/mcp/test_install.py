@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_each_host_is_told_in_its_own_file_by_absolute_paths(place: Path, host: 
     where, key = PLACES[host]
     done = install(host, URL, "--allow", "a.example", "--store", "sqlite:///kept.db", "--wait-seconds", "20")
     assert done.exit_code == 0
-    assert f"{where} is written: restart" in done.stderr
+    assert re.search(rf"updated \S+{re.escape(where)}; restart ", done.stderr)
     entry = entry_in(place / where, key)
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][entry["args"].index("mcp") + 1 :] == [
@@ -119,7 +120,7 @@ def test_the_same_again_changes_nothing_and_other_options_change_the_entry(place
     install("claude-code", URL)
     path = place / "folder" / ".mcp.json"
     first = path.stat().st_mtime_ns
-    assert "says so already" in install("claude-code", URL).stderr
+    assert "is already up to date" in install("claude-code", URL).stderr
     assert path.stat().st_mtime_ns == first
     assert not path.with_name(".mcp.json.bak").exists()
     install("claude-code", "http://127.0.0.1:1")
@@ -213,7 +214,7 @@ def test_tokens_are_named_and_never_written(
     assert entry["env"] == {"WEATHER_TOKEN": value}
     assert entry["args"][-2:] == ["--config", str(file)]
     assert "very-secret" not in (place / where).read_text() + done.output + printed.output
-    told = "Claude Desktop does not pass WEATHER_TOKEN on: write its value into that file"
+    told = "Claude Desktop does not pass on WEATHER_TOKEN: write its value into that file"
     assert (told in done.stderr) == (told in printed.stderr) == (host == "claude-desktop")
     # Where nobody has put a value, there is none.
     assert is_unset("WEATHER_TOKEN", value)
@@ -298,7 +299,7 @@ def test_a_cache_that_is_elsewhere_is_known_by_its_variable(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["weather"], "`weather` is neither an agent's URL nor a name under [remotes]"),
+        (["weather"], "`weather` is neither an agent's URL nor a name in [remotes]"),
         (["--config", "nope.toml"], "nope.toml: there is no such settings file"),
         (["--store", "kept.db"], "--store kept.db: must be"),
     ],

@@ -128,7 +128,7 @@ def test_a_wrong_scheme_ends_the_command_with_one_sentence(tmp_path: Path, monke
     for flags, told in (
         (["--auth", "coookie"], "auth: there is no scheme `coookie`; did you mean `cookie`?"),
         (["--auth", "mtls"], "auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates"),
-        (["--tls-ca", "ca.pem"], "tls_key and tls_ca are of no use without tls_cert"),
+        (["--tls-ca", "ca.pem"], "tls_key and tls_ca need tls_cert"),
     ):
         result = CliRunner().invoke(group, ["serve", "app.py:shout", "--port", "0", "--store", "memory:", *flags])
         assert told in f"{result.output} {result.exception}", result.output

@@ -199,7 +199,7 @@ def test_of_two_agents_the_user_says_which(folder: Path) -> None:
     (folder / "two.py").write_text(ADK.replace("root_agent", "one") + "two = LlmAgent(name='other', model=model)\n")
     with pytest.raises(ConfigError) as caught:
         load_target("two.py", cwd=folder)
-    assert str(caught.value).startswith("`two.py` has several things to serve, `one`, `two`: say which")
+    assert str(caught.value).startswith("`two.py` has several things to serve (`one`, `two`): choose one")
 
 
 def test_an_agent_of_ours_goes_before_those_it_is_made_of(folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_an_agent_of_ours_goes_before_those_it_is_made_of(folder: Path) -> None:
 
 
 def test_a_graph_that_is_not_compiled_is_told_so(folder: Path) -> None:
-    says = "this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`"
+    says = "this graph is not compiled: serve the result of `.compile()`, as in `graph = g.compile()`"
     assert problem("lg_others.py:raw", folder) == says
     assert problem("lg_others.py:raw", folder, "langgraph") == says
     assert problem("lg_app.py:builder", folder, "langgraph") == says, "the builder of another graph is none"

@@ -100,7 +100,7 @@ def test_two_names_for_one_agent_are_one_agent(tmp_path: Path):
 
 def test_of_several_agents_without_a_usual_name_the_user_says_which(tmp_path: Path):
     write(tmp_path, {"many9.py": "from dragoman import Agent\none = Agent('one')\ntwo = Agent('two')\n"})
-    says = "`many9.py` has several things to serve, `one`, `two`: say which, as in `many9.py:one`"
+    says = "`many9.py` has several things to serve (`one`, `two`): choose one, as in `many9.py:one`"
     assert problem("many9.py", tmp_path) == says
 
 
@@ -125,8 +125,8 @@ def test_a_module_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
 
 def test_a_path_without_its_ending_is_told(tmp_path: Path):
     write(tmp_path, {"sub/calc13.py": AGENT})
-    assert problem("sub/calc13", tmp_path) == "`sub/calc13` is no module name; did you mean `sub/calc13.py`?"
-    assert problem("sub/other", tmp_path) == "`sub/other` is no module name: write `module:name` or `file.py`"
+    assert problem("sub/calc13", tmp_path) == "`sub/calc13` is not a module name; did you mean `sub/calc13.py`?"
+    assert problem("sub/other", tmp_path) == "`sub/other` is not a module name: write `module:name` or `file.py`"
 
 
 def test_a_file_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
@@ -174,14 +174,14 @@ def test_a_misspelt_import_of_a_sibling_is_told_with_the_sibling(tmp_path: Path)
         ("raise ValueError('two\\nlines')\n", "broken19.py:1: ValueError: two lines"),
         ("raise KeyError\n", "broken19.py:1: KeyError"),
         ("from json import nothing19\n", "broken19.py:1: ImportError: cannot import name 'nothing19'"),
-        ("import sys\nsys.exit(1)\n", "broken19.py:2: stops Python while it is imported: put what must not run"),
+        ("import sys\nsys.exit(1)\n", "broken19.py:2: exits Python when it is imported: put code that must not run"),
         (
             "from dragoman import Agent\nagent = Agent('x')\n@agent.skill\ndef f(a):\n    pass\n",
             "broken19.py:3: skill `f`: parameter `a` has no type",
         ),
         (
             "from dragoman import Agent\nagent = Agent('x')\nagent.serve()\n",
-            'broken19.py:3: serve() runs while this is imported: put it under `if __name__ == "__main__":`',
+            'broken19.py:3: serve() runs when this file is imported: put it under `if __name__ == "__main__":`',
         ),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_function_without_a_docstring_is_described_by_its_name():
     [
         (Agent, "the class `Agent` cannot be served: an Agent, a Server, a function or an agent of a framework can"),
         (42, "an object of type `int` cannot be served: an Agent, a Server, a function or an agent of a framework can"),
-        (lambda text: text, "a lambda cannot be served: its skill would have no name; write it with `def`"),
+        (lambda text: text, "a lambda cannot be served because it has no name: write a function with `def`"),
     ],
 )
 def test_anything_else_is_told_what_can_be_served(obj: object, says: str):

@@ -81,8 +81,8 @@ class EffectWatch:
             if (skill.id, line) not in _warned:
                 _warned.add((skill.id, line))
                 self._ctx.log.warning(
-                    "%s, line %d: `%s` %s before it asks %r, and does it again after every answer: what must happen "
-                    "only once belongs into `ctx.once(key, function, ...)`",
+                    "%s, line %d: `%s` %s before it asks %r, and does it again after every answer: wrap what must "
+                    "happen only once in `ctx.once(key, function, ...)`",
                     Path(skill.fn.__code__.co_filename).name,
                     line,
                     skill.id,

@@ -39,7 +39,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
-        raise ConfigError("--jwks is for --validate: add that")
+        raise ConfigError("--jwks needs --validate")
     options = parse_options(url, shared)
     recorder = CardRecorder()
     with CommandSession(options, recorder) as session:

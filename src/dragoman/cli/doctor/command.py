@@ -57,11 +57,11 @@ def command(
     """
     if url is not None:
         if store is not None or config is not None or full:
-            raise click.UsageError("--store, --config and --full are for the store here: leave the address out.")
+            raise click.UsageError("--store, --config and --full check this machine: omit the address.")
         ctx.exit(_check_agent(url, text, shared))
     for option, value in {"--send": text, **_url_only_options(shared)}.items():
         if value:
-            raise click.UsageError(f"{option} is for an agent elsewhere: add its address.")
+            raise click.UsageError(f"{option} checks an agent: add its address.")
     ctx.exit(_check_here(store, config, full=full, as_json=shared["as_json"]))
 
 

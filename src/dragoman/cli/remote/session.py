@@ -124,7 +124,7 @@ def read_token(variable: str, source: str) -> str:
     """Read the token from an environment variable; `source` names the setting. Raises ConfigError when it is unset."""
     token = os.environ.get(variable)
     if not token:
-        raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
+        raise ConfigError(f"{source} names the variable {variable}, which is not set: run `export {variable}=…`")
     return token
 
 
@@ -132,7 +132,7 @@ def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or not name or not name.isascii() or any(char in name for char in ' \t\r\n"(),/;<=>?@[]{}'):
-        raise ConfigError("-H takes a header as in -H 'X-Team: blue'")
+        raise ConfigError("-H needs a header, as in -H 'X-Team: blue'")
     if any(char in value for char in "\r\n\0"):
         raise ConfigError(f"-H {name}: a header is one line")
     return name, value

@@ -48,7 +48,7 @@ def find_task(session: CommandSession, word: str) -> str:
 def _newest(session: CommandSession) -> str:
     listed = _listed_ids(session, 1)
     if not listed:
-        raise ConfigError(f"there is no last task at {session.options.target.url}: `dragoman send` begins one")
+        raise ConfigError(f"there is no last task at {session.options.target.url}: start one with `dragoman send`")
     return listed[0]
 
 
@@ -66,7 +66,7 @@ def match_beginning(word: str, ids: Iterable[str]) -> str | None:
     if word in found:
         return word
     if len(found) > 1:
-        raise ConfigError("\n  ".join([f"`{word}` is the beginning of {len(found)} task ids; add to it:", *found]))
+        raise ConfigError("\n  ".join([f"`{word}` matches {len(found)} task ids; add more characters:", *found]))
     return found[0] if found else None
 
 

@@ -219,11 +219,11 @@ def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> d
     """Pop the flags that --mcp and --command share. Raises ConfigError when they do not fit."""
     options = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
     if options and not mcp and not program:
-        raise ConfigError(f"--{next(iter(options))} is for the agent of --mcp or of --command: give one of them")
+        raise ConfigError(f"--{next(iter(options))} needs --mcp or --command")
     if "name" in options and mcp and program:
         raise ConfigError(
-            "--name: which agent is meant, that of --mcp or that of --command? Two get their names in dragoman.toml: "
-            "a table [agents.NAME] for each"
+            "--name: does it name the --mcp or the --command agent? To name both, write a table [agents.NAME] for each "
+            "into dragoman.toml"
         )
     return options
 
@@ -232,8 +232,8 @@ def _agents_of_file(file: ConfigFile | None, limit: int | None) -> list[Servable
     """Build the agents of the settings file. Raises ConfigError."""
     if file is None or not file.agents:
         raise ConfigError(
-            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, run `dragoman init my-agent`, "
-            "or save this as app.py:\n\n" + FIRST_AGENT
+            "nothing to serve: name a target, as in `dragoman serve app.py`. To create one, run "
+            "`dragoman init my-agent`, or save this as app.py:\n\n" + FIRST_AGENT
         )
     return [_agent_of_table(file, name, table, limit) for name, table in file.agents.items()]
 
@@ -293,7 +293,7 @@ def _apply_agent_options(source: str, servable: Servable, table: Mapping[str, An
         return
     if not isinstance(servable, Agent):
         raise ConfigError(
-            f'{source}: {options[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
+            f'{source}: {options[0]} needs an agent, but the target is not one: name one, as in target = "app.py:agent"'
         )
     set_options(servable, table)
 
@@ -341,13 +341,15 @@ def _combine(servables: Sequence[Servable]) -> Servable:
 
     agents = [servable for servable in servables if isinstance(servable, Agent)]
     if len(agents) < len(servables):
-        raise ConfigError("a Server is served alone: name the agents instead, or make one Server of them")
+        raise ConfigError(
+            "a Server cannot be served with other targets: list its agents instead, or combine all in one Server"
+        )
     names = [agent.name for agent in agents]
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
         raise ConfigError(
-            f"two agents are called {duplicate!r}: each needs a name of its own. "
-            "In dragoman.toml it gets one, as in\n\n"
+            f"two agents are called {duplicate!r}: each needs its own name. "
+            "Set it in dragoman.toml, as in\n\n"
             f'[agents.{duplicate}-2]\na2a = "https://…"'
         )
     return Server(*agents)

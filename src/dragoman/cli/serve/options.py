@@ -311,7 +311,7 @@ def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Age
 
     check_table(source, table, _TOOL_KEYS, beside="mcp")
     if "tools" in table and "include" in table:
-        raise ConfigError(f"{source}: tools and include say the same: write one of them")
+        raise ConfigError(f"{source}: tools and include mean the same: use one of them")
     options = {key: value for key, value in table.items() if key not in ("mcp", "token_env", "tools", *ABOUT)}
     if "tools" in table:
         options["include"] = table["tools"]
@@ -319,7 +319,7 @@ def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Age
     if variable is not None:
         token = os.environ.get(variable)
         if not token:
-            raise ConfigError(f"{source}: token_env names {variable}, which is not set: export {variable}=…")
+            raise ConfigError(f"{source}: token_env names {variable}, which is not set: run `export {variable}=…`")
         options["headers"] = {**options.get("headers", {}), "Authorization": f"Bearer {token}"}
     if "permissions" in options:
         options["permissions"] = {tool: str(key) if key else None for tool, key in options["permissions"].items()}

@@ -54,6 +54,6 @@ def _parse_argument(text: str) -> tuple[str, Any, bool]:
 
     match = _ARGUMENT.fullmatch(text)
     if match is None:
-        raise ConfigError(f"`{text}` is no argument: write name=text, or name:=JSON as in count:=3")
+        raise ConfigError(f"`{text}` is not an argument: write name=text, or name:=JSON as in count:=3")
     name, operator, value = match.groups()
     return (name, parse_json(value, f"{name}:"), False) if operator == ":=" else (name, value, True)

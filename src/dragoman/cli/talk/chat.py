@@ -109,12 +109,12 @@ class ChatLoop:
             context = next((each.context_id for each in self._session.recent() if each.context_id), "")
             if not context:
                 url = self._session.options.target.url
-                raise ConfigError(f"there is no last conversation with {url}: leave --context out to begin one")
+                raise ConfigError(f"there is no conversation with {url} yet: omit --context to start one")
         self._context = context
         is_listed, task = self._session.run(self._find_last(context))
         if task is None:
             if is_listed and self.interactive:
-                say(f"the agent has no task of the conversation {context}: your next message begins it")
+                say(f"the agent has no tasks in the conversation {context}: your next message starts it")
             return
         self._last = task
         if self.interactive:
@@ -215,7 +215,7 @@ class ChatLoop:
             case _:
                 near = get_close_matches(name, COMMANDS, n=1)
                 hint = f"did you mean {near[0]}?" if near else "/help lists the commands."
-                raise ConfigError(f"there is no command {name}: {hint} To send it as text, begin with //.")
+                raise ConfigError(f"there is no command {name}: {hint} To send it as text, start with //.")
         return True
 
     def _print_help(self) -> None:
@@ -249,14 +249,14 @@ class ChatLoop:
         from dragoman.cli.printing import say
 
         self._printer.raw = not self._printer.raw
-        say("text is printed as it comes" if self._printer.raw else "Markdown is rendered")
+        say("Markdown rendering is off" if self._printer.raw else "Markdown rendering is on")
 
     def _begin_anew(self) -> None:
         from dragoman.cli.printing import say
 
         if self.interactive:
             self.print_return(is_end=False)
-            say("a new conversation begins")
+            say("started a new conversation")
         self._last = self._context = None
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class ChatLoop:
 
         task = self._last
         if not isinstance(task, Task) or task.state.final:
-            raise ConfigError("there is nothing to cancel: no task waits for an answer")
+            raise ConfigError("there is nothing to cancel: no task is waiting for an answer")
         self._keep(self._session.run(self._session.client.cancel_task(task)))
         self._print(self._last or task)
 
@@ -344,7 +344,7 @@ class ChatLoop:
         else:
             self._printer.print(result)
             if self.interactive and any(part.raw is not None for part in result.files):
-                say(colored("/save writes it here, /save DIR into a folder", dim=True, err=True))
+                say(colored("type /save or /save DIR to save it", dim=True, err=True))
 
 
 def _split_path(command: str, arguments: str) -> tuple[Path | None, str]:

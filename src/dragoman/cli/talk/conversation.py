@@ -137,7 +137,7 @@ class StreamPrinter:
         if event.progress is not None:
             self._shows_progress = True
         if self._is_live and (event.text or event.replaces):
-            self._print(self._text.add(event.text, replaces=event.replaces))
+            self._print(self._text.add_event(event))
         if self._is_live and isinstance(raw, (Task, ArtifactUpdate)):
             self._list_files(raw.parts if isinstance(raw, Task) else raw.artifact.parts)
 
@@ -184,10 +184,8 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
             raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
-                say(
-                    "the task goes on, this ends it: "
-                    + session.command_line("cancel", session.short_id(printer.task_id))
-                )
+                cancel = session.command_line("cancel", session.short_id(printer.task_id))
+                say(f"the task is still running; to cancel it: {cancel}")
             else:
                 say(resume_command(session, printer.task_id, printer.state))
         raise
@@ -197,7 +195,7 @@ def resume_command(session: CommandSession, task_id: str, state: State) -> str:
     """Return the command that resumes a task."""
     if state is State.INPUT_REQUIRED:
         return "answer with: " + session.command_line("send", "--task", session.short_id(task_id)) + ' "…"'
-    return "the task goes on: " + session.command_line("watch", session.short_id(task_id))
+    return "the task is still running; follow it with: " + session.command_line("watch", session.short_id(task_id))
 
 
 def converse(
@@ -216,7 +214,7 @@ def converse(
             result = session.run(reading)
             if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
                 return result
-            answer = ask(result.question or "The agent waits for an answer.")
+            answer = ask(result.question or "The agent is waiting for an answer.")
             if answer is None:
                 return result
             reading = printer.read(session.client.stream(answer, task=result))
@@ -266,8 +264,8 @@ def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
     if so_far and so_far != task.question and not session.options.as_json and not on_terminal():
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
-        text = task.question or "the agent needs an authorization that it cannot ask for here"
+        text = task.question or "the agent needs an authorization"
         follow = session.command_line("watch", session.short_id(task.id))
-        return InputRequired(f"{text}\nonce it is given: {follow}", task=task)
-    question = task.question or "the agent waits for an answer"
+        return InputRequired(f"{text}\nthen continue with: {follow}", task=task)
+    question = task.question or "the agent is waiting for an answer"
     return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

@@ -69,7 +69,7 @@ class Prompt:
                     raise
                 interrupted = True
                 say()
-                say("Ctrl-C again leaves")
+                say("press Ctrl-C again to quit")
                 continue
             if message is not None and message.strip() and self._readline is not None and self._history.append(message):
                 with suppress(ValueError):

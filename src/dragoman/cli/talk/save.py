@@ -88,4 +88,4 @@ def _ask_for_folder(files: Sequence[Part]) -> Path | None:
             folder = Path(answer).expanduser()
             if folder.is_dir():
                 return folder
-        say(f"{one_line(answer)} is not a folder: y saves in this one, Enter does not save")
+        say(f"{one_line(answer)} is not a folder: type y to save here, or Enter to skip")

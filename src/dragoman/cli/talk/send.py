@@ -65,7 +65,7 @@ def command(
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
 
     if continues and (options["task"] or options["context"]):
-        raise click.UsageError("--continue is the last conversation: leave --task and --context out.")
+        raise click.UsageError("--continue cannot be combined with --task or --context.")
     message = _parse_message(**options)
     if session.options.target.is_default and options["words"]:
         _warn_of_misreading(options["words"][0])
@@ -102,7 +102,7 @@ def _last_conversation(session: CommandSession) -> dict[str, Any]:
         return {"task": waiting}
     if last is None or not last.context_id:
         raise ConfigError(
-            f"there is no conversation with {session.options.target.url} to continue: leave --continue out to begin one"
+            f"there is no conversation with {session.options.target.url} to continue: omit --continue to start one"
         )
     return {"context": last.context_id}
 
@@ -151,9 +151,9 @@ def _parse_message(
     """Parse the arguments of `Client.send`, before the agent is called. Raises UsageError and ConfigError."""
     text = " ".join(words) if words else None
     if text is None and options["tool"] is None and data is None and not files:
-        raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
+        raise click.UsageError("Nothing to send: add TEXT, - for stdin, --tool, --data or --file.")
     if arguments is not None and options["tool"] is None:
-        raise click.UsageError("--arguments are for a skill: name it with --tool, or use --data.")
+        raise click.UsageError("--arguments needs --tool. To send data without a skill, use --data.")
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
     elif text is not None:

@@ -24,6 +24,8 @@ _MAX_DOUBLINGS = 16
 _LONGEST_OUTAGE_PAUSE = 5.0
 # For how many seconds a lost connection is tried again by default.
 RECONNECT = 60.0
+# How old a message may be that is sent again: servers recognize a repeat for ten minutes after they accepted it.
+MAX_REPEAT_AGE = 540.0
 # The longest Retry-After that is honored.
 MAX_RETRY_AFTER = 60.0
 
@@ -104,7 +106,7 @@ class Outage(Backoff):
     def reset(self) -> None:
         """End the outage, if there is one."""
         if self.failures > 1:
-            logger.info("connected again")
+            logger.info("reconnected")
         self.failures, self._ends_at = 0, None
 
     def covers(self, problem: DragomanError) -> bool:
@@ -121,18 +123,21 @@ class Outage(Backoff):
             raise problem
         self.failures += 1
         if self.failures == 2:  # the first attempt is made at once: most losses are over by then
-            logger.warning("connection lost; trying again for %g s …", self._seconds)
+            logger.warning("connection lost; retrying for %g s …", self._seconds)
         await sleep(self._clock, min(self._delay(problem, _LONGEST_OUTAGE_PAUSE), remaining))
 
 
 class SendBackoff(Backoff):
     """The retries of one message. Once its connection was lost, the agent may be restarting.
 
-    Then an `Outage` lasts until it can be reached again; losing the connection once more counts as a retry.
+    Then an `Outage` lasts until it can be reached again; losing the connection once more counts as a retry. A message
+    that may have arrived is sent again only while the agent recognizes it: not long after `sent_ms`.
     """
 
-    def __init__(self, retries: int, reconnect: float, clock: Clock) -> None:
+    def __init__(self, retries: int, reconnect: float, clock: Clock, sent_ms: int) -> None:
         super().__init__(retries, clock)
+        self._sent_ms = sent_ms
+        self._may_have_arrived = False
         self._outage = Outage(reconnect, clock) if retries and reconnect else None
         self._was_lost = False
 
@@ -143,9 +148,13 @@ class SendBackoff(Backoff):
             self._outage.reset()
 
     async def pause(self, problem: Exception) -> None:
-        """Wait before the next attempt. Raises `problem` when no retry is left, or the outage lasts too long."""
+        """Wait before the next attempt. Raises `problem` when no retry is left, or the message has become too old."""
+        is_refusal = not isinstance(problem, CannotConnect) or problem.arrived is False
+        self._may_have_arrived = self._may_have_arrived or not is_refusal
         self._was_lost = self._was_lost or getattr(problem, "reason", "") == "CONNECTION_LOST"
         if self._outage is not None and self._was_lost and getattr(problem, "arrived", None) is False:
             await self._outage.pause(problem)
         else:
             await super().pause(problem)
+        if self._may_have_arrived and self._clock.now() - self._sent_ms > MAX_REPEAT_AGE * 1000:
+            raise problem

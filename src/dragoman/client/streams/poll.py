@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.client.streams.backoff import RECONNECT, Outage
+from dragoman.client.streams.backoff import Outage
 from dragoman.clock import sleep
 from dragoman.model.error import DragomanError
 
@@ -19,14 +19,14 @@ _MIN_POLL_PAUSE, _POLL_RATIO = 0.05, 0.1
 
 
 async def poll_task(
-    get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float
+    get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float, reconnect: float
 ) -> AsyncGenerator[Task, None]:
     """Yield the task again and again: soon at first, then after a tenth of the time it has taken so far.
 
-    Pauses are at most `max_pause` seconds. An agent that cannot be reached is waited for as in a stream. Raises the
-    errors of `get_task`.
+    Pauses are at most `max_pause` seconds. An agent that cannot be reached is waited for as in a stream, for
+    `reconnect` seconds. Raises the errors of `get_task`.
     """
-    started, outage = clock.now(), Outage(RECONNECT, clock)
+    started, outage = clock.now(), Outage(reconnect, clock)
     while True:
         await sleep(clock, max(_MIN_POLL_PAUSE, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
         try:

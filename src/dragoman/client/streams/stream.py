@@ -86,7 +86,7 @@ class EventStream:
         text = PrintableText()
         async with aclosing(events):
             async for event in events:
-                for piece in text.add(event.text, replaces=event.replaces):
+                for piece in text.add_event(event):
                     yield piece
         for piece in text.end():
             yield piece

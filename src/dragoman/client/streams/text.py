@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.client.event import Event
 
 
 class TextChunk(str):
@@ -47,6 +51,14 @@ class PrintableText:
     def is_empty(self) -> bool:
         """True while nothing has been printed."""
         return not self._printed
+
+    def add_event(self, event: Event) -> Iterator[TextChunk]:
+        """Yield what is to be printed of the next event.
+
+        A status that replaces the text only puts artifacts that were written alternately into their order: all of it
+        has been printed.
+        """
+        return iter(()) if event.replaces and event.kind == "status" else self.add(event.text, replaces=event.replaces)
 
     def add(self, text: str, *, replaces: bool = False) -> Iterator[TextChunk]:
         """Yield what is to be printed of the next text; with `replaces`, it is the whole answer anew."""

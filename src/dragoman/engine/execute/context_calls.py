@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import inspect
 import sys
-from collections.abc import Coroutine
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -35,19 +31,24 @@ class ContextCalls:
             self._calls = [each for each in self._calls if _is_pending(each[0])]
         self._calls.append(call)
 
-    def check(self) -> None:
-        """Raise Failed when a call was not awaited: the text names its line and says what to write."""
+    def check(self, output: object = None) -> None:
+        """Raise Failed when a call was surely forgotten: the text names its line and says what to write.
+
+        It was if nobody but this object refers to it any more, or if `output`, or the text of an exception, is or
+        contains it. Any other may be awaited later.
+        """
         if not self._calls:
             return
         self._calls = [each for each in self._calls if _is_pending(each[0])]
-        forgotten = next((each for each in self._calls if not _has_task(each[0])), None)
-        if forgotten is not None:
-            _, method, code, line = forgotten
-            for coroutine, *_ in self._calls:
-                coroutine.close()  # Python would warn of it
-            self._calls = []
-            place = f"{Path(code.co_filename).name}, line {line}"
-            raise Failed(f"{place}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`")
+        text = str(output) if isinstance(output, (str, BaseException)) else ""
+        for each in self._calls:
+            if sys.getrefcount(each[0]) <= _ONE_REFERENCE or output is each[0] or _is_about(text, each[0]):
+                _, method, code, line = each
+                for coroutine, *_ in self._calls:
+                    coroutine.close()  # Python would warn of it
+                self._calls = []
+                place = f"{Path(code.co_filename).name}, line {line}"
+                raise Failed(f"{place}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`")
 
 
 class _HasCalls(Protocol):
@@ -76,10 +77,11 @@ def _is_pending(coroutine: CoroutineType[Any, Any, Any]) -> bool:
     return not coroutine.cr_suspended and not coroutine.cr_running and bool(coroutine.cr_frame)
 
 
-def _has_task(coroutine: CoroutineType[Any, Any, Any]) -> bool:
-    """True when the event loop will run it: a task does not begin at once.
+def _is_about(text: str, coroutine: CoroutineType[Any, Any, Any]) -> bool:
+    """True when a text contains a coroutine, or is Python's complaint that one is no value of another type."""
+    return bool(text) and (repr(coroutine) in text or "'coroutine'" in text or "type coroutine" in text)
 
-    A task refers to it directly or through a wrapper. A coroutine may just have it in a variable.
-    """
-    referrers: list[object] = gc.get_referrers(coroutine)
-    return any(not inspect.iscoroutine(each) and isinstance(each, (asyncio.Task, Coroutine)) for each in referrers)
+
+# What `getrefcount` says of an object that only one tuple refers to.
+_PROBE = (object(),)
+_ONE_REFERENCE = sys.getrefcount(_PROBE[0])

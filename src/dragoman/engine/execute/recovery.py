@@ -61,7 +61,8 @@ class Recovery:
                 ended.append(live)
         await asyncio.gather(*(live.wait_durable() for live in ended))
         if ended:
-            logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
+            noun = "task was" if len(ended) == 1 else "tasks were"
+            logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
     async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
         """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
@@ -138,7 +139,7 @@ class BrokenTaskReaper:
             ended += await self._fail(task_id, number)
             self._ids.pop(task_id, None)
         if ended:
-            logger.warning("%d tasks have failed: %s", ended, UNSTORED)
+            logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
 
     async def _fail(self, task_id: str, number: int) -> bool:
         stored = await self._tasks.store.task(task_id)

@@ -171,7 +171,7 @@ class Run:
             if live.ended:
                 return
             if ctx.pending_calls is not None:
-                ctx.pending_calls.check()
+                ctx.pending_calls.check(value)
             if closing is not None and value is not None:
                 raise InvalidAgentResponse(f"Done must be the last output: {type(value).__name__} followed it")
             if isinstance(value, Reply):
@@ -281,7 +281,7 @@ class Run:
     def _log_and_describe(self, error: BaseException) -> str:
         if self._ctx is not None and self._ctx.pending_calls is not None:
             try:
-                self._ctx.pending_calls.check()
+                self._ctx.pending_calls.check(error)
             except Failed as forgotten:  # the likely cause
                 return str(forgotten)
         reference = secrets.token_hex(3)

@@ -180,7 +180,8 @@ class Runner:
         waiting = [run.live for queue in self._queues.values() for run in queue]
         self._queues.clear()
         if self._workers and seconds > 0:
-            logger.warning("%d tasks have not ended within %g s and are cut off", len(self._workers), seconds)
+            noun = "task was" if len(self._workers) == 1 else "tasks were"
+            logger.warning("%d %s still running after %g s, and stopped", len(self._workers), noun, seconds)
         for live in waiting:
             self._release(live)
         self.stopping = True
@@ -189,8 +190,9 @@ class Runner:
         await self._wait_idle(CANCEL_GRACE_SECONDS)
         if self._workers:
             logger.error(
-                "%d runs go on although they were canceled: the next start recovers their tasks",
+                "the code of %d canceled %s does not stop: the next start recovers the tasks",
                 len(self._workers),
+                "task" if len(self._workers) == 1 else "tasks",
             )
 
     async def _wait_idle(self, seconds: float) -> None:

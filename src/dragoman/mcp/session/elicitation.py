@@ -136,7 +136,7 @@ class ElicitationBridge:
 
 def _elicit_params(task: Task, name: str) -> types.ElicitRequestParams | None:
     """Return a task's question as elicitation parameters with the agent's name; None when no form can ask it."""
-    question = attribute_question(name, task.question or "The agent waits for an answer.")
+    question = attribute_question(name, task.question or "The agent is waiting for an answer.")
     if task.state is State.AUTH_REQUIRED:
         # Never a form: credentials must not be typed into one.
         parts = task.status.message.parts if task.status.message is not None else ()

@@ -21,9 +21,9 @@ from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
+    from dragoman.client.connection import Connection
     from dragoman.client.event import Event
     from dragoman.client.streams.stream import EventStream
-    from dragoman.clock import Clock
     from dragoman.mcp.registry import Registry, TaskRecord
 
 # How many bytes of one task are accepted from a stream.
@@ -209,7 +209,7 @@ class TaskFollower:
     async def _follow_task(self, client: Client, task_id: str, previous: Task | None = None) -> None:
         connection = await client._open()  # pyright: ignore[reportPrivateUsage]
         if not connection.can_resubscribe:
-            await self._poll(client, connection.clock, task_id, previous)
+            await self._poll(client, connection, task_id, previous)
             return
         problem: A2AError | None = None
         try:
@@ -223,10 +223,11 @@ class TaskFollower:
         if problem is not None and not _is_settled(self.record.task):
             raise problem
 
-    async def _poll(self, client: Client, clock: Clock, task_id: str, previous: Task | None) -> None:
+    async def _poll(self, client: Client, connection: Connection, task_id: str, previous: Task | None) -> None:
         """Poll a task, where another subscription may do harm."""
         last_task = self.record.task
-        async with aclosing(poll_task(lambda: client.get_task(task_id), clock, _MAX_POLL_PAUSE)) as tasks:
+        polls = poll_task(lambda: client.get_task(task_id), connection.clock, _MAX_POLL_PAUSE, connection.reconnect)
+        async with aclosing(polls) as tasks:
             async for task in tasks:
                 if task != last_task:
                     last_task = task

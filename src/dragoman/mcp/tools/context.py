@@ -132,7 +132,7 @@ class ToolContext:
         if text:
             members["text"] = truncate(text)
         if task.state.waiting:
-            members["question"] = truncate(task.question or "The agent waits for an answer.")
+            members["question"] = truncate(task.question or "The agent is waiting for an answer.")
             members["next_step"] = self._answer_hint(task, task_id)
         elif not task.state.final:
             members["next_step"] = self._follow_hint(task_id)

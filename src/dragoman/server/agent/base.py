@@ -185,11 +185,11 @@ def check_name(name: str) -> None:
     if not name or "/" in name:
         raise ConfigError("an agent needs a name without a slash")
     if name in (".", ".."):
-        raise ConfigError(f"an agent cannot be called `{name}`: that is a place")
+        raise ConfigError(f"an agent cannot be called `{name}`, which is a path")
     if name != name.strip():
-        raise ConfigError(f"the name of an agent neither begins nor ends with a space: `{name}`")
+        raise ConfigError(f"the name of an agent cannot start or end with a space: `{name}`")
     if any(unicodedata.category(each) in _UNFIT for each in name):
-        raise ConfigError(f"the name of an agent has no control characters: {name!r}")
+        raise ConfigError(f"the name of an agent cannot contain control characters: {name!r}")
 
 
 def _extension(extension: AgentExtension | str | Mapping[str, Any]) -> AgentExtension:

@@ -82,7 +82,7 @@ def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
     from dragoman.server.agent.agent import Agent
 
     if _is_builder(thing):
-        raise ConfigError("this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`")
+        raise ConfigError("this graph is not compiled: serve the result of `.compile()`, as in `graph = g.compile()`")
     actual = framework_of(thing)
     if actual != framework:
         raise ConfigError(f"{_describe(thing)} is not {framework.kind}{_correction(thing, actual)}")

@@ -55,7 +55,7 @@ class ServiceConnection:
 
     def with_auth(self, auth: object) -> ServiceConnection:
         """Refuse credentials, which nobody would check. Raises ConfigError."""
-        raise ConfigError("an agent in this process checks no credentials: leave auth= out, or call agent.app(auth=…)")
+        raise ConfigError("an agent in the same process checks no credentials: omit auth=, or call agent.app(auth=…)")
 
     async def open(self) -> None:
         """Open the store and the agent, and recover interrupted tasks."""

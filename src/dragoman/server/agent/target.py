@@ -109,7 +109,7 @@ def _agent_of_function(function: Any) -> Servable:
 
     name: str = function.__name__
     if not name.isidentifier():
-        raise ConfigError("a lambda cannot be served: its skill would have no name; write it with `def`")
+        raise ConfigError("a lambda cannot be served because it has no name: write a function with `def`")
     lines = (inspect.getdoc(function) or "").splitlines()
     agent = Agent(name, description=lines[0] if lines else name.replace("_", " "))
     agent.skill(function)
@@ -127,7 +127,7 @@ def _import_module(name: str, cwd: Path) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         file = cwd / f"{name}.py"
         hint = f"; did you mean `{name}.py`?" if file.is_file() else ": write `module:name` or `file.py`"
-        raise ConfigError(f"`{name}` is no module name{hint}")
+        raise ConfigError(f"`{name}` is not a module name{hint}")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -202,8 +202,8 @@ def _failed_import(error: BaseException, target: str, cwd: Path) -> ConfigError:
     if isinstance(error, ConfigError):
         return ConfigError(f"{where}: {error}")
     if isinstance(error, SystemExit):
-        guard = 'put what must not run on import under `if __name__ == "__main__":`'
-        return ConfigError(f"{where}: stops Python while it is imported: {guard}")
+        guard = 'put code that must not run on import under `if __name__ == "__main__":`'
+        return ConfigError(f"{where}: exits Python when it is imported: {guard}")
     if isinstance(error, ModuleNotFoundError) and error.name:
         return ConfigError(f"{where}: imports `{error.name}`, which is not installed{_install_hint(error.name, cwd)}")
     text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
@@ -271,7 +271,7 @@ def _find_only(module: ModuleType, place: str) -> Any:
     if servable:
         names = ", ".join(f"`{name}`" for name in servable)
         one = next(iter(usual or servable))
-        raise ConfigError(f"`{place}` has several things to serve, {names}: say which, as in `{place}:{one}`")
+        raise ConfigError(f"`{place}` has several things to serve ({names}): choose one, as in `{place}:{one}`")
     raise ConfigError(f"`{place}` has nothing to serve{_suggestion(module, place)}")
 
 

@@ -297,7 +297,7 @@ def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
             raise ConfigError(f"keyword {name}: there is no such setting{suggest_name(name, names)}")
         if name == "reload" and value:
             raise ConfigError(
-                "keyword reload: a Python program cannot reload itself: leave it out, and start the agent with "
+                "keyword reload: a Python program cannot reload itself: omit it, and start the agent with "
                 "`dragoman serve FILE --reload`"
             )
         if name == "limits":

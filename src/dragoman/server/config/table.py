@@ -147,7 +147,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
         _switch("data_as_text", "Send data as JSON text, for clients that only show text."),
         SettingInfo(
             "heartbeat",
-            "Interval between keep-alives on a silent stream.",
+            "Interval between keep-alive comments on a silent stream.",
             "SECONDS",
             values.seconds_parser(zero=False),
         ),

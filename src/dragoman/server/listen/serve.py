@@ -104,12 +104,12 @@ def serve(
 
 def _check_context() -> None:
     if is_importing():
-        raise ConfigError('serve() runs while this is imported: put it under `if __name__ == "__main__":`')
+        raise ConfigError('serve() runs when this file is imported: put it under `if __name__ == "__main__":`')
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise ConfigError("serve() blocks, and an event loop is running here: use app() and a server of your own")
+    raise ConfigError("serve() blocks, but an event loop is already running: use app() with your own server")
 
 
 def _run(
@@ -151,6 +151,8 @@ def _run(
             announce_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            if shutdown.interrupted and getattr(app, "running", 0):
+                logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
             # Where another process goes on with the socket, new callers wait for it.
             await _drain(app, self.servers if hands_over else ())
             shutdown.record_drained()
@@ -199,7 +201,7 @@ def _protocol(settings: Settings) -> dict[str, Any]:
     """Return uvicorn's options for HTTP and TLS. Raises ConfigError."""
     is_mutual = isinstance(settings.auth, AuthSettings) and "mtls" in settings.auth.names
     if settings.tls_cert is None and (settings.tls_key or settings.tls_ca):
-        raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
+        raise ConfigError("tls_key and tls_ca need tls_cert")
     if is_mutual and settings.tls_ca is None:
         raise ConfigError("auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates")
     from dragoman.server.listen.http_protocol import HttpProtocol
@@ -244,7 +246,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"host `{host}` is not known here: use 127.0.0.1, or 0.0.0.0 for every network") from None
+        raise ConfigError(f"host `{host}` cannot be resolved: use 127.0.0.1, or 0.0.0.0 for every network") from None
     family, kind, protocol, _, address = candidates[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -262,9 +264,11 @@ def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
         text = f"port {port} is in use: use --port {free_port(host, port)}, or --port 0 for any free one"
         return PortInUse(text)
     if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network")
+        return ConfigError(
+            f"host {host} is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for every network"
+        )
     if error.errno == errno.EACCES:
-        return ConfigError(f"port {port} is not allowed for this user: use --port 8080, or any from 1024 on")
+        return ConfigError(f"this user may not listen on port {port}: use --port 8080, or any port from 1024")
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 

@@ -59,7 +59,7 @@ class Startup(NamedTuple):
         several = len(self.agents) > 1
         if not several:
             yield from self._agent(self.agents[0], "")
-        yield self._line("store", "memory: gone when this stops" if store is None else str(store))
+        yield self._line("store", "memory: lost when the server stops" if store is None else str(store))
         if settings.reload:
             yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):

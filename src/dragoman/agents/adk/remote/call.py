@@ -235,7 +235,8 @@ class RemoteCall:
             return await self._client.wait(task)
         clock, limit = connection.clock, self._clients.idle_timeout
         changed = clock.now()
-        async with aclosing(poll_task(lambda: self._client.get_task(task), clock, _MAX_POLL_SECONDS)) as looks:
+        polls = poll_task(lambda: self._client.get_task(task), clock, _MAX_POLL_SECONDS, connection.reconnect)
+        async with aclosing(polls) as looks:
             async for latest in looks:
                 if latest != task:
                     task, changed = latest, clock.now()
