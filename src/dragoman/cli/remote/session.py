@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -260,8 +261,9 @@ class CommandSession:
             raise KeyboardInterrupt from None
         except AuthError as error:
             # The client's text is for Python code.
+            token = "a token, or USER:PASSWORD for basic," if re.search(r"\bbasic\b", str(error)) else "a token"
             text = str(error).replace(
-                "Give auth=…", f"Put a token into {TOKEN_ENV}, or name its variable with --token-env"
+                "Give auth=…", f"Put {token} into {TOKEN_ENV}, or name its variable with --token-env"
             )
             raise AuthError(text, reason=error.reason, status=error.status) from error
         except CannotConnect as error:
