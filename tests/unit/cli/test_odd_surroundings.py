@@ -28,7 +28,7 @@ def agent() -> Agent:
         if text == "ask":
             text = await ctx.ask("What?")
         yield f"{text} …"
-        if text == "file":
+        for _ in range({"file": 1, "files": 2}.get(text, 0)):
             yield File(b"x", name="plan.md")
         yield "".join(file.name or "" for file in ctx.files)
 
@@ -76,6 +76,10 @@ def test_the_name_of_a_file_need_not_be_unicode(typed: Typed, url: str, tmp_path
     path = tmp_path / os.fsdecode(b"\xff plan.md")
     path.write_text("x")
     assert typed("send", url, "hello", "--file", str(path)) == (0, "hello …? plan.md\n", "")
+
+
+def test_equal_files_are_listed_each(typed: Typed, url: str) -> None:
+    assert typed("send", url, "files").err.splitlines()[:2] == ["file: plan.md (1 byte)"] * 2
 
 
 def test_a_folder_that_cannot_be_is_asked_for_again(terminal: Callable[..., Any], url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ class StreamPrinter:
         # False once there is text, until the agent reports progress.
         self._shows_progress = True
         self._text = PrintableText()
-        self._listed_files: list[Part] = []
+        self._listed_files = Counter[tuple[object, ...]]()
         self.task_id: str | None = None
         self.state: State | None = None
 
@@ -153,9 +154,14 @@ class StreamPrinter:
 
     def _list_files(self, parts: Sequence[Part]) -> None:
         """Print the files that have not been printed yet."""
+        found = Counter[tuple[object, ...]]()
         for part in parts if self.save is None else ():
-            if part.kind in ("raw", "url") and part not in self._listed_files:
-                self._listed_files.append(part)
+            if part.kind not in ("raw", "url"):
+                continue
+            key = (part.name, part.media_type, part.url, part.raw)
+            found[key] += 1
+            if found[key] > self._listed_files[key]:  # two files may be equal
+                self._listed_files[key] += 1
                 print_files([part])
 
     # -- the end -----------------------------------------------------------------------------------------------------
