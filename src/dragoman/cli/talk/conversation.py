@@ -21,6 +21,7 @@ from dragoman.cli.printing import (
     say,
 )
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
+from dragoman.cli.talk.prompt import read_line
 from dragoman.cli.talk.save import offer_files, save_files
 from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
 from dragoman.client.streams.text import PrintableText
@@ -183,7 +184,8 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
             raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
-                say("the task is still running; to cancel it: " + session.command_line("cancel", printer.task_id))
+                cancel = session.command_line("cancel", session.short_id(printer.task_id))
+                say(f"the task is still running; to cancel it: {cancel}")
             else:
                 say(resume_command(session, printer.task_id, printer.state))
         raise
@@ -192,8 +194,8 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
 def resume_command(session: CommandSession, task_id: str, state: State) -> str:
     """Return the command that resumes a task."""
     if state is State.INPUT_REQUIRED:
-        return "answer with: " + session.command_line("send", "--task", task_id) + ' "…"'
-    return "the task is still running; follow it with: " + session.command_line("watch", task_id)
+        return "answer with: " + session.command_line("send", "--task", session.short_id(task_id)) + ' "…"'
+    return "the task is still running; follow it with: " + session.command_line("watch", session.short_id(task_id))
 
 
 def converse(
@@ -223,7 +225,7 @@ def ask(question: str) -> str | None:
     say(colored(question, "magenta", err=True))
     while True:
         out("> ", nl=False, err=True)
-        line = sys.stdin.readline()
+        line = read_line()
         if not line:
             say()
             return None
@@ -263,6 +265,7 @@ def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
         text = task.question or "the agent needs an authorization"
-        return InputRequired(f"{text}\nthen continue with: {session.command_line('watch', task.id)}", task=task)
+        follow = session.command_line("watch", session.short_id(task.id))
+        return InputRequired(f"{text}\nthen continue with: {follow}", task=task)
     question = task.question or "the agent is waiting for an answer"
     return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.printing import format_file, on_terminal, out, say
+from dragoman.cli.talk.prompt import read_line
 from dragoman.model.error import ConfigError
 from dragoman.model.part import safe_filename
 from dragoman.model.task import Task
@@ -64,7 +66,7 @@ def print_save_hint(session: CommandSession, answer: Task | Message) -> None:
     if all(part.raw is None for part in answer.files):
         return
     if isinstance(answer, Task):
-        say("save with: ", session.command_line("get", answer.id, "--save", "."))
+        say("save with: ", session.command_line("get", session.short_id(answer.id), "--save", "."))
     else:  # a message cannot be fetched again
         say("to save files, send with --save DIR")
 
@@ -74,7 +76,7 @@ def _ask_for_folder(files: Sequence[Part]) -> Path | None:
     what = safe_filename(files[0].name) or "the file" if len(files) == 1 else f"{len(files)} files"
     while True:
         out(f"save {what} here? [y/N/folder] ", nl=False, err=True)
-        line = sys.stdin.readline()
+        line = read_line()
         if not line:
             say()
         answer = line.strip()
@@ -82,7 +84,8 @@ def _ask_for_folder(files: Sequence[Part]) -> Path | None:
             return None
         if answer.lower() in ("y", "yes"):
             return HERE
-        folder = Path(answer).expanduser()
-        if folder.is_dir():
-            return folder
+        with suppress(OSError, RuntimeError, ValueError):  # no name of a folder, or ~ of an unknown user
+            folder = Path(answer).expanduser()
+            if folder.is_dir():
+                return folder
         say(f"{one_line(answer)} is not a folder: type y to save here, or Enter to skip")
