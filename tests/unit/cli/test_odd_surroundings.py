@@ -100,3 +100,10 @@ def test_an_answer_need_not_be_unicode(terminal: Callable[..., Any], url: str) -
     os.write(command._master, b"caf\xe9\n")
     command.until("caf\N{REPLACEMENT CHARACTER} …")
     assert command.ended()[0] == 0
+
+
+def test_ctrl_c_at_a_question_ends_its_line(terminal: Callable[..., Any], url: str) -> None:
+    command = terminal("send", url, "ask")
+    command.until("> ")
+    assert command.interrupt_until("answer with: ").endswith("\n")
+    assert command.ended()[0] == 130

@@ -13,7 +13,6 @@ from dragoman.cli.printing import (
     colored,
     interrupting,
     on_terminal,
-    out,
     print_answer,
     print_closing,
     print_data,
@@ -229,14 +228,9 @@ def converse(
 def ask(question: str) -> str | None:
     """Print a question to stderr and read the answer from stdin; None at the end of the input."""
     say(colored(question, "magenta", err=True))
-    while True:
-        out("> ", nl=False, err=True)
-        line = read_line()
-        if not line:
-            say()
-            return None
-        if line.strip():
-            return line.rstrip("\r\n")
+    while (answer := read_line("> ")) is not None and not answer.strip():
+        pass
+    return answer
 
 
 def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
