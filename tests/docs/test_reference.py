@@ -416,7 +416,7 @@ def test_the_templates_are_those_of_init() -> None:
 
 
 def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = rows("in `[agents.NAME]`", "beside it may stand")
+    table = rows("in `[agents.NAME]`", "other keys")
     kinds = [name for row in table for name in code(row[0])]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dragoman.toml").write_text("[agents.x]\nqqq = 1\n")

@@ -26,7 +26,7 @@ at = _beside("program_server")
 odd = _beside("odd_programs")
 # What is made once, such as connections and threads, is there before anything is measured.
 _WARM = 20
-_MANY = {"quiet": 0.1, "sessions": 10_000}
+_MANY = {"quiet": 0.5, "sessions": 10_000}
 _AGENTS = {
     "patient": odd.sh(
         'read number path; exec 9>"$path"; echo ready >&9; read line <"$path.go"; echo "done: $number"',

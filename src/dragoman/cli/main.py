@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from difflib import get_close_matches
@@ -169,11 +171,22 @@ def exit_code(error: DragomanError) -> int:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit. A DragomanError is one sentence on stderr, never a traceback."""
+    _prepare_streams()
     if COMPLETE_ENV in os.environ:
         from dragoman.cli.completion.shell import register
 
         register()
     run_and_exit(lambda: group.main(args=args, prog_name="dragoman", standalone_mode=False))
+
+
+def _prepare_streams() -> None:
+    """Open what the shell has closed, as `<&-` does, and print what the encoding of stdout lacks as `?`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - until the end
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="replace")
 
 
 def run_and_exit(run: Callable[[], object]) -> NoReturn:
@@ -201,7 +214,24 @@ def run_and_exit(run: Callable[[], object]) -> NoReturn:
         # The reader of stdout has closed the pipe. Redirected to /dev/null, so that Python prints no error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"dragoman: {error.strerror}: {error.filename or 'the output'} cannot be written", err=True)
+            sys.exit(1)
+        if not _has_folder():
+            click.echo("dragoman: the current folder does not exist any more: change to another one", err=True)
+            sys.exit(2)
+        raise
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib need not be imported
+    except FileNotFoundError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

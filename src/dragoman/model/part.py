@@ -124,7 +124,7 @@ class File:
         self.data: bytes | None = source if isinstance(source, bytes) else None
         self.path: Path | None = Path(source) if isinstance(source, (str, Path)) else None
         self.url = url
-        self.name = name or (self.path.name if self.path else None)
+        self.name = name or (_valid(self.path.name) if self.path else None)
         self.media_type = media_type or _guess(self.name or url)
 
     def part(self) -> Part:
@@ -133,6 +133,11 @@ class File:
             return Part(url=self.url, filename=self.name, media_type=self.media_type)
         data = self.data if self.path is None else self.path.read_bytes()
         return Part(raw=data, filename=self.name, media_type=self.media_type)
+
+
+def _valid(name: str) -> str:
+    """Return the name of a file as valid Unicode, which not every name is."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _guess(name: str | None) -> str | None:

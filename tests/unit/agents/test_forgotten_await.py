@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Context, State, Task
+from dragoman.testing import served
 
 
-async def outcome(skill: Any) -> Task:
+async def outcome(skill: Any, *, dev: bool = True) -> Task:
     agent = Agent("careless")
     agent.skill(skill)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # Python's own warning is not needed any more
-        async with Client(agent) as client:
-            task = await client.send(tool=skill.__name__, arguments={})
+        with served(agent, dev=dev) as url:
+            async with Client(url) as client:
+                task = await client.send(tool=skill.__name__, arguments={})
     assert isinstance(task, Task)
     return task
 
@@ -75,13 +77,23 @@ async def test_the_task_fails_and_names_the_line_and_what_to_write(skill: Any) -
     assert not task.artifacts
 
 
+async def test_callers_of_a_server_in_production_do_not_read_the_line_but_its_log_has_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    task = await outcome(left_alone, dev=False)
+    assert task.error is not None
+    assert task.error.startswith("execution failed: Internal error, reference ")
+    assert "`ctx.progress(...)` is not awaited: write `await ctx.progress(...)`" in caplog.text
+
+
 async def test_a_low_level_run_fails_so_too() -> None:
     async def run(ctx: Context) -> AsyncIterator[str]:
         ctx.progress("half")
         yield "done"
 
-    async with Client(Agent("careless", run=run)) as client:
-        task = await client.send("x")
+    with served(Agent("careless", run=run), dev=True) as url:
+        async with Client(url) as client:
+            task = await client.send("x")
     assert task.state is State.FAILED
     assert "write `await ctx.progress(...)`" in task.error
 

@@ -350,7 +350,7 @@ def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(termin
         code, rest = screen.interrupted()
     assert code == 130
     assert f"the task is still running; follow it with: dragoman watch {url} " in rest
-    assert f"continue with: dragoman chat {url} --context " in rest
+    assert f"continue with: dragoman chat {url} --context last\n" in rest
 
 
 def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, terminal: Any, gate: threading.Event):

@@ -59,6 +59,25 @@ async def test_a_task_that_is_watched_to_its_end_is_printed_with_its_history(run
     assert (done.returncode, done.stdout) == (0, "the answer\n\nin two parts\n")
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_spinner_turns_while_a_task_is_watched_that_is_not_streamed(
+    terminal: Callable[..., Any], streaming: bool
+) -> None:
+    has_seen_it = asyncio.Event()
+
+    def answer(got: Any) -> bytes:
+        if got.json["method"] == "GetTask":
+            return result(got, task(history=[ASKED, ANSWER]) if has_seen_it.is_set() else task("WORKING"))
+        return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": {"code": -32004, "message": "no streams"}})
+
+    async with AgentStub(answer, capabilities={"streaming": streaming}) as stub:
+        command = terminal("watch", stub.url, "t1", "--raw")
+        await asyncio.to_thread(command.until, "working 0s")
+        has_seen_it.set()
+        await asyncio.to_thread(command.until, "the answer\n\nin two parts\n")
+        assert await asyncio.to_thread(command.ended) == (0, "")
+
+
 async def test_an_event_that_cannot_be_read_is_a_warning_on_stderr(run: Run) -> None:
     def answer(got: Any) -> bytes:
         if got.json["method"] == "GetTask":

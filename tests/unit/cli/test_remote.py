@@ -116,6 +116,13 @@ def test_the_shell_completes_verbs_options_and_the_names_of_remotes(run: Run, tm
 # -- credentials and headers -----------------------------------------------------------------------------------------
 
 
+def test_an_agent_with_basic_authentication_gets_a_name_and_a_password(run: Run, tmp_path: Path):
+    with served(echo(), auth="basic", store=f"sqlite:///{tmp_path}/tasks.db") as url:
+        refused = run("send", url, "hi")
+    assert refused.returncode == 5
+    assert "Put a token, or USER:PASSWORD for basic, into DRAGOMAN_TOKEN" in refused.stderr
+
+
 def test_the_token_is_taken_from_the_environment(guarded: str, run: Run, tmp_path: Path):
     refused = run("send", guarded, "hi")
     assert (refused.returncode, refused.stdout) == (5, "")

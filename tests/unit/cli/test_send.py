@@ -389,7 +389,7 @@ def test_ctrl_c_ends_a_watcher_and_not_the_task(url: str, terminal: Any, run: Ru
     screen.until("one ")
     screen.interrupt()
     code, rest = screen.ended()
-    assert (code, rest.strip()) == (130, f"the task is still running; follow it with: dragoman watch {url} {task}")
+    assert (code, rest.strip()) == (130, f"the task is still running; follow it with: dragoman watch {url} {task[:8]}")
 
 
 def test_a_watcher_answers_the_question_of_the_task_it_watches(url: str, terminal: Any, run: Run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -31,6 +32,7 @@ TOKEN_ENV = "DRAGOMAN_TOKEN"  # noqa: S105 - the name of a variable
 
 # The client's logger for a connection that is lost, and for one that is there again.
 _CONNECTION_LOGGER = "dragoman.client.connection"
+_SHORT_ID = 8
 LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
 
 
@@ -259,8 +261,9 @@ class CommandSession:
             raise KeyboardInterrupt from None
         except AuthError as error:
             # The client's text is for Python code.
+            token = "a token, or USER:PASSWORD for basic," if re.search(r"\bbasic\b", str(error)) else "a token"
             text = str(error).replace(
-                "Give auth=…", f"Put a token into {TOKEN_ENV}, or name its variable with --token-env"
+                "Give auth=…", f"Put {token} into {TOKEN_ENV}, or name its variable with --token-env"
             )
             raise AuthError(text, reason=error.reason, status=error.status) from error
         except CannotConnect as error:
@@ -298,6 +301,17 @@ class CommandSession:
             return
         self._remembered = task_id, context_id
         self.is_remembered = RecentTasks().add(self.options.target.url, task_id, context_id)
+
+    def short_id(self, task_id: str) -> str:
+        """Return the id of a task; on a terminal only its beginning, if later commands know the task by that."""
+        from dragoman.cli.printing import on_terminal
+        from dragoman.cli.remote.task_id import is_uuid
+
+        beginning = task_id[:_SHORT_ID]
+        if not is_uuid(task_id) or not on_terminal(err=True):
+            return task_id
+        found = [each.task_id for each in self.recent() if each.task_id.startswith(beginning)]
+        return beginning if found == [task_id] else task_id
 
     def command_line(self, verb: str, *words: str) -> str:
         """Return a `dragoman` command line for this agent, without its address where that is the default.

@@ -165,16 +165,22 @@ class ChatLoop:
         elif isinstance(self._last, Task) and self._last.state.waiting:
             raise unanswered_error(self._session, self._last)
 
-    def print_return(self) -> None:
-        """Print the command that comes back to the conversation, and the one that answers its open question."""
-        from dragoman.cli.printing import say
+    def print_return(self, *, is_end: bool = True) -> None:
+        """Print the command that comes back to the conversation, and the one that answers its open question.
+
+        At the end of the chat the conversation is the last one, which needs no id.
+        """
+        from dragoman.cli.printing import on_terminal, say
         from dragoman.cli.talk.conversation import resume_command
         from dragoman.model.task import Task
 
         if isinstance(self._last, Task) and not self._last.state.final:
             say(resume_command(self._session, self._last.id, self._last.state))
         if self._context is not None:
-            say("continue with: " + self._session.command_line("chat", "--context", self._context))
+            newest = next(iter(self._session.recent()), None)
+            is_last = is_end and on_terminal(err=True) and newest is not None and newest.context_id == self._context
+            context = LAST if is_last else self._context
+            say("continue with: " + self._session.command_line("chat", "--context", context))
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
@@ -249,7 +255,7 @@ class ChatLoop:
         from dragoman.cli.printing import say
 
         if self.interactive:
-            self.print_return()
+            self.print_return(is_end=False)
             say("started a new conversation")
         self._last = self._context = None
 

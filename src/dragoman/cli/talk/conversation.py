@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from dragoman.cli.printing import (
     colored,
     interrupting,
     on_terminal,
-    out,
     print_answer,
     print_closing,
     print_data,
@@ -21,6 +21,7 @@ from dragoman.cli.printing import (
     say,
 )
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
+from dragoman.cli.talk.prompt import read_line
 from dragoman.cli.talk.save import offer_files, save_files
 from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
 from dragoman.client.streams.text import PrintableText
@@ -62,7 +63,7 @@ class StreamPrinter:
         # False once there is text, until the agent reports progress.
         self._shows_progress = True
         self._text = PrintableText()
-        self._listed_files: list[Part] = []
+        self._listed_files = Counter[tuple[object, ...]]()
         self.task_id: str | None = None
         self.state: State | None = None
 
@@ -152,9 +153,14 @@ class StreamPrinter:
 
     def _list_files(self, parts: Sequence[Part]) -> None:
         """Print the files that have not been printed yet."""
+        found = Counter[tuple[object, ...]]()
         for part in parts if self.save is None else ():
-            if part.kind in ("raw", "url") and part not in self._listed_files:
-                self._listed_files.append(part)
+            if part.kind not in ("raw", "url"):
+                continue
+            key = (part.name, part.media_type, part.url, part.raw)
+            found[key] += 1
+            if found[key] > self._listed_files[key]:  # two files may be equal
+                self._listed_files[key] += 1
                 print_files([part])
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -183,7 +189,8 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
             raise
         if printer.task_id is not None and printer.state is not None and not printer.state.final:
             if isinstance(error, ResponseTooLarge):
-                say("the task is still running; to cancel it: " + session.command_line("cancel", printer.task_id))
+                cancel = session.command_line("cancel", session.short_id(printer.task_id))
+                say(f"the task is still running; to cancel it: {cancel}")
             else:
                 say(resume_command(session, printer.task_id, printer.state))
         raise
@@ -192,8 +199,8 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
 def resume_command(session: CommandSession, task_id: str, state: State) -> str:
     """Return the command that resumes a task."""
     if state is State.INPUT_REQUIRED:
-        return "answer with: " + session.command_line("send", "--task", task_id) + ' "…"'
-    return "the task is still running; follow it with: " + session.command_line("watch", task_id)
+        return "answer with: " + session.command_line("send", "--task", session.short_id(task_id)) + ' "…"'
+    return "the task is still running; follow it with: " + session.command_line("watch", session.short_id(task_id))
 
 
 def converse(
@@ -221,14 +228,9 @@ def converse(
 def ask(question: str) -> str | None:
     """Print a question to stderr and read the answer from stdin; None at the end of the input."""
     say(colored(question, "magenta", err=True))
-    while True:
-        out("> ", nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line:
-            say()
-            return None
-        if line.strip():
-            return line.rstrip("\r\n")
+    while (answer := read_line("> ")) is not None and not answer.strip():
+        pass
+    return answer
 
 
 def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:
@@ -263,6 +265,7 @@ def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
         text = task.question or "the agent needs an authorization"
-        return InputRequired(f"{text}\nthen continue with: {session.command_line('watch', task.id)}", task=task)
+        follow = session.command_line("watch", session.short_id(task.id))
+        return InputRequired(f"{text}\nthen continue with: {follow}", task=task)
     question = task.question or "the agent is waiting for an answer"
     return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

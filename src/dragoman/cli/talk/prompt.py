@@ -21,6 +21,33 @@ _WORD_ENDS = " \t\n"
 _NEEDS_ESCAPE = re.compile(r"([\s\\'\"])")
 
 
+def read_line(prompt: str) -> str | None:
+    """Ask for a line on the terminal, and read it from stdin, without its line break; None at the end of the input.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    accept_any_bytes()
+    out(prompt, nl=False, err=True)
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        say()  # what is printed next begins a line
+        raise
+    if not line:
+        say()
+        return None
+    return line.rstrip("\r\n")
+
+
+def accept_any_bytes() -> None:
+    """Have stdin replace what is not valid in its encoding: a message is valid Unicode."""
+    stdin: object = sys.stdin
+    # Once something has been read, it cannot be set any more.
+    if isinstance(stdin, io.TextIOWrapper) and stdin.errors != "replace":
+        stdin.reconfigure(errors="replace")
+
+
 class Prompt:
     """The input of a chat, message by message.
 
@@ -32,9 +59,7 @@ class Prompt:
         self._commands = commands
         self._with_paths = with_paths
         self.interactive = sys.stdin.isatty()
-        stdin: object = sys.stdin
-        if isinstance(stdin, io.TextIOWrapper):
-            stdin.reconfigure(errors="replace")  # a message is valid Unicode
+        accept_any_bytes()
         # input() edits lines only where both are terminals.
         self._readline = _import_readline() if self.interactive and sys.stdout.isatty() else None
         if self._readline is not None:
@@ -60,7 +85,8 @@ class Prompt:
                 say("press Ctrl-C again to quit")
                 continue
             if message is not None and message.strip() and self._readline is not None and self._history.append(message):
-                self._readline.add_history(message)
+                with suppress(ValueError):
+                    self._readline.add_history(message)
             return message
 
     def _read_message(self, prompt: str, pieces: list[str]) -> str | None:
@@ -96,7 +122,8 @@ class Prompt:
         self._history = MessageHistory(state_folder() / "chat_history")
         readline.set_auto_history(False)  # a message of several lines is one entry
         for message in self._history.load():
-            readline.add_history(message)
+            with suppress(ValueError):  # it has characters that this terminal does not have
+                readline.add_history(message)
         readline.set_completer(self._complete)
         readline.set_completer_delims(_WORD_ENDS)
         if "libedit" in (readline.__doc__ or ""):

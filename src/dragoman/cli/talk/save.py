@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.printing import format_file, on_terminal, out, say
+from dragoman.cli.printing import format_file, on_terminal, say
+from dragoman.cli.talk.prompt import read_line
 from dragoman.model.error import ConfigError
 from dragoman.model.part import safe_filename
 from dragoman.model.task import Task
@@ -64,7 +66,7 @@ def print_save_hint(session: CommandSession, answer: Task | Message) -> None:
     if all(part.raw is None for part in answer.files):
         return
     if isinstance(answer, Task):
-        say("save with: ", session.command_line("get", answer.id, "--save", "."))
+        say("save with: ", session.command_line("get", session.short_id(answer.id), "--save", "."))
     else:  # a message cannot be fetched again
         say("to save files, send with --save DIR")
 
@@ -73,16 +75,13 @@ def _ask_for_folder(files: Sequence[Part]) -> Path | None:
     """Ask whether and where to save files; None when they are not to be saved."""
     what = safe_filename(files[0].name) or "the file" if len(files) == 1 else f"{len(files)} files"
     while True:
-        out(f"save {what} here? [y/N/folder] ", nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line:
-            say()
-        answer = line.strip()
+        answer = (read_line(f"save {what} here? [y/N/folder] ") or "").strip()
         if answer.lower() in ("", "n", "no"):
             return None
         if answer.lower() in ("y", "yes"):
             return HERE
-        folder = Path(answer).expanduser()
-        if folder.is_dir():
-            return folder
+        with suppress(OSError, RuntimeError, ValueError):  # no name of a folder, or ~ of an unknown user
+            folder = Path(answer).expanduser()
+            if folder.is_dir():
+                return folder
         say(f"{one_line(answer)} is not a folder: type y to save here, or Enter to skip")

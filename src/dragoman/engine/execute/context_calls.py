@@ -7,8 +7,6 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from dragoman.model.error import Failed
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, CoroutineType
@@ -17,6 +15,10 @@ if TYPE_CHECKING:
     _PendingCall = tuple[CoroutineType[Any, Any, Any], str, CodeType, int]
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class ForgottenAwait(RuntimeError):
+    """A mistake in an agent's code: the log, and callers in development, get its text."""
 
 
 class ContextCalls:
@@ -32,7 +34,7 @@ class ContextCalls:
         self._calls.append(call)
 
     def check(self, output: object = None) -> None:
-        """Raise Failed when a call was surely forgotten: the text names its line and says what to write.
+        """Raise ForgottenAwait when a call was surely forgotten: the text names its line and says what to write.
 
         It was if nobody but this object refers to it any more, or if `output`, or the text of an exception, is or
         contains it. Any other may be awaited later.
@@ -48,7 +50,7 @@ class ContextCalls:
                     coroutine.close()  # Python would warn of it
                 self._calls = []
                 place = f"{Path(code.co_filename).name}, line {line}"
-                raise Failed(f"{place}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`")
+                raise ForgottenAwait(f"{place}: `ctx.{method}(...)` is not awaited: write `await ctx.{method}(...)`")
 
 
 class _HasCalls(Protocol):

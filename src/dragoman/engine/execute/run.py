@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.execute.context import agent_message
+from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
@@ -282,11 +283,13 @@ class Run:
         if self._ctx is not None and self._ctx.pending_calls is not None:
             try:
                 self._ctx.pending_calls.check(error)
-            except Failed as forgotten:  # the likely cause
-                return str(forgotten)
+            except ForgottenAwait as forgotten:  # the likely cause
+                error = forgotten
         reference = secrets.token_hex(3)
         logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
         if self._runner.settings.show_errors:
+            if isinstance(error, ForgottenAwait):
+                return str(error)
             return f"execution failed: {type(error).__name__}: {error} (reference {reference})"
         return f"execution failed: Internal error, reference {reference}"
 
