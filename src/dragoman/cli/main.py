@@ -121,7 +121,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand. Raises UsageError with the nearest match."""
-        if not args[0].startswith("-") and args[0] not in VERBS:
+        if not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
             near = get_close_matches(args[0], VERBS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(VERBS)}."
             raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)

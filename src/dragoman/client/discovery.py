@@ -139,10 +139,12 @@ class ClientCardCache(CardCache):
 
     def store(self, key: str, resolved: ResolvedCard, etag: str, cache_control: str) -> None:
         """Store a card for this client, or for all if its server says how long it may be kept."""
-        if etag or cache_control:
+        if cache_control:
             self._shared.store(key, resolved, etag, cache_control)
-        else:
-            super().store(key, resolved, etag, cache_control)
+            return
+        super().store(key, resolved, etag, cache_control)
+        if etag:  # other clients ask whether it is still the same
+            self._shared.store(key, resolved, etag, "no-cache")
 
 
 def parse_max_age(cache_control: str) -> int:

@@ -202,17 +202,31 @@ class RemoteConnection:
             task_id = await self._start_without_waiting(request)
             if task_id is not None:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
-        sent_ms = self.clock.now()
+        sent_ms, may_have_arrived = self.clock.now(), False
         while True:
             try:
+                if may_have_arrived and (task := await self._find_started_task(request)) is not None:
+                    return task
                 result = await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
                 backoff = backoff or self._backoff(operation, sent_ms)
+                may_have_arrived |= isinstance(error, CannotConnect) and error.arrived is not False
                 await self._pause_or_raise(backoff, error, operation)
             else:
                 if backoff is not None:
                     backoff.reset()
                 return result
+
+    async def _find_started_task(self, request: Request) -> Result | None:
+        """Return the task of a message that may have arrived, where the server cannot recognize the message itself."""
+        if not isinstance(request, SendMessageRequest) or request.new_task_id is None:
+            return None
+        if not (self._interfaces and self._interfaces[0].binding.dialect.row.chooses_ids):
+            return None
+        try:
+            return await self._exchange(Operation.GET, GetTaskRequest(request.new_task_id), None, self._read_result)
+        except TaskNotFound:
+            return None
 
     async def _with_context(self, request: R) -> R:
         """Return a message to a task with the context of the task: not every server looks it up."""

@@ -94,10 +94,11 @@ class Row(Struct, frozen=True):
     the response header of activated extensions, in lower case. `card_path` is the path of the interface on our cards.
 
     `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can get a result before the task
-    has ended. `subscribes_again`: a further subscription is harmless; servers on a2a-sdk 0.3 store every event once
-    per stream. `generations`: tasks and events are numbered. `counts_artifacts`: artifacts are identified by index, so
-    a resumed stream needs the ids of the earlier ones. `errors_as_events`: the operations whose error, instead of a
-    stream, is the one event of a stream. `alternative`: the version to try if a card's is wrong.
+    has ended. `chooses_ids`: callers choose the id of a new task, and messages have none. `subscribes_again`: a
+    further subscription is harmless; servers on a2a-sdk 0.3 store every event once per stream. `generations`: tasks
+    and events are numbered. `counts_artifacts`: artifacts are identified by index, so a resumed stream needs the
+    ids of the earlier ones. `errors_as_events`: the operations whose error, instead of a stream, is the one event
+    of a stream. `alternative`: the version to try if a card's is wrong.
     """
 
     version: str
@@ -114,6 +115,7 @@ class Row(Struct, frozen=True):
     card_path: str = ""
     asks: bool = True
     returns_at_once: bool = True
+    chooses_ids: bool = False
     subscribes_again: bool = True
     generations: bool = False
     counts_artifacts: bool = False
@@ -204,6 +206,7 @@ _RPC_0_1 = Row(
     card_path="/a2a",
     asks=False,
     returns_at_once=False,
+    chooses_ids=True,
     counts_artifacts=True,
     alternative=V0_3,
 )

@@ -162,7 +162,7 @@ def safe_filename(name: str | None) -> str:
     file system, without a leading dot or dash, and at most 200 bytes long.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", (name or "")[-_MAX_NAME_LENGTH:]))[-1]
-    clean = "".join([each if _is_safe(each) else "_" for each in last]).strip().lstrip(".-").rstrip(". ")
+    clean = "".join([each if _is_safe(each) else "_" for each in last]).lstrip(".- ").rstrip(". ")
     if _DEVICES.match(clean):
         clean = f"_{clean}"
     stem, dot, ending = clean.rpartition(".")

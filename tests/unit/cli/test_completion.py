@@ -166,13 +166,18 @@ def test_a_broken_settings_file_is_passed_over_in_silence(offered: Offered, tmp_
     assert offered("dragoman watch x ") == []
 
 
+def test_a_typo_in_a_verb_disturbs_no_shell(offered: Offered):
+    for shell in ("bash", "zsh", "fish"):
+        assert offered("dragoman sned ", shell=shell), "the verbs, and no error"
+
+
 def test_words_of_an_agent_cannot_command_the_shell(offered: Offered, url: str, place: str):
-    for evil in ("$(reboot)", "a;reboot", "a b", "a\nb", "\x1b[31m", "`reboot`"):
+    for evil in ("$(reboot)", "a;reboot", "a b", "a\nb", "\x1b[31m", "`reboot`", "--insecure"):
         RecentTasks().add(url, evil, "")
     words = offered(f"dragoman watch {place} ")
     assert words[0] == "last"
     assert not [each for each in words if set(each) & set("$;`\x1b()")]
-    assert not {"a", "b"} & set(words)
+    assert not {"a", "b", "--insecure"} & set(words)
     described = offered(f"dragoman call {place} ", shell="zsh")
     assert described == [
         "plain",

@@ -168,6 +168,12 @@ def test_names_that_are_not_get_a_better_one(here: Path, name: str, better: str)
     assert [*here.iterdir()] == []
 
 
+def test_a_folder_that_cannot_be_is_one_sentence(here: Path) -> None:
+    done = CliRunner().invoke(group, ["init", f"{'d' * 300}/x"])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).endswith("File name too long")
+
+
 def test_agents_of_adk_get_an_identifier() -> None:
     assert [identifier_of(name) for name in ("trip", "my-agent", "2nd", "user")] == [
         *("trip", "my_agent", "agent_2nd", "agent_user")

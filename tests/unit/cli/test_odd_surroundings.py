@@ -28,7 +28,7 @@ def agent() -> Agent:
         if text == "ask":
             text = await ctx.ask("What?")
         yield f"{text} …"
-        if text == "file":
+        for _ in range({"file": 1, "files": 2}.get(text, 0)):
             yield File(b"x", name="plan.md")
         yield "".join(file.name or "" for file in ctx.files)
 
@@ -78,6 +78,10 @@ def test_the_name_of_a_file_need_not_be_unicode(typed: Typed, url: str, tmp_path
     assert typed("send", url, "hello", "--file", str(path)) == (0, "hello …? plan.md\n", "")
 
 
+def test_equal_files_are_listed_each(typed: Typed, url: str) -> None:
+    assert typed("send", url, "files").err.splitlines()[:2] == ["file: plan.md (1 byte)"] * 2
+
+
 def test_a_folder_that_cannot_be_is_asked_for_again(terminal: Callable[..., Any], url: str) -> None:
     command = terminal("send", url, "file")
     for folder in ("~nobody-here/x", "x" * 300, "nowhere"):
@@ -96,3 +100,10 @@ def test_an_answer_need_not_be_unicode(terminal: Callable[..., Any], url: str) -
     os.write(command._master, b"caf\xe9\n")
     command.until("caf\N{REPLACEMENT CHARACTER} …")
     assert command.ended()[0] == 0
+
+
+def test_ctrl_c_at_a_question_ends_its_line(terminal: Callable[..., Any], url: str) -> None:
+    command = terminal("send", url, "ask")
+    command.until("> ")
+    assert command.interrupt_until("answer with: ").endswith("\n")
+    assert command.ended()[0] == 130

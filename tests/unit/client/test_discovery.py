@@ -335,12 +335,22 @@ def test_threads_may_share_a_cache() -> None:
 # -- sharing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("headers", [{"Cache_Control": "max-age=60"}, {"ETag": '"1"'}])
-async def test_clients_of_one_process_share_the_cards_that_may_be_kept(headers: dict[str, str]) -> None:
+async def test_clients_of_one_process_share_the_cards_that_may_be_kept() -> None:
     async with AgentStub(lambda _: html()) as stub:
-        stub.card_headers = headers
+        stub.card_headers = {"Cache_Control": "max-age=60"}
         assert [await found(stub.url), await found(stub.url)] == ["stub", "stub"]
         assert len(stub.got) == 1
+
+
+async def test_a_card_with_nothing_but_a_tag_is_asked_after_by_the_next_client() -> None:
+    async with AgentStub(lambda _: html()) as stub:
+        stub.card_headers = {"ETag": '"1"'}
+        async with Client(stub.url) as client:
+            assert [(await client.card()).name, (await client.card()).name] == ["stub", "stub"]
+        assert len(stub.got) == 1
+        stub.more, stub.card_headers = {"name": "changed"}, {"ETag": '"2"'}
+        assert await found(stub.url) == "changed"
+        assert stub.got[1].headers["if-none-match"] == '"1"'
 
 
 async def test_a_card_without_cache_control_is_kept_for_its_client_alone() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Client, State, Task
+from dragoman import Agent, Client, State, Task
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
@@ -175,6 +175,27 @@ async def test_a_send_that_is_not_to_be_repeated_is_given_up(options: Any) -> No
         with pytest.raises(CannotConnect):
             await sent(stub, Clock(), back_after=30, **options)
         assert len(stub.posts) == 1
+
+
+@pytest.mark.parametrize("protocol", ["1.0", "0.3", "0.1"])
+async def test_a_message_whose_answer_was_lost_is_run_once_and_its_task_returned(protocol: str) -> None:
+    agent, runs, losses = Agent("test"), list[str](), [CannotConnect("cut", reason="CONNECTION_LOST")]
+
+    @agent.skill
+    async def work(text: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        runs.append(text)
+        return "done"
+
+    async def lose_first(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        if request.method == "POST" and losses:
+            await response.read(10_000)
+            raise losses.pop()
+        return response
+
+    async with Client(agent.app(store="memory:"), protocol=protocol, interceptors=[lose_first]) as client:
+        answer = await client.send("x")
+    assert (answer.state, answer.text, runs, losses) == (State.COMPLETED, "done", ["x"], [])
 
 
 async def test_a_message_that_its_agent_no_longer_recognizes_is_not_sent_again() -> None:

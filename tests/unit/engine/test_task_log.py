@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Client, Context, User
+from dragoman import Agent, Client, Context, State, User
 from dragoman.engine.execute.task_log import MAX_LINES
 from dragoman.outputs import Reply
 from dragoman.server.listen.request_log import RequestLog
@@ -90,6 +91,22 @@ async def test_every_end_and_every_pause_has_a_line(lines: pytest.LogCaptureFixt
     assert vars(records[0])["seconds"] >= 0
 
 
+@pytest.mark.asyncio
+async def test_a_task_that_is_cut_off_has_no_line(lines: pytest.LogCaptureFixture) -> None:
+    agent = Agent("endless")
+
+    @agent.skill
+    async def wait() -> None:  # pyright: ignore[reportUnusedFunction]
+        await asyncio.Event().wait()
+
+    async with Client(agent) as client:
+        stream = client.stream(tool="wait")
+        async for event in stream:
+            if event.state is State.WORKING:
+                break
+    assert [record for record in lines.records if record.name == "dragoman.task"] == []
+
+
 def test_the_line_names_the_user_or_the_address(lines: pytest.LogCaptureFixture) -> None:
     with served(agent_of_all_ends()) as url, SyncClient(url) as client:
         client.send("hello")
@@ -139,7 +156,10 @@ def test_a_terminal_gets_short_lines_and_a_pipe_whole_ones(
             log.info("%s", "5e6f7081  plan \x1b[2J", extra={"state": "failed"})
             logging.getLogger("dragoman.mcp").warning("it has ended")
             logging.getLogger("other").info("news")
-        written = os.read(ours, 10_000).decode()
+        shown = b""
+        while shown.count(b"\n") < 4:  # a terminal may pass on each line by itself
+            shown += os.read(ours, 10_000)
+        written = shown.decode()
     finally:
         os.close(ours)
         os.close(theirs)

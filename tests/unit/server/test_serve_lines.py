@@ -134,8 +134,27 @@ def test_the_line_to_try_names_the_address_where_it_is_not_the_default() -> None
     assert lines_of(agent, 8111)[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
     assert lines_of(agent, 8111, "0.0.0.0")[-1] == '  try     dragoman send 127.0.0.1:8111 "hello"'
     assert lines_of(agent, 80, "::1")[-1] == "  try     dragoman send 'http://[::1]:80' \"hello\""
-    assert lines_of(agent, tls_cert="x")[-1] == ('  try     dragoman send https://127.0.0.1:8080 "hello" --insecure')
+    assert lines_of(agent, tls_cert="x")[-1] == '  try     dragoman send https://127.0.0.1:8080 --insecure "hello"'
     assert lines_of(agent, url="https://a.example")[-1] == '  try     dragoman send https://a.example "hello"'
+
+
+@pytest.mark.parametrize(
+    ("example", "words"),
+    [
+        ("https://example.com/a", "127.0.0.1:8080 https://example.com/a"),
+        ("localhost:80", "127.0.0.1:8080 localhost:80"),
+        ("-5 degrees", '-- "-5 degrees"'),
+        ("it's", "'it'\"'\"'s'"),
+    ],
+)
+def test_the_line_to_try_sends_an_example_that_looks_like_something_else(example: str, words: str) -> None:
+    agent = Agent("a")
+
+    @agent.skill(examples=[example])
+    def act(text: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        return text
+
+    assert lines_of(agent)[-1] == f"  try     dragoman send {words}"
 
 
 def test_the_line_to_try_names_the_program_where_the_shell_does_not_find_it(

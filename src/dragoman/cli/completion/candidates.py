@@ -27,8 +27,9 @@ T = TypeVar("T")
 _SECONDS = 0.7
 _MAX_TASKS = 30
 _HELP_WIDTH = 60
-# A shell puts a word into the command line as it is, and ids come from agents: no word may be more than a word.
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+# A shell puts a word into the command line as it is, and ids come from agents: no word may be more than a word,
+# nor an option.
+_PLAIN = re.compile(r"(?!-)[\w@%+=:,./-]+")
 
 
 def complete_address(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

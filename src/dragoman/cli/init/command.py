@@ -60,9 +60,9 @@ def command(name: str | None, template: Template) -> None:
     """
     folder = Path(name) if name is not None and name != "." else Path()
     agent_name = _suggestion(Path.cwd().name) if folder == Path() else _check_name(folder)
-    _check_folder(folder)
     texts = template.write(agent_name)
     try:
+        _check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             with (folder / file).open("x", encoding="utf-8") as opened:  # never overwrites

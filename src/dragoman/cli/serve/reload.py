@@ -94,7 +94,7 @@ class Reloader:
             stop_event=self._stopped,
             rust_timeout=_POLL,
             debounce=4 * _POLL,  # stores write all the time
-            step=_POLL // 2,
+            step=_POLL,
             yield_on_timeout=True,
         )
         try:

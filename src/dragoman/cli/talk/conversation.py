@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from dragoman.cli.printing import (
     colored,
     interrupting,
     on_terminal,
-    out,
     print_answer,
     print_closing,
     print_data,
@@ -63,7 +63,7 @@ class StreamPrinter:
         # False once there is text, until the agent reports progress.
         self._shows_progress = True
         self._text = PrintableText()
-        self._listed_files: list[Part] = []
+        self._listed_files = Counter[tuple[object, ...]]()
         self.task_id: str | None = None
         self.state: State | None = None
 
@@ -153,9 +153,14 @@ class StreamPrinter:
 
     def _list_files(self, parts: Sequence[Part]) -> None:
         """Print the files that have not been printed yet."""
+        found = Counter[tuple[object, ...]]()
         for part in parts if self.save is None else ():
-            if part.kind in ("raw", "url") and part not in self._listed_files:
-                self._listed_files.append(part)
+            if part.kind not in ("raw", "url"):
+                continue
+            key = (part.name, part.media_type, part.url, part.raw)
+            found[key] += 1
+            if found[key] > self._listed_files[key]:  # two files may be equal
+                self._listed_files[key] += 1
                 print_files([part])
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -225,14 +230,9 @@ def converse(
 def ask(question: str) -> str | None:
     """Print a question to stderr and read the answer from stdin; None at the end of the input."""
     say(colored(question, "magenta", err=True))
-    while True:
-        out("> ", nl=False, err=True)
-        line = read_line()
-        if not line:
-            say()
-            return None
-        if line.strip():
-            return line.rstrip("\r\n")
+    while (answer := read_line("> ")) is not None and not answer.strip():
+        pass
+    return answer
 
 
 def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task | Message) -> None:

@@ -21,6 +21,8 @@ _DELAY_SECONDS = 0.2
 _FRAMES, _ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "-\\|/"
 _BAR, _ASCII_BAR = ("━", "─"), ("#", "-")
 _BAR_WIDTH = 20
+# A longer text fits on no terminal, and the line is drawn ten times a second.
+_MAX_TEXT = 2_000
 
 
 def shows_progress() -> bool:
@@ -50,7 +52,9 @@ class ProgressLine:
     def update(self, event: Event) -> None:
         """Take the state and the progress of an event."""
         self._state = state_name(event.state)
-        self._progress = event.progress or self._progress
+        progress = event.progress
+        if progress is not None:
+            self._progress = progress._replace(text=progress.text[:_MAX_TEXT])
 
     def draw(self, column: int = 0) -> None:
         """Draw the next frame. `column` is where the cursor is, in the line above."""

@@ -21,10 +21,23 @@ _WORD_ENDS = " \t\n"
 _NEEDS_ESCAPE = re.compile(r"([\s\\'\"])")
 
 
-def read_line() -> str:
-    """Read a line from stdin, with its line break; empty at the end of the input."""
+def read_line(prompt: str) -> str | None:
+    """Ask for a line on the terminal, and read it from stdin, without its line break; None at the end of the input.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
     accept_any_bytes()
-    return sys.stdin.readline()
+    out(prompt, nl=False, err=True)
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        say()  # what is printed next begins a line
+        raise
+    if not line:
+        say()
+        return None
+    return line.rstrip("\r\n")
 
 
 def accept_any_bytes() -> None:

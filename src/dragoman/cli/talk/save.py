@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.printing import format_file, on_terminal, out, say
+from dragoman.cli.printing import format_file, on_terminal, say
 from dragoman.cli.talk.prompt import read_line
 from dragoman.model.error import ConfigError
 from dragoman.model.part import safe_filename
@@ -75,11 +75,7 @@ def _ask_for_folder(files: Sequence[Part]) -> Path | None:
     """Ask whether and where to save files; None when they are not to be saved."""
     what = safe_filename(files[0].name) or "the file" if len(files) == 1 else f"{len(files)} files"
     while True:
-        out(f"save {what} here? [y/N/folder] ", nl=False, err=True)
-        line = read_line()
-        if not line:
-            say()
-        answer = line.strip()
+        answer = (read_line(f"save {what} here? [y/N/folder] ") or "").strip()
         if answer.lower() in ("", "n", "no"):
             return None
         if answer.lower() in ("y", "yes"):

@@ -36,9 +36,9 @@ class TaskLog:
         self._timer: Timer | None = None
 
     def add(self, run: Run) -> None:
-        """Log a run that is over. Does nothing when its task goes on after a restart of the server."""
+        """Log a run that is over. Does nothing when it was cut off: the next start of the server goes on from there."""
         live = run.live
-        if not live.over:
+        if not (live.state.final or live.state.waiting or live.reply is not None):
             return
         second = live.row.status_ms // 1000
         if second != self._second:

@@ -95,7 +95,8 @@ class Trial(NamedTuple):
     def _call(self) -> str:
         part = sample_part(self.agent)
         if "text" in part:
-            return self._command("send", _quoted(part["text"]))
+            text = part["text"]
+            return self._command("send", *(["--"] if text.startswith("-") else []), _quoted(text))
         arguments: dict[str, Any] = part["data"]["arguments"]
         words = [shlex.quote(_argument(name, value)) for name, value in arguments.items()]
         return self._command("call", shlex.quote(part["data"]["tool"]), *words)
@@ -103,9 +104,11 @@ class Trial(NamedTuple):
     def _command(self, verb: str, *words: str) -> str:
         address = self.settings.url or self.base
         bare = _BARE.fullmatch(address)
-        place = [] if address == DEFAULT_ADDRESS else [bare[1] if bare else shlex.quote(address)]
+        # A text such as https://example.com would pass for the address if there were none.
+        is_default = address == DEFAULT_ADDRESS and ":" not in words[0]
+        place = [] if is_default else [bare[1] if bare else shlex.quote(address)]
         insecure = ["--insecure"] if address.startswith("https://") and not self.settings.url else []
-        return " ".join([program(), verb, *place, *words, *insecure])
+        return " ".join([program(), verb, *place, *insecure, *words])
 
 
 def sample_skill(agent: Any) -> Offer | None:
