@@ -129,7 +129,9 @@ async def test_an_agent_that_lists_no_tasks_has_a_last_one(run: Run) -> None:
     assert done.stderr == f"dragoman: this agent cannot list tasks; your last one: {last} (no such method)\n"
 
 
-async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(terminal: Callable[..., Any]) -> None:
+async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(
+    terminal: Callable[..., Any], tmp_path: Path
+) -> None:
     has_seen_it = asyncio.Event()
 
     async def answer(got: Any) -> bytes:
@@ -143,3 +145,4 @@ async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(termin
         await asyncio.to_thread(command.until, "submitted 0s")
         has_seen_it.set()
         assert (await asyncio.to_thread(command.ended))[0] == 0
+    assert not list(tmp_path.rglob("recent.json")), "the last task is the one that was sent to"
