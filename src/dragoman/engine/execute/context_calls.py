@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
 from functools import wraps
 from pathlib import Path
@@ -71,6 +73,11 @@ def must_be_awaited(method: F) -> F:
         self.pending_calls.add((coroutine, name, frame.f_code, frame.f_lineno))
         return coroutine
 
+    # Frameworks ask this of callbacks.
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(call)
+    else:
+        vars(call)["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]
     return cast("F", call)
 
 
