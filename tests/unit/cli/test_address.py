@@ -200,8 +200,7 @@ def test_nobody_at_the_default_address_is_told_with_what_to_do(
     )
     monkeypatch.setenv("DRAGOMAN_AGENT", nobody)
     assert typed("tasks").err == (
-        f"dragoman: no agent answers at http://{nobody}, which DRAGOMAN_AGENT names: correct it, "
-        "or name another address\n"
+        f"dragoman: no agent answers at http://{nobody} (from DRAGOMAN_AGENT): correct it, or name another address\n"
     )
 
 

@@ -274,7 +274,7 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
     done = run("send", url, "--tool", "slow", "--timeout", "1.5")
     assert (done.returncode, done.stdout) == (3, "")
     line, problem = done.stderr.splitlines()
-    assert line.startswith(f"the task is still running; follow it with: dragoman watch {url} ")
+    assert line.startswith(f"follow the task with: dragoman watch {url} ")
     assert problem == f"dragoman: {url} was not done within 1.5 s"
     gate.open.set()
     assert run(*shlex.split(line.partition("dragoman ")[2])).stdout == "one two\n"

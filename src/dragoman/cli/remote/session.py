@@ -326,7 +326,7 @@ class CommandSession:
 def _nobody_there(target: Target) -> str:
     """Return the error text for a default address at which nobody answers."""
     if os.environ.get(AGENT_ENV):
-        return f"no agent answers at {target.url}, which {AGENT_ENV} names: correct it, or name another address"
+        return f"no agent answers at {target.url} (from {AGENT_ENV}): correct it, or name another address"
     return (
         f"no agent answers at {target.url}: start one with `dragoman serve`, "
         "or name an address, as in `dragoman send localhost:9000 hello`"

@@ -41,8 +41,9 @@ COMMANDS = {
     "/quit": SlashCommand("", "Quit. So does Ctrl-D."),
 }
 KEYS = """\
-End a line with \\ to continue it on the next one. Pasted text is one message. Type //text to send /text.
-Ctrl-C cancels the answer or clears the line; press it twice to quit. The arrow keys recall earlier lines."""
+End a line with \\ to continue it on the next one. Pasted text is one message.
+Ctrl-C cancels the answer or clears the line; press it twice to quit.
+Type //text to send /text. The arrow keys recall earlier lines."""
 
 # `/usr/bin is full` is a message.
 _COMMAND = re.compile(r"/[A-Za-z]+")

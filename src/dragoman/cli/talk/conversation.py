@@ -82,11 +82,14 @@ class StreamPrinter:
         self._listed_files.clear()
         self.task_id = self.state = None
 
-    async def read(self, stream: EventStream) -> Task | Message:
-        """Read a stream until the task ends or asks for input. Raises what the client raises."""
+    async def read(self, stream: EventStream, state: State | None = None) -> Task | Message:
+        """Read a stream until the task ends or asks for input. Raises what the client raises.
+
+        `state` is that of the task, where it is not a new one.
+        """
         self._shows_progress = True
         if self._progress is not None:
-            self._progress.start()
+            self._progress.start(state)
         is_animated = self._is_live or self._progress is not None
         animation = asyncio.create_task(self._animate()) if is_animated else None
         try:
@@ -192,15 +195,17 @@ def resume_hint(session: CommandSession, printer: StreamPrinter, *, cancels: boo
                 cancel = session.command_line("cancel", session.short_id(printer.task_id))
                 say(f"the task is still running; to cancel it: {cancel}")
             else:
-                say(resume_command(session, printer.task_id, printer.state))
+                runs = isinstance(error, KeyboardInterrupt)  # after a lost connection, nobody can say
+                say(resume_command(session, printer.task_id, printer.state, runs=runs))
         raise
 
 
-def resume_command(session: CommandSession, task_id: str, state: State) -> str:
-    """Return the command that resumes a task."""
+def resume_command(session: CommandSession, task_id: str, state: State, *, runs: bool = True) -> str:
+    """Return the command that resumes a task, and that the task is running if `runs` says so."""
     if state is State.INPUT_REQUIRED:
         return "answer with: " + session.command_line("send", "--task", session.short_id(task_id)) + ' "…"'
-    return "the task is still running; follow it with: " + session.command_line("watch", session.short_id(task_id))
+    hint = "the task is still running; follow it with: " if runs else "follow the task with: "
+    return hint + session.command_line("watch", session.short_id(task_id))
 
 
 def converse(

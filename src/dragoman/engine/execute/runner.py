@@ -181,7 +181,7 @@ class Runner:
         self._queues.clear()
         if self._workers and seconds > 0:
             noun = "task was" if len(self._workers) == 1 else "tasks were"
-            logger.warning("%d %s still running after %g s, and stopped", len(self._workers), noun, seconds)
+            logger.warning("%d %s still running after %g s and will be interrupted", len(self._workers), noun, seconds)
         for live in waiting:
             self._release(live)
         self.stopping = True
