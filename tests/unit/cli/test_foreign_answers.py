@@ -116,3 +116,30 @@ async def test_the_line_that_answers_a_question_works_where_the_context_is_neede
     async with AgentStub(answer) as stub:
         done = await asyncio.to_thread(run, "send", stub.url, "--task", "t1", "three")
     assert (done.returncode, done.stdout) == (0, "thanks\n")
+
+
+async def test_an_agent_that_lists_no_tasks_has_a_last_one(run: Run) -> None:
+    def answer(got: Any) -> bytes:
+        return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": {"code": -32601, "message": "no such method"}})
+
+    async with AgentStub(answer) as stub:
+        done = await asyncio.to_thread(run, "tasks", stub.url)
+    assert done.returncode == 4
+    last = f"dragoman get {stub.url} last"
+    assert done.stderr == f"dragoman: this agent cannot list tasks; your last one: {last} (no such method)\n"
+
+
+async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(terminal: Callable[..., Any]) -> None:
+    has_seen_it = asyncio.Event()
+
+    async def answer(got: Any) -> bytes:
+        if got.json["method"] == "GetTask":
+            return result(got, task("SUBMITTED"))
+        await has_seen_it.wait()
+        return streamed(got, {"task": task()})
+
+    async with AgentStub(answer) as stub:
+        command = terminal("watch", stub.url, "t1")
+        await asyncio.to_thread(command.until, "submitted 0s")
+        has_seen_it.set()
+        assert (await asyncio.to_thread(command.ended))[0] == 0

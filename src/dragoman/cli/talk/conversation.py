@@ -82,11 +82,14 @@ class StreamPrinter:
         self._listed_files.clear()
         self.task_id = self.state = None
 
-    async def read(self, stream: EventStream) -> Task | Message:
-        """Read a stream until the task ends or asks for input. Raises what the client raises."""
+    async def read(self, stream: EventStream, state: State | None = None) -> Task | Message:
+        """Read a stream until the task ends or asks for input. Raises what the client raises.
+
+        `state` is that of the task, where it is not a new one.
+        """
         self._shows_progress = True
         if self._progress is not None:
-            self._progress.start()
+            self._progress.start(state)
         is_animated = self._is_live or self._progress is not None
         animation = asyncio.create_task(self._animate()) if is_animated else None
         try:

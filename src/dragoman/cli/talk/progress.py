@@ -14,6 +14,7 @@ from dragoman.telemetry.printable import one_line
 if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.model.message import Progress
+    from dragoman.model.state import State
 
 FRAME_SECONDS = 0.1
 # An answer that comes at once shows no spinner.
@@ -45,9 +46,10 @@ class ProgressLine:
         self._is_drawn = False
         self._column = 0
 
-    def start(self) -> None:
-        """Start the time anew, for another message."""
-        self._started_at, self._state, self._progress = time.monotonic(), "waiting", None
+    def start(self, state: State | None = None) -> None:
+        """Start the time anew, for another message, or for a task in this state."""
+        self._started_at, self._progress = time.monotonic(), None
+        self._state = "waiting" if state is None else state_name(state)
 
     def update(self, event: Event) -> None:
         """Take the state and the progress of an event."""

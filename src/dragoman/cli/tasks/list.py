@@ -11,7 +11,8 @@ import click
 from dragoman.cli.completion.candidates import complete_state
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
-from dragoman.model.error import ConfigError
+from dragoman.cli.remote.task_id import LAST
+from dragoman.model.error import ConfigError, MethodNotFound, UnsupportedOperation
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
@@ -47,7 +48,12 @@ def command(session: CommandSession, state: str | None, context: str | None, sin
     from dragoman.cli.printing import print_result, print_table, say, state_color
     from dragoman.model.operation import ListTasksResponse, Operation
 
-    tasks = session.run(_list_tasks(session.client, limit, state=state, context=context, since=_parse_since(since)))
+    filters = {"state": state, "context": context, "since": _parse_since(since)}
+    try:
+        tasks = session.run(_list_tasks(session.client, limit, **filters))
+    except (MethodNotFound, UnsupportedOperation) as error:
+        last = session.command_line("get", LAST)
+        raise type(error)(f"this agent cannot list tasks; your last one: {last} ({error})") from error
     page = tasks[:limit]
     if session.options.as_json:
         print_result(Operation.LIST, ListTasksResponse(tuple(page), "", len(page), len(page)))

@@ -50,7 +50,7 @@ async def _follow(client: Client, printer: StreamPrinter, task_id: str) -> Task 
         printer.state = task.state
         return task
     try:
-        return await printer.read(client.subscribe(task_id))
+        return await printer.read(client.subscribe(task_id), task.state)
     except (MethodNotFound, UnsupportedOperation):
         # The task has ended meanwhile, or the agent does not stream.
         return await client.wait(task_id)
