@@ -182,6 +182,21 @@ async def test_a_call_that_can_still_be_awaited_fails_no_task(skill: Any) -> Non
     assert (task.state, task.text) == (State.COMPLETED, "1"), task.error
 
 
+@pytest.mark.parametrize("method", [Context.ask, Context.ask_auth, Context.once, Context.progress, Context.artifact])
+def test_the_methods_are_coroutine_functions_for_those_who_ask(method: Any) -> None:
+    is_coroutine_function = inspect.iscoroutinefunction if sys.version_info >= (3, 12) else asyncio.iscoroutinefunction
+    assert is_coroutine_function(method)
+
+
+async def test_an_agent_may_write_about_coroutines_while_it_keeps_a_call() -> None:
+    async def explain(ctx: Context) -> AsyncIterator[str]:
+        call = ctx.progress("later")
+        yield "'coroutine' object is not iterable: write await"
+        await call
+
+    assert (await outcome(explain)).state is State.COMPLETED
+
+
 async def test_an_error_while_a_call_is_kept_for_later_is_reported_as_it_is() -> None:
     async def broken(ctx: Context) -> AsyncIterator[str]:
         call = ctx.progress("later")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
 from functools import wraps
 from pathlib import Path
@@ -36,15 +38,14 @@ class ContextCalls:
     def check(self, output: object = None) -> None:
         """Raise ForgottenAwait when a call was surely forgotten: the text names its line and says what to write.
 
-        It was if nobody but this object refers to it any more, or if `output`, or the text of an exception, is or
-        contains it. Any other may be awaited later.
+        It was if nobody but this object refers to it any more, if `output` is or contains it, or if that is an
+        exception which complains of it. Any other may be awaited later.
         """
         if not self._calls:
             return
         self._calls = [each for each in self._calls if _is_pending(each[0])]
-        text = str(output) if isinstance(output, (str, BaseException)) else ""
         for each in self._calls:
-            if sys.getrefcount(each[0]) <= _ONE_REFERENCE or output is each[0] or _is_about(text, each[0]):
+            if sys.getrefcount(each[0]) <= _ONE_REFERENCE or output is each[0] or _is_about(output, each[0]):
                 _, method, code, line = each
                 for coroutine, *_ in self._calls:
                     coroutine.close()  # Python would warn of it
@@ -71,6 +72,11 @@ def must_be_awaited(method: F) -> F:
         self.pending_calls.add((coroutine, name, frame.f_code, frame.f_lineno))
         return coroutine
 
+    # Frameworks ask this of callbacks.
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(call)
+    else:
+        vars(call)["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]
     return cast("F", call)
 
 
@@ -79,9 +85,12 @@ def _is_pending(coroutine: CoroutineType[Any, Any, Any]) -> bool:
     return not coroutine.cr_suspended and not coroutine.cr_running and bool(coroutine.cr_frame)
 
 
-def _is_about(text: str, coroutine: CoroutineType[Any, Any, Any]) -> bool:
-    """True when a text contains a coroutine, or is Python's complaint that one is no value of another type."""
-    return bool(text) and (repr(coroutine) in text or "'coroutine'" in text or "type coroutine" in text)
+def _is_about(output: object, coroutine: CoroutineType[Any, Any, Any]) -> bool:
+    """True when a text contains a coroutine, or an exception says that one is no value of another type."""
+    if isinstance(output, str):
+        return repr(coroutine) in output
+    text = str(output) if isinstance(output, Exception) else ""
+    return repr(coroutine) in text or "'coroutine'" in text or "type coroutine" in text
 
 
 # What `getrefcount` says of an object that only one tuple refers to.
