@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.cli.remote.recent import RecentTasks
+
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
 STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
 AgentStub, reply, head, result, event = (STUB[name] for name in ("AgentStub", "reply", "head", "result", "event"))
@@ -145,4 +147,5 @@ async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(
         await asyncio.to_thread(command.until, "submitted 0s")
         has_seen_it.set()
         assert (await asyncio.to_thread(command.ended))[0] == 0
-    assert not list(tmp_path.rglob("recent.json")), "the last task is the one that was sent to"
+    recent = RecentTasks(tmp_path / ".local" / "state" / "dragoman" / "recent.json")
+    assert recent.addresses() == [], "the last task is the one that was sent to"
