@@ -180,10 +180,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Open what the shell has closed, as `<&-` does, and print what the encoding of stdout lacks as `?`."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    """Open an output that the shell has closed, as `>&-` does, and print what the encoding of stdout lacks as `?`."""
+    for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - until the end
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False))
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
         stdout.reconfigure(errors="replace")
@@ -215,12 +215,14 @@ def run_and_exit(run: Callable[[], object]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
+        from dragoman.cli.printing import say
+
         if error.errno == errno.ENOSPC:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            click.echo(f"dragoman: {error.strerror}: {error.filename or 'the output'} cannot be written", err=True)
+            say(f"dragoman: {error.strerror}: {error.filename or 'the output'} cannot be written")
             sys.exit(1)
         if not _has_folder():
-            click.echo("dragoman: the current folder does not exist any more: change to another one", err=True)
+            say("dragoman: the current folder does not exist any more: change to another one")
             sys.exit(2)
         raise
     sys.exit(code if isinstance(code, int) else 0)

@@ -41,12 +41,13 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize(("words", "code"), [(("send", "ask"), 6), (("chat",), 0)])
+@pytest.mark.parametrize(("words", "code"), [(("send", "ask"), 6), (("send", "-"), 2), (("chat",), 0)])
 def test_streams_may_be_closed(url: str, tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     command = ["sh", "-c", '"$@" <&- >&-', "sh", *DRAGOMAN, words[0], url, *words[1:]]
     ended = subprocess.run(command, env=environment(tmp_path), stderr=subprocess.PIPE, timeout=30, check=False)
     assert ended.returncode == code
-    assert ended.stderr.startswith(b"dragoman: What?\n" if code else b"")
+    said = {0: b"", 2: b"Usage: ", 6: b"dragoman: What?\n"}
+    assert ended.stderr.startswith(said[code])
 
 
 def test_what_an_encoding_lacks_is_a_question_mark(typed: Typed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,6 +249,12 @@ def test_a_block_that_is_higher_than_the_screen_is_scrolled(written: Stdout, mon
     assert screen(written.getvalue(), height=8).splitlines()[:7] == [f" • item {number}" for number in range(23, 30)]
 
 
+def test_a_very_narrow_terminal_gets_the_text_as_it_is(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    show(written, in_pieces("- some *words* in a list that is longer\n- two", 3))
+    assert screen(written.getvalue(), columns=12) == "- some *word\ns* in a list\n that is lon\nger\n- two\n"
+
+
 def test_a_terminal_that_changes_its_width_is_written_to_anew(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     with redirect_stdout(written):
         display = TextDisplay(renders=True)

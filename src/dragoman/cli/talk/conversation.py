@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
@@ -21,7 +20,7 @@ from dragoman.cli.printing import (
     say,
 )
 from dragoman.cli.talk.progress import FRAME_SECONDS, ProgressLine, shows_progress
-from dragoman.cli.talk.prompt import read_line
+from dragoman.cli.talk.prompt import is_interactive, read_line
 from dragoman.cli.talk.save import offer_files, save_files
 from dragoman.cli.talk.text_display import TextDisplay, renders_markdown, text_printer
 from dragoman.client.streams.text import PrintableText
@@ -225,7 +224,7 @@ def converse(
     with resume_hint(session, printer):
         while True:
             result = session.run(reading)
-            if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
+            if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not is_interactive():
                 return result
             answer = ask(result.question or "The agent is waiting for an answer.")
             if answer is None:

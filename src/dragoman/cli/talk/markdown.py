@@ -71,9 +71,11 @@ def render(block: Block, columns: int) -> list[str]:
     """Render a block in lines of at most `columns` cells, with escape sequences for styles and for nothing else.
 
     Returns nothing when there is nothing to see, as for a block of code that has only begun, or when a part of the text
-    has no place, as in a table that is too wide.
+    has no place, as in a table that is too wide, or on a terminal that is too narrow.
     """
-    console = _console(max(columns, _MIN_COLUMNS))
+    if columns < _MIN_COLUMNS:
+        return []
+    console = _console(columns)
     document = _document()
     document.parsed = list(_without_hidden_text(block.tokens))
     lines = [_cleaned(line) for line in console.render_lines(document, pad=False)]

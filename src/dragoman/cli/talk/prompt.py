@@ -21,6 +21,11 @@ _WORD_ENDS = " \t\n"
 _NEEDS_ESCAPE = re.compile(r"([\s\\'\"])")
 
 
+def is_interactive() -> bool:
+    """True when somebody can answer: stdin is a terminal. A shell may have closed it, as `<&-` does."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def read_line(prompt: str) -> str | None:
     """Ask for a line on the terminal, and read it from stdin, without its line break; None at the end of the input.
 
@@ -28,8 +33,8 @@ def read_line(prompt: str) -> str | None:
         KeyboardInterrupt: Ctrl-C.
     """
     accept_any_bytes()
-    out(prompt, nl=False, err=True)
     try:
+        out(prompt, nl=False, err=True)
         line = sys.stdin.readline()
     except KeyboardInterrupt:
         say()  # what is printed next begins a line
@@ -58,7 +63,7 @@ class Prompt:
     def __init__(self, commands: Sequence[str], with_paths: Sequence[str]) -> None:
         self._commands = commands
         self._with_paths = with_paths
-        self.interactive = sys.stdin.isatty()
+        self.interactive = is_interactive()
         accept_any_bytes()
         # input() edits lines only where both are terminals.
         self._readline = _import_readline() if self.interactive and sys.stdout.isatty() else None
@@ -102,7 +107,7 @@ class Prompt:
                 return input(prompt)
             if self.interactive:
                 out(prompt, nl=False, err=True)
-            line = sys.stdin.readline()
+            line = sys.stdin.readline() if sys.stdin is not None else ""
         except EOFError:
             line = ""
         if not line and self.interactive:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.printing import format_file, on_terminal, say
-from dragoman.cli.talk.prompt import read_line
+from dragoman.cli.talk.prompt import is_interactive, read_line
 from dragoman.model.error import ConfigError
 from dragoman.model.part import safe_filename
 from dragoman.model.task import Task
@@ -53,7 +52,7 @@ def offer_files(session: CommandSession, answer: Task | Message) -> None:
     files = [part for part in answer.files if part.raw is not None]
     if not files:
         return
-    if not (sys.stdin.isatty() and on_terminal() and on_terminal(err=True)):
+    if not (is_interactive() and on_terminal() and on_terminal(err=True)):
         print_save_hint(session, answer)
         return
     folder = _ask_for_folder(files)

@@ -155,6 +155,8 @@ def _parse_message(
     if arguments is not None and options["tool"] is None:
         raise click.UsageError("--arguments needs --tool. To send data without a skill, use --data.")
     if text == "-":
+        if sys.stdin is None:
+            raise click.UsageError("- reads the text from stdin, which is closed.")
         text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
     elif text is not None:
         # An argument of a shell need not be valid UTF-8, and JSON must be.
