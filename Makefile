@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo-crash setup test check format lock first-hour picture interop soak bench verify clean
 
-help:           ## Show what there is.
+help:           ## Show this help.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 # Ctrl-C is how one stops it: with the trap, make does not call that an error.
@@ -25,15 +25,15 @@ run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080. Options: make
 	    if [ $$code -eq 2 ]; then echo 'Pass options to the server like this: make run ARGS="--port 8081"' >&2; fi; \
 	    [ $$code -eq 130 ] || exit $$code
 
-demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the stream goes on.
+demo-crash: $(VENV)/run.ready  ## Kill a server in the middle of a stream, restart it, and watch the stream resume.
 	@trap : INT; $(BIN)/python -m dragoman.examples.crash
 
-setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
+setup: $(VENV)/dev.ready  ## Install everything into .venv: all extras and the test tools.
 
-test: $(VENV)/dev.ready $(TOOLS)  ## Run the suite.
+test: $(VENV)/dev.ready $(TOOLS)  ## Run the test suite.
 	$(PYTEST) -n 3 --dist worksteal -m "not interop and not soak and not typing"
 
-check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
+check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelling.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
@@ -41,35 +41,35 @@ check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell --skip '*/package-lock.json'
 
-format: $(VENV)/dev.ready  ## Put the code into shape.
+format: $(VENV)/dev.ready  ## Format the code.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs and MCP servers, under .peers/; writes docs/interop.md.
+interop: $(VENV)/dev.ready $(PEERS)  ## Test with other SDKs and MCP servers, under .peers/; writes docs/interop.md.
 	$(PYTEST) -n 2 --timeout 60 -m interop tests/interop --write-table
 
-soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
+soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
 
-bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Dragoman and its peers side by side; writes docs/benchmarks.md.
+bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
-verify: check test first-hour interop soak bench  ## All of it.
+verify: check test first-hour interop soak bench  ## Run all checks, tests and benchmarks.
 
-lock: $(VENV)/dev.ready  ## Choose the newest versions again.
+lock: $(VENV)/dev.ready  ## Update the lock files to the newest versions.
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --extra mcp --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 
-first-hour: $(VENV)/dev.ready  ## From a clean clone to an agent of one's own, in real terminals.
+first-hour: $(VENV)/dev.ready  ## Run the first hour of a new user, in real terminals.
 	$(BIN)/python tests/docs/first_hour.py
 
-picture: $(VENV)/dev.ready  ## Record the picture of the README anew, from a real run.
+picture: $(VENV)/dev.ready  ## Record the picture of the README from a real run.
 	$(BIN)/python tests/docs/record.py
 
-clean:          ## Remove what can be made again.
+clean:          ## Remove generated files.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
 
 $(VENV)/bin/python:

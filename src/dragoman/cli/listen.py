@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -65,13 +66,16 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
     try:
         server = _Listener((host, port), _Verifier(token, jwks), prints_json=as_json, count=count)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another --port") from None
+        option = "--host" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another {option}") from None
     with server:
         place = f"[{host}]" if ":" in host else host
         url = f"http://{place}:{server.server_port}/"
         say(f"listening on {url}")
         say(f'  try     dragoman send "hello" --push {url}')
         server.serve_forever(0.05)
+    if server.output_error is not None:
+        raise server.output_error
 
 
 class _Verifier:
@@ -130,6 +134,7 @@ class _Listener(ThreadingHTTPServer):
         self.verifier = verifier
         self.prints_json = prints_json
         self.remaining = count
+        self.output_error: OSError | None = None
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.printing = threading.Lock()
@@ -162,7 +167,13 @@ class _WebhookHandler(BaseHTTPRequestHandler):
             if listener.remaining == 0:
                 self.close_connection = True
                 return
-            out(*pieces)
+            try:
+                out(*pieces)
+            except OSError as error:  # nobody reads the output any more, or the disk is full
+                listener.output_error, listener.remaining = error, 0
+                self.close_connection = True
+                listener.shutdown()
+                return
             self._answer(401 if verdict.verified is False else 204)
             if listener.remaining is None:
                 return

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.cli.remote.recent import RecentTasks
+
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
 STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
 AgentStub, reply, head, result, event = (STUB[name] for name in ("AgentStub", "reply", "head", "result", "event"))
@@ -129,7 +131,9 @@ async def test_an_agent_that_lists_no_tasks_has_a_last_one(run: Run) -> None:
     assert done.stderr == f"dragoman: this agent cannot list tasks; your last one: {last} (no such method)\n"
 
 
-async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(terminal: Callable[..., Any]) -> None:
+async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(
+    terminal: Callable[..., Any], tmp_path: Path
+) -> None:
     has_seen_it = asyncio.Event()
 
     async def answer(got: Any) -> bytes:
@@ -143,3 +147,5 @@ async def test_the_state_of_a_watched_task_is_shown_before_its_next_event(termin
         await asyncio.to_thread(command.until, "submitted 0s")
         has_seen_it.set()
         assert (await asyncio.to_thread(command.ended))[0] == 0
+    recent = RecentTasks(tmp_path / ".local" / "state" / "dragoman" / "recent.json")
+    assert recent.addresses() == [], "the last task is the one that was sent to"

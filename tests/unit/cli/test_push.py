@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +352,19 @@ def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
         )
     assert done.returncode == 2
     assert "use another --port" in done.stderr
+
+
+def test_a_listener_that_nobody_reads_any_more_ends(tmp_path: Path) -> None:
+    listener = Listening(tmp_path)
+    assert listener.process.stdout is not None
+    listener.process.stdout.close()
+    with suppress(httpx2.TransportError):  # it is not answered
+        post(listener, None)
+    assert listener.process.stderr is not None
+    assert (listener.process.stderr.read(), listener.process.wait(30)) == ("", 1)
+    listener.process.stderr.close()
+
+
+def test_a_host_that_is_none_is_said_so() -> None:
+    done = CliRunner().invoke(group, ["listen", "--host", "192.0.2.1", "--port", "0"])
+    assert str(done.exception).endswith("; use another --host")

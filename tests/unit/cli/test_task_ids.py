@@ -12,6 +12,8 @@ import pytest
 
 from dragoman import Agent, Context
 from dragoman.cli.remote.recent import RecentTasks
+from dragoman.cli.remote.task_id import match_beginning
+from dragoman.model.error import ConfigError
 from dragoman.outputs import Reply
 from dragoman.testing import served
 
@@ -210,3 +212,10 @@ def test_a_terminal_shows_nothing_that_would_not_work(url: str, terminal: Any):
     screen = terminal("send", "one", DRAGOMAN_AGENT=url, XDG_STATE_HOME="/dev/null", HOME="/dev/null")
     screen.until("nothing, then one\n")
     assert screen.ended() == (0, "")
+
+
+def test_of_many_ids_that_match_ten_are_listed():
+    with pytest.raises(ConfigError) as raised:
+        match_beginning("task", [f"task-{number}" for number in range(300)])
+    first, *ids, last = str(raised.value).splitlines()
+    assert (first, len(ids), last) == ("`task` matches 300 task ids; add more characters:", 10, "  …")

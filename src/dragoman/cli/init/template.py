@@ -14,10 +14,10 @@ from dragoman.server.config.installation import install_line, portable_line
 _SUFFIX = ".txt"
 _FILES = {
     "agent.py": "the agent",
-    "program.py": "the program behind it",
-    "stand_in.py": "a stand-in for a model, for runs without a key",
+    "program.py": "the program",
+    "stand_in.py": "a stand-in for a model, to run without an API key",
     "test_agent.py": "its tests",
-    "conftest.py": "what tests share: the stand-in answers",
+    "conftest.py": "makes the tests use the stand-in",
     "dragoman.toml": "the settings of the server",
 }
 # Names of files that begin with a dot are stored without it.
@@ -72,7 +72,7 @@ class Template(NamedTuple):
             "files": "\n".join(f"| `{name}` | {_FILES[name]} |" for name in names),
             "calls": "\n".join((self.send_line, *self.commands)),
             "change": self.change,
-            "key_note": ", no key" if self.model is not None else "",
+            "key_note": ", and without an API key" if self.model is not None else "",
             "install": portable_line(*self._extras, packages=packages),
         }
 
@@ -111,8 +111,8 @@ def _is_installed(module: str) -> bool:
 
 
 _MODEL_CHANGE = """\
-Lines to change are marked `CHANGE THIS`. With `{key}` in the environment a real model answers{needs}; without it
-`stand_in.py` does, which calls the tool and repeats its result. The tests always use the stand-in."""
+`CHANGE THIS` marks the lines to change. With `{key}` in the environment, a real model answers{needs}. Without it,
+`stand_in.py` calls the tool and repeats its result. The tests always use the stand-in."""
 
 
 def _model_change(model: ModelKey) -> str:
@@ -131,16 +131,16 @@ TEMPLATES = {
         Template(
             "tools",
             "Python functions as typed skills",
-            "An agent with three skills: one for plain text, one with typed arguments, and one that asks back, reports "
-            "progress\nand streams.",
+            "An agent with three skills: one for plain text, one with typed arguments, and one that asks a question, "
+            "reports\nprogress and streams.",
             "How many words are these?",
             ("dragoman call convert amount=26.2 unit=miles", "dragoman call plan_trip city=Lisbon"),
-            "Write functions: each with `@agent.skill` is a skill. Its types and docstring are on the agent's card.",
+            "Add functions with `@agent.skill`. Each one is a skill; its types and docstring go on the agent's card.",
         ),
         Template(
             "chat",
-            "talks, and remembers the conversation",
-            "An agent to talk with: it remembers the conversation, and streams its answers.",
+            "a chat that remembers the conversation",
+            "An agent to chat with. It remembers the conversation and streams its answers.",
             "My name is Ada",
             (_CHAT,),
             "The function marked `CHANGE THIS` is a stand-in for a model. Call yours there.",
@@ -148,17 +148,17 @@ TEMPLATES = {
         Template(
             "mcp",
             "the tools of an MCP server",
-            "The tools of an MCP server as an agent. Here the server is in the same file.",
+            "The tools of an MCP server as an agent. In this example, the server is in the same file.",
             "pancakes",
             ("dragoman call weigh cups=2 of=flour",),
-            "The line marked `CHANGE THIS` takes the command or the URL of any other MCP server.",
+            "In the line marked `CHANGE THIS`, put the command or the URL of your MCP server.",
             extra="mcp",
             module="mcp",
         ),
         Template(
             "program",
             "any command-line program",
-            "A program as an agent: it reads a message on its standard input, and what it writes is the answer.",
+            "A command-line program as an agent. It reads the message from stdin and writes the answer to stdout.",
             "How many words are these?",
             ("dragoman send - < README.md",),
             "The line marked `CHANGE THIS` is the command. The program can be written in any language.",
@@ -177,8 +177,8 @@ TEMPLATES = {
         ),
         Template(
             "adk",
-            "an agent of Google's ADK",
-            "An agent of Google's ADK with one tool.",
+            "a Google ADK agent",
+            "A Google ADK agent with one tool.",
             _WEATHER,
             (_CHAT,),
             _model_change(_GOOGLE),
@@ -189,8 +189,8 @@ TEMPLATES = {
         ),
         Template(
             "pydantic-ai",
-            "an agent of Pydantic AI",
-            "An agent of Pydantic AI with one tool.",
+            "a Pydantic AI agent",
+            "A Pydantic AI agent with one tool.",
             _WEATHER,
             (_CHAT,),
             _model_change(_PYDANTIC_AI),
@@ -200,8 +200,8 @@ TEMPLATES = {
         ),
         Template(
             "openai",
-            "an agent of the OpenAI Agents SDK",
-            "An agent of the OpenAI Agents SDK with one tool.",
+            "an OpenAI Agents SDK agent",
+            "An OpenAI Agents SDK agent with one tool.",
             _WEATHER,
             (_CHAT,),
             _model_change(_OPENAI),

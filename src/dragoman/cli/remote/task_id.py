@@ -22,6 +22,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Of an agent with more tasks, only so many are looked at.
 _MAX_LISTED = 300
 _PAGE = 100
+_MAX_MATCHES = 10
 
 
 task_argument = click.argument("task", shell_complete=complete_task)
@@ -66,7 +67,9 @@ def match_beginning(word: str, ids: Iterable[str]) -> str | None:
     if word in found:
         return word
     if len(found) > 1:
-        raise ConfigError("\n  ".join([f"`{word}` matches {len(found)} task ids; add more characters:", *found]))
+        more = ["…"] if len(found) > _MAX_MATCHES else []
+        lines = [f"`{word}` matches {len(found)} task ids; add more characters:", *found[:_MAX_MATCHES], *more]
+        raise ConfigError("\n  ".join(lines))
     return found[0] if found else None
 
 

@@ -62,6 +62,7 @@ class StreamPrinter:
         self._progress = ProgressLine() if shows_line else None
         # False once there is text, until the agent reports progress.
         self._shows_progress = True
+        self._is_followed = False
         self._text = PrintableText()
         self._listed_files = Counter[tuple[object, ...]]()
         self.task_id: str | None = None
@@ -85,8 +86,9 @@ class StreamPrinter:
     async def read(self, stream: EventStream, state: State | None = None) -> Task | Message:
         """Read a stream until the task ends or asks for input. Raises what the client raises.
 
-        `state` is that of the task, where it is not a new one.
+        `state` is that of a task that is only followed: it does not become the last one, to which was sent.
         """
+        self._is_followed = state is not None
         self._shows_progress = True
         if self._progress is not None:
             self._progress.start(state)
@@ -134,7 +136,8 @@ class StreamPrinter:
         raw = event.raw
         self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
         self.state = event.state
-        self._session.remember(self.task_id or "", raw.context_id or "")
+        if not self._is_followed:
+            self._session.remember(self.task_id or "", raw.context_id or "")
         if self._progress is not None:
             self._progress.update(event)
         if event.progress is not None:
