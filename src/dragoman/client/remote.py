@@ -15,7 +15,7 @@ from dragoman.auth.outbound.choose import credential_of
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
-from dragoman.client.streams.backoff import RECONNECT, Backoff, SendBackoff, may_send_again
+from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -182,13 +182,8 @@ class RemoteConnection:
         """
         if self._sender.origin not in (None, origin_of(url)):
             raise BadResponse(f"{redact_url(url)} is on another origin: nothing is read from there")
-        request = HttpRequest(
-            "GET",
-            url,
-            {"Accept": "application/json"},
-            connect_timeout=self._connect_timeout,
-            read_timeout=self._query_timeout,
-        )
+        headers, timeout = {"Accept": "application/json"}, self._connect_timeout
+        request = HttpRequest("GET", url, headers, connect_timeout=timeout, read_timeout=self._query_timeout)
         response = await self._sender.send(request, self.cached_card)
         if response.status != 200:
             await response.close()
@@ -209,6 +204,11 @@ class RemoteConnection:
                     return task
                 result = await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
+                if operation is Operation.SEND and self.reconnect and (task_id := interrupted_task(error)) is not None:
+                    operation, request = Operation.GET, GetTaskRequest(task_id)
+                    backoff = Outage(self.reconnect, self.clock)
+                    await backoff.pause(error)
+                    continue
                 backoff = backoff or self._backoff(operation, sent_ms)
                 may_have_arrived |= isinstance(error, CannotConnect) and error.arrived is not False
                 await self._pause_or_raise(backoff, error, operation)

@@ -157,7 +157,7 @@ class Service:
                 the caller has not got yet.
         """
         if self._closing:
-            raise ServerError(STOPPING)
+            raise ServerError(STOPPING, retryAfter="1")
         scope = self._admit(call, request.tenant)
         accepted = await self._inbox.accept(scope, call, request, caller, lease)
         length = request.configuration.history_length
@@ -197,7 +197,7 @@ class Service:
             configuration = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=configuration)
         if self._closing:
-            raise ServerError(STOPPING)
+            raise ServerError(STOPPING, retryAfter="1")
         accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:

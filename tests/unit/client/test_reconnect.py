@@ -22,14 +22,14 @@ from dragoman.client.message import build_message, build_send_request
 from dragoman.client.streams.backoff import Outage
 from dragoman.client.streams.poll import poll_task
 from dragoman.client.streams.stream import EventStream
-from dragoman.errors import CannotConnect, ConfigError, TimedOut
+from dragoman.errors import CannotConnect, ConfigError, ServerError, TimedOut
 from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.model.task import TaskStatus
 from dragoman.testing import Clock
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
 STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, Close, task, result = (STUB[name] for name in ("AgentStub", "Close", "task", "result"))
+AgentStub, Close, task, result, reply = (STUB[name] for name in ("AgentStub", "Close", "task", "result", "reply"))
 SRC = Path(__file__).resolve().parents[3] / "src"
 REQUEST = build_send_request(build_message("hello"), wait=True)
 REFUSED = CannotConnect("refused", arrived=False)
@@ -219,6 +219,47 @@ async def test_a_message_whose_answer_was_lost_late_is_not_sent_again() -> None:
             await connection.perform(Operation.SEND, REQUEST)
         assert len(stub.posts) == 1
         await connection.close()
+
+
+def stopping(got: Any, **metadata: str) -> Any:
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SERVER_ERROR", "metadata": metadata}
+    error = {"code": -32000, "message": "the server is stopping", "data": [info]}
+    return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": error})
+
+
+def methods(stub: Any) -> list[str]:
+    return [got.json["method"] for got in stub.posts]
+
+
+class Stopping(Restarting):
+    """An agent that stops in an orderly way, and says so of the first message."""
+
+    def __init__(self, **metadata: str) -> None:
+        super().__init__()
+        self.rest = lambda got: stopping(got, **metadata) if len(self.posts) == 1 else result(got, task())
+
+
+async def test_a_send_that_was_cut_off_by_a_restart_gets_its_task_and_is_not_repeated() -> None:
+    async with Stopping(taskId="t1", interrupted="true") as stub:
+        assert (await sent(stub, Clock(), back_after=30)).id == "t1"
+        assert methods(stub) == ["SendMessage", "GetTask"]
+    async with Stopping(taskId="t1", interrupted="true") as stub:
+        with pytest.raises(ServerError):
+            await sent(stub, Clock(), back_after=30, reconnect=0)
+        assert methods(stub) == ["SendMessage"]
+
+
+async def test_a_send_that_a_stopping_server_refuses_is_sent_when_it_is_back() -> None:
+    async with Stopping(retryAfter="1") as stub:
+        assert (await sent(stub, Clock(), back_after=30)).id == "t1"
+        assert methods(stub) == ["SendMessage", "SendMessage"]
+
+
+async def test_a_send_that_failed_in_the_agent_is_not_repeated() -> None:
+    async with Stopping(taskId="t1", retryAfter="1") as stub:
+        with pytest.raises(ServerError):
+            await sent(stub, Clock(), back_after=30)
+        assert methods(stub) == ["SendMessage"]
 
 
 async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_after_its_time() -> None:

@@ -140,10 +140,12 @@ async def test_a_stopping_server_takes_no_new_messages(start: Any, clock: Any, t
     await turns()
     closing = asyncio.create_task(engine.service.close())
     await turns()
-    with pytest.raises(ServerError):
+    with pytest.raises(ServerError) as refused:
         await engine.send("late")
-    with pytest.raises(ServerError):
+    assert refused.value.metadata == {"retryAfter": "1"}
+    with pytest.raises(ServerError) as refused:
         await engine.stream("late")
+    assert refused.value.metadata == {"retryAfter": "1"}
     agent.open.set()
     await closing
     assert (await sending).state is State.COMPLETED
@@ -161,14 +163,19 @@ async def test_what_is_left_after_the_time_is_cancelled_and_its_callers_are_told
     await clock.advance(30)
     await closing
     assert agent.stopped == 3  # the queued one never began
+    interrupted = set[str]()
     for one in sending:
-        with pytest.raises(ServerError, match="stopping"):
+        with pytest.raises(ServerError, match="stopping") as stopped:
             await one
+        assert stopped.value.metadata["interrupted"] == "true"
+        interrupted.add(stopped.value.metadata["taskId"])
     records = await reading
     assert not any(record.state and record.state.final for record in records)  # it can be resumed later
     assert engine.left() == {}
     tasks = (await engine.list()).tasks
     assert sorted(task.state for task in tasks) == sorted([State.WORKING] * 3 + [State.SUBMITTED])
+    assert len(interrupted) == 3
+    assert interrupted < {task.id for task in tasks}
 
 
 async def test_a_run_that_might_still_reply_is_told_as_well(start: Any, turns: Any) -> None:

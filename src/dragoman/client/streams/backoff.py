@@ -37,7 +37,7 @@ def is_transient(problem: DragomanError) -> bool:
     if isinstance(problem, Overloaded) or problem.status == 429:
         return True
     # Any other error is the server's response, and stays the same.
-    return isinstance(problem, ServerError) and problem.status == 503
+    return isinstance(problem, ServerError) and (problem.status == 503 or "retryAfter" in problem.metadata)
 
 
 def may_send_again(problem: DragomanError) -> bool:
@@ -58,6 +58,13 @@ def may_come_back(problem: DragomanError) -> bool:
     if isinstance(problem, CannotConnect) and problem.arrived is False:
         return problem.reason in (*_TRANSIENT, "NO_SUCH_HOST", "TIMED_OUT")
     return is_transient(problem)
+
+
+def interrupted_task(problem: DragomanError) -> str | None:
+    """Return the id of the task whose answer was cut off because its server stops; None for other errors."""
+    if not isinstance(problem, ServerError) or problem.metadata.get("interrupted") != "true":
+        return None
+    return problem.metadata.get("taskId")
 
 
 class Backoff:
@@ -128,7 +135,7 @@ class Outage(Backoff):
 
 
 class SendBackoff(Backoff):
-    """The retries of one message. Once its connection was lost, the agent may be restarting.
+    """The retries of one message. Once its connection was lost, or it says so, the agent may be restarting.
 
     Then an `Outage` lasts until it can be reached again; losing the connection once more counts as a retry. A message
     that may have arrived is sent again only while the agent recognizes it: not long after `sent_ms`.
@@ -151,8 +158,10 @@ class SendBackoff(Backoff):
         """Wait before the next attempt. Raises `problem` when no retry is left, or the message has become too old."""
         is_refusal = not isinstance(problem, CannotConnect) or problem.arrived is False
         self._may_have_arrived = self._may_have_arrived or not is_refusal
-        self._was_lost = self._was_lost or getattr(problem, "reason", "") == "CONNECTION_LOST"
-        if self._outage is not None and self._was_lost and getattr(problem, "arrived", None) is False:
+        is_stopping = isinstance(problem, ServerError) and not isinstance(problem, Overloaded)
+        self._was_lost = self._was_lost or is_stopping or getattr(problem, "reason", "") == "CONNECTION_LOST"
+        is_away = is_stopping or getattr(problem, "arrived", None) is False
+        if self._outage is not None and self._was_lost and is_away:
             await self._outage.pause(problem)
         else:
             await super().pause(problem)

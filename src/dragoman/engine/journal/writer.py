@@ -154,17 +154,20 @@ class TaskWriter:
         self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
-        """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError."""
+        """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError.
+
+        The error names the task, so that they can ask for it when the server is back.
+        """
         self._abandoned = True
         self._on_abandoned()
-        self._fail_waiters(STOPPING)
+        self._fail_waiters(STOPPING, taskId=self.id, interrupted="true")
 
-    def _fail_waiters(self, reason: str) -> None:
+    def _fail_waiters(self, reason: str, **metadata: str) -> None:
         waiting = [*(future for _, _, future in self._waiters), *self._settle_waiters]
         self._waiters, self._settle_waiters = [], []
         for future in waiting:
             if not future.done():
-                future.set_exception(ServerError(reason))
+                future.set_exception(ServerError(reason, **metadata))
 
     def _check(self) -> None:
         if self.broken:

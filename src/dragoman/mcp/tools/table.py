@@ -35,7 +35,7 @@ _AGENT = _described(
 )
 _TASK = _described(TEXT, "The task's id, as another tool gave it.")
 _WAIT = _described(
-    {"type": "number", "minimum": 0}, "How long to wait for the result, in seconds. Then the task goes on by itself."
+    {"type": "number", "minimum": 0}, "How long to wait for the result, in seconds. After that, the task keeps running."
 )
 _RECORD: Json = {
     "agent_id": TEXT,
@@ -68,13 +68,13 @@ _MESSAGE: Json = {
     "context_id": _described(TEXT, "Go on with this conversation, as a new task."),
     "task_id": _described(TEXT, "Go on with this task: answer what it asks."),
     "skill_id": _described(TEXT, "The skill of the agent that is meant."),
-    "data": _described(OBJECT, "Structured input beside the text."),
+    "data": _described(OBJECT, "Structured input to send with the text."),
     "files": _described(
         {
             "type": "array",
             "items": {"type": "object", "properties": {"name": TEXT, "mime_type": TEXT, "uri": TEXT, "bytes": TEXT}},
         },
-        "Files beside the text: each with a uri, or with its bytes as base64.",
+        "Files to send with the text: each with a uri, or with its bytes as base64.",
     ),
 }
 
@@ -139,7 +139,9 @@ TOOLS: tuple[ToolDefinition, ...] = (
         parameters={
             **_MESSAGE,
             "wait_seconds": _WAIT,
-            "cancel_on_abort": _described(YES_NO, "Cancel the task when this call is aborted. By default it goes on."),
+            "cancel_on_abort": _described(
+                YES_NO, "Cancel the task when this call is aborted. By default it keeps running."
+            ),
         },
         required=("agent_id", "text"),
         result=_TASK_RESULT,
@@ -277,7 +279,7 @@ SIMPLE_TOOLS: tuple[ToolDefinition, ...] = (
             "skill": _described(TEXT, "The skill of the agent that is meant."),
             "timeout_minutes": _described(
                 {"type": "number", "exclusiveMinimum": 0, "maximum": 24 * 60},
-                "How long to wait for the end; by default 5. Then the task goes on: get_task knows it.",
+                "How long to wait for the end; by default 5. After that, the task keeps running: use get_task.",
             ),
         },
         required=("agent_url", "message"),
