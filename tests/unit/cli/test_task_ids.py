@@ -115,7 +115,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(url: str, typed:
 @pytest.mark.usefixtures("url")
 def test_what_fits_no_task_is_left_to_the_agent(typed: Typed, word: str):
     begin(typed)
-    assert typed("get", word) == (4, "", "dragoman: Task not found\n")
+    assert typed("get", word) == (4, "", "dragoman: Task not found. `dragoman tasks` lists your tasks\n")
 
 
 def test_a_whole_id_is_never_taken_for_the_beginning_of_another(url: str, typed: Typed, tmp_path: Path):
@@ -138,7 +138,7 @@ def test_an_agent_that_lists_no_tasks_is_asked_for_the_id_as_it_is(typed: Typed,
     task = begin(typed)
     assert typed("get", task[:12], "--protocol", "0.3").code == 0
     forget(tmp_path)
-    assert typed("get", task[:12], "--protocol", "0.3") == (4, "", "dragoman: Task not found\n")
+    assert typed("get", task[:12], "--protocol", "0.3") == (4, "", "dragoman: Task not found. `dragoman tasks` lists your tasks\n")
     assert typed("get", "last", "--protocol", "0.3").code == 2
 
 

@@ -18,7 +18,7 @@ import click
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
 from dragoman.cli.remote.recent import RecentTask, RecentTasks
-from dragoman.model.error import AuthError, CannotConnect, ConfigError, TimedOut
+from dragoman.model.error import AuthError, CannotConnect, ConfigError, TaskNotFound, TimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -266,6 +266,8 @@ class CommandSession:
                 "Give auth=…", f"Put {token} into {TOKEN_ENV}, or name its variable with --token-env"
             )
             raise AuthError(text, reason=error.reason, status=error.status) from error
+        except TaskNotFound as error:
+            raise TaskNotFound(f"{error}. `{self.command_line('tasks')}` lists your tasks") from error
         except CannotConnect as error:
             if error.reason == "TLS" and not self.options.insecure:
                 raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
