@@ -183,7 +183,7 @@ def test_a_task_that_waits_raises_its_question(state: State) -> None:
     with pytest.raises(InputRequired) as caught:
         found.raise_for_state()
     assert (caught.value.question, caught.value.task) == ("how many?", found)
-    with pytest.raises(InputRequired, match="waits for an answer"):
+    with pytest.raises(InputRequired, match="is waiting for an answer"):
         task(state=state).raise_for_state()
 
 
