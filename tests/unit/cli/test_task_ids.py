@@ -138,7 +138,11 @@ def test_an_agent_that_lists_no_tasks_is_asked_for_the_id_as_it_is(typed: Typed,
     task = begin(typed)
     assert typed("get", task[:12], "--protocol", "0.3").code == 0
     forget(tmp_path)
-    assert typed("get", task[:12], "--protocol", "0.3") == (4, "", "dragoman: Task not found. `dragoman tasks` lists your tasks\n")
+    assert typed("get", task[:12], "--protocol", "0.3") == (
+        4,
+        "",
+        "dragoman: Task not found. `dragoman tasks` lists your tasks\n",
+    )
     assert typed("get", "last", "--protocol", "0.3").code == 2
 
 
