@@ -84,10 +84,11 @@ def test_errors_are_shown_and_corrected_tasks_are_kept_and_callers_wait_instead_
             # The new process goes on importing once somebody opens the other end.
             gate.open("w").close()
             assert caller.recv(64).startswith(b"HTTP/1.1 200")
+        server.until("ready")
         assert client.send("Hi", task=asked).text == "Hi, Ada?"
     # The child ends without its parent: nobody has the port, and nobody the store.
     server.process.send_signal(signal.SIGKILL)
-    assert "serving" not in server.ended()[1], "a restart is one line"
+    assert "serving" not in server.ended()[1], "what was printed once is not printed again"
     with closing(socket.create_server(("127.0.0.1", port))):
         pass
 

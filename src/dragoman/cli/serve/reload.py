@@ -202,6 +202,8 @@ class ReloadChild(NamedTuple):
         if line not in self.announced:
             self.pipe.send(line)
             say(StyledText(line))
+        elif line.startswith("serving "):  # the first one: it listens again
+            say("ready")
 
     def listener_of(self, host: str, port: int) -> socket.socket:
         """Return the parent's socket for an address. Raises ConfigError when it cannot be listened on."""
