@@ -202,7 +202,7 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
             announce=_announce if child is None else child.announce,
             ends_process=True,
             curl=curl,
-            quiet=quiet or (child is not None and child.is_restart),
+            quiet=quiet,
             listener_of=None if child is None else child.listener_of,
         )
     except ConfigError as error:

@@ -198,12 +198,13 @@ class ReloadChild(NamedTuple):
         return bool(self.announced)
 
     def announce(self, line: str) -> None:
-        """Print a line for the user, once for all children."""
-        if line not in self.announced:
+        """Print a line for the user, once for all children. Of a later one, only what is new and unindented."""
+        if line in self.announced:
+            if line.startswith("serving "):
+                say("ready")
+        elif not (self.is_restart and line.startswith(" ")):  # a line about the first one
             self.pipe.send(line)
             say(StyledText(line))
-        elif line.startswith("serving "):  # the first one: it listens again
-            say("ready")
 
     def listener_of(self, host: str, port: int) -> socket.socket:
         """Return the parent's socket for an address. Raises ConfigError when it cannot be listened on."""
