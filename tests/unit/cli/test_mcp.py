@@ -468,7 +468,8 @@ def test_with_a_store_an_agent_is_still_known_in_another_process(tmp_path: Path,
     assert [each["agent_id"] for each in first(call("list_remote_agents"))] == [known["agent_id"]]
 
 
-def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # what is below a folder is named from there
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
     paths = os.pathsep.join((str(tmp_path), str(SRC)))
     with started(tmp_path, PYTHONPATH=paths) as process:

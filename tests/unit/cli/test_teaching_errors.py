@@ -84,7 +84,7 @@ MISTAKES = [
     Mistake(
         "wanted what an extra has",
         "serve app.py --store postgresql://me:hunter2@db/tasks",
-        f"dragoman: --store postgresql://…: needs the extra `postgres`: {install_line('postgres')}"
+        "dragoman: --store postgresql://…: needs the extra `postgres`: {extra}"
         if find_spec("asyncpg") is None
         else "dragoman: --store postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db",
     ),
@@ -106,7 +106,7 @@ MISTAKES = [
     Mistake(
         "imported what is not installed",
         "serve other.py",
-        f"dragoman: other.py:1: imports `no_such_package`, which is not installed: {package_line('no_such_package')}",
+        "dragoman: other.py:1: imports `no_such_package`, which is not installed: {package}",
         files={"other.py": "import no_such_package\n"},
     ),
     Mistake(
@@ -163,7 +163,9 @@ def ports() -> Iterator[dict[str, int]]:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.did for mistake in MISTAKES])
-def test_a_mistake_is_answered_with_what_to_type_instead(tmp_path: Path, mistake: Mistake, ports: dict[str, int]):
+def test_a_mistake_is_answered_with_what_to_type_instead(
+    tmp_path: Path, mistake: Mistake, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
+):
     for name, text in {"app.py": SERVABLE, "script.py": SCRIPT, **mistake.files}.items():
         (tmp_path / name).write_text(text)
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -182,7 +184,10 @@ def test_a_mistake_is_answered_with_what_to_type_instead(tmp_path: Path, mistake
     if mistake.then:
         assert last.endswith(f"dragoman {mistake.then.format(**ports)}")
         last = lines[-2]
-    assert last.endswith(mistake.prints.format(**ports))
+    # In that folder: what is below a folder is named from there.
+    monkeypatch.chdir(tmp_path)
+    lines_to_type = {"package": package_line("no_such_package"), "extra": install_line("postgres")}
+    assert last.endswith(mistake.prints.format(**ports, **lines_to_type))
     assert done.returncode == (1 if mistake.python else 2)
     assert mistake.python or "Traceback" not in done.stderr
     assert "hunter2" not in done.stderr

@@ -161,6 +161,7 @@ def test_the_line_to_try_names_the_program_where_the_shell_does_not_find_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     place = Path(sys.executable).parent
     assert lines_of(Agent("a"))[-1] == f'  try     {place}/dragoman send "hello"'
     monkeypatch.chdir(place.parent)
