@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
-    from dragoman.client.event import Event
     from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
     from dragoman.client.streams.backoff import Backoff
     from dragoman.client.trust import TrustOption
@@ -77,15 +76,15 @@ class Chat:
         self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
-    async def stream(
-        self, text: Content | None = None, **options: Unpack[MessageOptions]
-    ) -> AsyncGenerator[Event, None]:
-        """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
+    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> EventStream:
+        """Send the next message with the options of `Client.stream` and return its stream. Raises the same errors."""
         stream: EventStream = self._client.stream(text, **self._continuation(), **options)
-        async for event in stream:
-            self.last = stream.result
-            yield event
-        self.last = stream.result
+        return stream._observe(self._set_last, self._complete_last)  # pyright: ignore[reportPrivateUsage]
+
+    def _set_last(self, result: Task | Message) -> None:
+        self.last = result
+
+    async def _complete_last(self) -> None:
         if isinstance(self.last, Task) and not self.last.context_id:
             # Events of 0.1 do not carry the context id; the task does.
             self.last = await self._client.get_task(self.last, auth=self._auth)

@@ -247,9 +247,9 @@ class Chat:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(text, **options))
 
-    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> Iterator[Event]:
-        """Send the next message with the options of `Client.stream` and yield its events. Raises the same errors."""
-        return _iterate(self._portal, self._chat.stream(text, **options))
+    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> EventStream:
+        """Send the next message with the options of `Client.stream` and return its stream. Raises the same errors."""
+        return EventStream(self._portal, self._chat.stream(text, **options))
 
 
 def _iterate(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -278,3 +278,8 @@ def test_the_decorator_gives_the_function_back() -> None:
 
     assert (one(), two()) == (1, 2)
     assert [skill.id for skill in agent.skills] == ["one", "second"]
+
+
+def test_a_description_without_its_keyword_is_answered_with_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r"write Agent\('trip', description='Plans trips'\)"):
+        Agent("trip", "Plans trips")  # pyright: ignore

@@ -212,6 +212,7 @@ async def test_a_chat_remembers_its_conversation_and_its_open_question(client: C
     assert place
     assert (await chat.send(tool="whose")).text == place
     assert "".join([event.text async for event in chat.stream(tool="whose")]) == place
+    assert "".join([piece async for piece in chat.stream(tool="whose").text()]) == place
     assert chat.context_id == place
 
 
@@ -240,6 +241,8 @@ def test_the_same_without_await(url: str) -> None:
         chat = client.chat()
         chat.send("Chez Ada")
         assert chat.question == "How many people?"
+        assert "".join(chat.stream("2").text()) == "Chez Ada, table for 2"
+        assert chat.question is None
         assert client.card().name == "desk"
 
 

@@ -30,6 +30,15 @@ class EventStream:
         self._start = start
         self._stream: ResumableStream | None = None
         self._is_read = False
+        self._on_event: Callable[[Task | Message], None] | None = None
+        self._on_end: Callable[[], Awaitable[None]] | None = None
+
+    def _observe(
+        self, on_event: Callable[[Task | Message], None], on_end: Callable[[], Awaitable[None]]
+    ) -> EventStream:
+        """Call one function with the result so far before each event, and the other at the end. Returns the stream."""
+        self._on_event, self._on_end = on_event, on_end
+        return self
 
     @property
     def result(self) -> Task | Message:
@@ -63,7 +72,11 @@ class EventStream:
             events = self._start(self._stream)
             try:
                 async for event in events:
+                    if self._on_event is not None:
+                        self._on_event(self.result)
                     yield event
+                if self._on_end is not None:
+                    await self._on_end()
             finally:  # a reader who leaves early closes the connection now, not at garbage collection
                 await events.aclose()
         except DragomanError as error:

@@ -74,6 +74,9 @@ class BareAgent(PluginAttributes):
         replies: bool = False,
     ) -> None:
         check_name(name)
+        second: object = backend
+        if isinstance(second, str):
+            raise ConfigError(f"write Agent({name!r}, description={second!r})")
         if closing not in get_args(ClosingChoice):
             raise ConfigError(f'closing is "auto", "whole" or "last", not {closing!r}')
         self.name = name
