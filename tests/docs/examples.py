@@ -371,7 +371,7 @@ class Reader:
     def _do(self, block: Block, output: Block | None) -> None:
         if block.title is not None:
             text = block.text if block.language == "python" else block.text.replace(SHOWN_ADDRESS, self._address)
-            (self._folder / block.title).write_text(_any_port(text), encoding="utf-8")
+            self._save(block.title, _any_port(text))
         if not block.runs:
             return
         if block.language == "python":
@@ -383,6 +383,17 @@ class Reader:
             self._leave_open(block, output)
         else:
             self._compare(output, self._shell(block))
+
+    def _save(self, name: str, text: str) -> None:
+        server = self._server
+        reloads = server is not None and name.endswith(".py") and "  reload  " in server.output
+        restarts = server.output.count("\nready\n") if server is not None else 0
+        (self._folder / name).write_text(text, encoding="utf-8")
+        if reloads:
+            assert server is not None
+            # As a person does who sees that it is ready again.
+            if not server.wait_for(lambda: server.output.count("\nready\n") > restarts):
+                raise Mismatch(f"{name} was saved, and the server did not restart:\n\n{server.output}")
 
     def _compare(self, output: Block | None, printed: str) -> None:
         if output is not None:

@@ -155,7 +155,7 @@ def add_a_question_and_a_file(me: Newcomer) -> None:
     page = "docs/guides/first-hour.md"
     start = len(me.server.output)
     me.save("trips/trips.py", files(page, "trips.py")[1])
-    me.server.wait_for("changed: trips.py", 30, start=start)
+    me.server.wait_for("\nready\n", 30, start=start)
     start = me.type(me.caller, "dragoman send Lisbon --save .")
     me.caller.wait_for("How many days?", 30, start=start)
     me.caller.press("2\n")
