@@ -51,7 +51,7 @@ def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 class Away:
-    """Time that passes as soon as somebody waits for it. `at` has what happens at a second of it."""
+    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.json import encode
 from dragoman.model.state import State
+from dragoman.telemetry.printable import format_bytes
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.task")
 # A line costs about 30 µs. Of a busy server's completed tasks, so many a second have one; the others are counted.
 MAX_LINES = 100
-_UNITS = ("kB", "MB", "GB")
 # Characters of a task id in a line: enough for `dragoman get`.
 _ID = 8
 
@@ -89,7 +89,4 @@ def _time(milliseconds: int) -> str:
 
 
 def _size(size: int) -> str:
-    if size < 1000:
-        return f"{size} B"
-    power = min(int(math.log10(size)) // 3, len(_UNITS))
-    return f"{size / 1000**power:.1f} {_UNITS[power - 1]}"
+    return re.sub(" bytes?", " B", format_bytes(size))  # short, for a column
