@@ -120,7 +120,7 @@ async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> No
     late = structs.replace(a, generation=3)
     assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
     again = await create(store, row_of(store, "a"))
-    assert await read_task(store, "a") == (again, None, 0), "the new task has something of the old one"
+    assert (await read_task(store, "a"))[:3] == (again, None, 0), "the new task has something of the old one"
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) ->
     unfinished = await store.unfinished("agent")
     names = [stored.row.id for stored in unfinished]
     assert names == ["mine-SUBMITTED", "mine-WORKING", "late"], f"unfinished are {names}"
-    assert unfinished[-1] == (snapped, b"late", 2), "an unfinished task differs from what was written"
+    assert unfinished[-1][:3] == (snapped, b"late", 2), "an unfinished task differs from what was written"
     assert await store.unfinished("nobody") == [], "an agent without tasks has unfinished ones"
 
 

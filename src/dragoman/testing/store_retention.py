@@ -76,7 +76,7 @@ async def a_compacted_task_keeps_its_last_state(store: Store) -> None:
     assert await store.sweep(Sweep(compact_before_ms=NOW)) == 1, "a sweep does not tell what it did"
     assert await store.records(old.number, 0, ALL) == [], "there are events of a compacted task"
     assert await store.notes(old.number) == [], "there are notes of a compacted task"
-    assert await read_task(store, "old") == (old, b"snapshot", 2), "a compacted task has changed"
+    assert (await read_task(store, "old"))[:3] == (old, b"snapshot", 2), "a compacted task has changed"
     assert len(await store.records(young.number, 0, ALL)) == 2, "a task was compacted too early"
     assert await _remaining_ids(store) == ["old", "young"], "a compacted task is not listed"
     assert await store.sweep(Sweep(compact_before_ms=NOW)) == 0, "a task is compacted twice"

@@ -11,10 +11,10 @@ from dragoman.bus.local import LocalBus
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import Ask
 from dragoman.engine.operations import Service
-from dragoman.engine.ownership.port import Claim, OwnershipLost
+from dragoman.engine.ownership.port import Claim, ClaimedTask, OwnershipLost
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.ports.agent import Plan
-from dragoman.engine.ports.store import TaskRow, Write
+from dragoman.engine.ports.store import StoredTask, Write
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.message import Message
@@ -71,11 +71,11 @@ class OthersToo(SoleOwner):
         self.claimed: list[int] = []
         self.released: list[int] = []
 
-    async def claim(self, row: TaskRow) -> Claim | None:
+    async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
         if self.elsewhere:
             return None
-        self.claimed.append(row.number)
-        return Claim(row.number, len(self.claimed))
+        self.claimed.append(stored.row.number)
+        return ClaimedTask(stored, Claim(stored.row.number, len(self.claimed)))
 
     def release(self, claim: Claim) -> None:
         self.released.append(claim.task)

@@ -322,7 +322,7 @@ class Inbox:
         row = stored.row
         if not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
-        live = await self._tasks.load(stored)
+        live = await self._tasks.claim(stored)
         history = await self._tasks.run_history(row)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)

@@ -71,7 +71,7 @@ class TaskCanceler:
         """End a task durably. Returns it, and whether it was waiting for an answer."""
         was_waiting = (live.state if live else row.state).waiting  # its run may still be being released
         if live is None and stored is not None:
-            live = await self._tasks.load(stored)
+            live = await self._tasks.claim(stored)
         if live is None:
             raise TaskNotCancelable(taskId=row.id)
         await self._tasks.reload(live)

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ownership.port import ClaimedTask, Ownership
     from dragoman.engine.ports.agent import Runnable
-    from dragoman.engine.ports.store import StoredTask
     from dragoman.engine.settings import EngineSettings
 
 logger = logging.getLogger("dragoman.engine")
@@ -27,6 +26,7 @@ INTERRUPTED = "interrupted by a restart"
 UNSTORED = "the store could not take writes"
 # The pause before broken tasks are failed, and between two tries.
 RETRY_SECONDS = 1
+_NO_LIMIT = 1 << 30
 
 
 class Recovery:
@@ -50,12 +50,11 @@ class Recovery:
             ServerError: the failures could not be written.
         """
         ended: list[LiveTask] = []
-        drafts = [(stored, True) for stored in await self._ownership.unowned_drafts(self._agent.name)]
-        for stored, draft in (*drafts, *((one, False) for one in await self._ownership.unowned(self._agent.name))):
+        for claimed in await self._ownership.take(self._agent.name, parallel=self._agent.parallel, limit=_NO_LIMIT):
             try:
-                live = await self._recover(stored, draft=draft)
+                live = await self._recover(claimed)
             except Exception:  # one unreadable task must not prevent the server from starting
-                logger.exception("task %s cannot be recovered", stored.row.id)
+                logger.exception("task %s cannot be recovered", claimed.stored.row.id)
                 continue
             if live is not None:
                 ended.append(live)
@@ -64,13 +63,13 @@ class Recovery:
             noun = "task was" if len(ended) == 1 else "tasks were"
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
-    async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
+    async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
         """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
-        live = await self._tasks.load(stored, restart=True, draft=draft)
+        stored, began = claimed.stored, claimed.begun
+        live = await self._tasks.load(claimed, restart=True)
         history = await self._tasks.run_history(stored.row)
         call = history.call(stored.row)
         metadata = history.request.metadata if history.request else None
-        began = draft or stored.row.state is not State.SUBMITTED
         reason = INTERRUPTED
         if live.folding.history:  # a task imported into the store may have no message to run
             message = history.answers[-1] if history.answers else live.folding.history[0]
@@ -152,7 +151,7 @@ class BrokenTaskReaper:
             or task_id in self._tasks.live
         ):
             return False
-        live = await self._tasks.load(stored)
+        live = await self._tasks.claim(stored)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
         await live.wait_durable()
         return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ownership.port import ClaimedTask, Ownership
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.rows import RowMaker, TaskRows
     from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow
@@ -126,19 +126,28 @@ class Tasks:
                 raise TaskNotFound(taskId=live.id)
             live.reload(Folding(await self.read(stored), stored.row.generation))
 
-    async def load(self, stored: StoredTask, *, restart: bool = False, draft: bool = False) -> LiveTask:
-        """Claim and load a stored task, to append to its journal or, with `restart`, to redo all since its last pause.
-
-        A `draft` becomes a task.
+    async def claim(self, stored: StoredTask) -> LiveTask:
+        """Claim and load a stored task, to append to its journal.
 
         Raises:
             ServerError: another process owns it.
             InternalError: records are missing.
         """
-        row = stored.row
-        claim = await self._ownership.claim(row)
-        if claim is None:
+        claimed = await self._ownership.claim(stored)
+        if claimed is None:
             raise ServerError(ELSEWHERE)
+        return await self.load(claimed)
+
+    async def load(self, claimed: ClaimedTask, *, restart: bool = False) -> LiveTask:
+        """Load a claimed task, to append to its journal or, with `restart`, to redo all since its last pause.
+
+        A draft becomes a task.
+
+        Raises:
+            InternalError: records are missing.
+        """
+        stored, draft = claimed.stored, claimed.draft
+        row = stored.row
         task = await self.read(stored)
         base_artifacts = task.artifacts
         if restart:  # the snapshot is that of the last pause: this task has not ended
@@ -156,7 +165,7 @@ class Tasks:
             base_artifacts=base_artifacts,
             status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
-            claim=claim,
+            claim=claimed.claim,
         )
         if draft:
             live.create()

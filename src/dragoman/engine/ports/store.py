@@ -30,11 +30,15 @@ NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "atte
 
 
 class Note(NamedTuple):
-    """Internal data stored with the record it belongs to. Streams never carry notes."""
+    """Internal data stored with the record it belongs to. Streams never carry notes.
+
+    `mail` numbers the messages that were added with `Ownership.post`, from 1; it is 0 for all other notes.
+    """
 
     generation: int
     kind: NoteKind
     body: bytes
+    mail: int = 0
 
 
 class TaskRow(Struct, frozen=True):
@@ -56,11 +60,18 @@ class TaskRow(Struct, frozen=True):
 
 
 class StoredTask(NamedTuple):
-    """A task read from a store: its row, and its last snapshot with the generation of that snapshot."""
+    """A task read from a store: its row, and its last snapshot with the generation of that snapshot.
+
+    In a store that several processes share, `mail` is the number of the last message that was added with
+    `Ownership.post`, `snapshot_mail` that of the last one in the snapshot, and `epoch` the epoch of its last claim.
+    """
 
     row: TaskRow
     snapshot: bytes | None
     snapshot_generation: int
+    mail: int = 0
+    snapshot_mail: int = 0
+    epoch: int = 0
 
 
 class DedupeKey(NamedTuple):
@@ -119,6 +130,15 @@ class Write(Struct):
     message. Its `snapshot` is the task as it would be created. With `opens_draft`, the created task was a draft. A
     deleted draft may leave a `reply`, which is stored until `dedupe_key` expires.
 
+    The last fields are for stores that several processes share; others ignore them. `epoch` is that of the claim under
+    which the change is made: records, notes and drafts are refused unless this process owns the task under it; 0 checks
+    no claim. A created task is owned by this process with epoch 1 unless `queued`, which leaves it to whoever takes it
+    first. With `begins`, the run begins with this change. Runs of one context are `serial` unless the agent is
+    parallel: beginning one occupies the context, unless the task is the first of a new context, which nobody else can
+    know yet. A change to a final or waiting state ends the claim, and frees the context. With `pins`, the context
+    belongs to this node from now on. `mail` is the number of the last message from `Ownership.mail` that the snapshot
+    contains.
+
     `done` is called on the event loop once the change is durable, or with the error that prevented it.
     """
 
@@ -141,6 +161,12 @@ class Write(Struct):
     opens_draft: bool = False
     reply: bytes | None = None
     size: int = 0
+    epoch: int = 0
+    queued: bool = False
+    begins: bool = False
+    serial: bool = False
+    pins: bool = False
+    mail: int = 0
 
 
 class Cursor(NamedTuple):
@@ -232,6 +258,7 @@ class Store(Protocol):
         its task, and one that creates a task whose id or number exists. `done` gets the error:
 
         - `OwnershipLost` when another process owns the task now: the engine leaves the task to it.
+        - `ContextBusy` when the run cannot begin yet, and `MessageRepeated` when another process accepted the message.
         - Another `ServerError` when the store cannot write now; callers read its text.
         - Any other exception for everything else. Callers read only that the store cannot take writes.
 

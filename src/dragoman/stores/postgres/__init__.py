@@ -1,0 +1,1 @@
+"""The store that several servers share: PostgreSQL."""

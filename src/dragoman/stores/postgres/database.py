@@ -1,0 +1,230 @@
+"""The database port: what the store needs from PostgreSQL, one statement per method.
+
+Everything above this port (group commit, unknown outcomes, leases, claims) is plain Python, so that tests can put a
+database below it that delays, cuts and swallows replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from dragoman.engine.ownership.port import ClaimedTask, TaskClaim
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.store import (
+        DedupeKey,
+        Note,
+        Push,
+        Scope,
+        StoredTask,
+        Sweep,
+        TaskPage,
+        TaskQuery,
+        TaskRow,
+        Write,
+    )
+    from dragoman.model.record import Record
+
+
+class ConnectionLost(Exception):
+    """The connection was lost, or could not be made. The statement may have been applied, or may yet be."""
+
+
+class InvalidValue(Exception):
+    """The database cannot store a value. Nothing of the statement was applied."""
+
+
+class ChangeOutcome(NamedTuple):
+    """What became of the changes of one task in a commit.
+
+    "refused" is a claim that is not this node's any more, a generation that does not follow, or a task that exists
+    already or is gone. "busy" means that another task of the context is at work, "repeated" that the dedupe key exists.
+    `queue` is True when the task has settled and others of its context are queued.
+    """
+
+    kind: Literal["committed", "refused", "busy", "repeated"]
+    queue: bool = False
+
+
+class TaskOwner(NamedTuple):
+    """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation."""
+
+    owner: int | None
+    epoch: int
+    generation: int
+
+
+class NodeInfo(NamedTuple):
+    """A node as it registers itself: a random id per process, a name, its agents and the version of Dragoman."""
+
+    id: int
+    name: str
+    agents: tuple[str, ...]
+    version: str
+
+
+class Peer(NamedTuple):
+    """A node as others see it. `beat` changes with every renewal of its lease."""
+
+    id: int
+    name: str
+    beat: int
+    dead: bool
+
+
+class Renewal(NamedTuple):
+    """The result of a renewal: False when others have declared this node dead; and all nodes that are not dead."""
+
+    alive: bool
+    peers: Sequence[Peer]
+
+
+class NodeDatabase(Protocol):
+    """What keeps a node's lease. It has a connection of its own, never that of the writer."""
+
+    async def join(self, node: NodeInfo) -> None:
+        """Register a node. Raises ConnectionLost."""
+        ...
+
+    async def beat(self, node: int) -> Renewal:
+        """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
+        ...
+
+    async def bury(self, node: int, beat: int) -> bool:
+        """Declare a node dead if its beat is still this one. Raises ConnectionLost."""
+        ...
+
+    async def leave(self, node: int) -> None:
+        """Declare a node dead that stops by itself. Others take its tasks at once. Raises ConnectionLost."""
+        ...
+
+
+class Database(Protocol):
+    """The tables of one store. Every method is one atomic statement, and raises ConnectionLost."""
+
+    async def numbers(self, count: int) -> int:
+        """Reserve `count` task numbers, and return the first."""
+        ...
+
+    async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
+        """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all.
+
+        A sequence is in order, and has at most one change that begins a run of a `serial` task, as its first, unless it creates the task.
+
+        Raises:
+            InvalidValue: a value cannot be stored; nothing was applied.
+        """
+        ...
+
+    async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
+        """Who owns these tasks and drafts now. It also writes the node's row, so that it waits for earlier commits."""
+        ...
+
+    async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
+        """Claim one task: a waiting one that nobody owns, one of this node's own or of a dead node.
+
+        With `revoke`, any task that has not ended, whoever owns it, at whatever generation.
+        """
+        ...
+
+    async def release(self, node: int, number: int, epoch: int) -> bool:
+        """Give up a claim of this node on a task that has not begun: it is queued again."""
+        ...
+
+    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+        """Claim tasks of an agent that no live node owns: queued ones, begun ones of dead nodes, and dead nodes' drafts.
+
+        What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
+        while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
+        too; pinned to a node that is gone, it is claimed with `home` set.
+        """
+        ...
+
+    async def owned(self, node: int) -> dict[int, TaskClaim]:
+        """The tasks that a node owns."""
+        ...
+
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+    ) -> ChangeOutcome:
+        """Add a message to a submitted or working task. Repeating the statement with the same body is harmless."""
+        ...
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added with `post`, with their numbers, after number `after`."""
+        ...
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Read a task by its id; None when there is none, or only a draft."""
+        ...
+
+    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
+        """The generations of many tasks, for the poll of the bus."""
+        ...
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
+        ...
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        ...
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Read one page of tasks."""
+        ...
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The saved `ctx.state` of a conversation as JSON, or None."""
+        ...
+
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+        ...
+
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
+        ...
+
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
+        """The digests of all dedupe keys that have not expired."""
+        ...
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        ...
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first."""
+        ...
+
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        ...
+
+    async def take_pushes(self, node: int, limit: int) -> list[tuple[Push, TaskRow]]:
+        """Claim open webhooks that no live node delivers, with their tasks, oldest first."""
+        ...
+
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """Read a row of a plug-in table."""
+        ...
+
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Replace a row of a plug-in table if it still has `version`."""
+        ...
+
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in table; 0 when it is empty."""
+        ...
+
+    async def sweep(self, rules: Sweep) -> int:
+        """One step of retention. Returns how many tasks were touched; 0 when all is done."""
+        ...
+
+    async def check(self, node: int) -> None:
+        """Write a row, to prove that the database takes writes."""
+        ...
