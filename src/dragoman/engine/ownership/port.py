@@ -88,7 +88,7 @@ class Ownership(Protocol):
         ...
 
     async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
-        """Claim unfinished tasks of an agent that no process works on, oldest first: queued ones, and those of the dead.
+        """Claim unfinished tasks of an agent that no process works on, oldest first: queued, or those of dead nodes.
 
         Unless `parallel`, a task waits until the older ones of its context have ended or paused. For a single process
         these are the tasks that a crash interrupted; it must ask once, at startup.

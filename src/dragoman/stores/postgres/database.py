@@ -110,7 +110,7 @@ class Database(Protocol):
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all.
 
-        A sequence is in order, and has at most one change that begins a run of a `serial` task, as its first, unless it creates the task.
+        A sequence is in order. A change that begins a run of a `serial` task is its first, or its task's creation.
 
         Raises:
             InvalidValue: a value cannot be stored; nothing was applied.
@@ -133,7 +133,7 @@ class Database(Protocol):
         ...
 
     async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
-        """Claim tasks of an agent that no live node owns: queued ones, begun ones of dead nodes, and dead nodes' drafts.
+        """Claim tasks of an agent that no live node owns: queued ones, and begun ones and drafts of dead nodes.
 
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
         while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
