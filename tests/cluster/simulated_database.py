@@ -164,7 +164,11 @@ class SimulatedDatabase(MemoryStore):
         if any(self._key_holder(key) not in (None, first.row.id) for key in keys):
             return _REPEATED
         existing = self._ownership.get(first.row.number)
-        if (first.create and not first.opens_draft) or (first.draft and not first.delete):
+        if first.delete and existing is None:
+            return None
+        if first.draft and not first.delete:
+            fits = first.row.id not in self._by_id and (existing is None or existing.owner == node)
+        elif first.create and not first.opens_draft:
             fits = existing is None and first.row.id not in self._by_id
         else:
             fits = existing is not None and (existing.draft or not (first.draft or first.opens_draft))
@@ -187,7 +191,7 @@ class SimulatedDatabase(MemoryStore):
     def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
         """True when the node does not own the task under the epoch of the first change that needs a claim."""
         for write in sequence:
-            if write.records or write.notes or write.draft or write.delete:
+            if write.records or write.notes or (write.draft and write.delete):
                 return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
         return False
 
@@ -237,6 +241,11 @@ class SimulatedDatabase(MemoryStore):
                 if ownership is None:
                     ownership = self._insert(_Ownership(row, None if write.queued else node, draft=write.draft))
                 self._change(node, ownership, write)
+        if write.notes:
+            # A note is there once, however often its statement is repeated.
+            entry = self._by_number.get(row.number) or self._drafts.get(row.number)
+            existing = set(() if entry is None else entry.notes)
+            write = structs.replace(write, notes=tuple(note for note in write.notes if note not in existing))
         error = self._apply(write)
         if error is not None:
             raise error

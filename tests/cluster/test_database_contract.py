@@ -137,6 +137,22 @@ async def test_notes_alone_need_the_claim(tables: Tables) -> None:
     assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
 
 
+async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: Tables) -> None:
+    row, draft = await tables.create(), tables.row()
+    for change in (
+        Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1),
+        Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),)),
+    ):
+        for _ in range(2):
+            assert await tables.commit(ONE, change) == "committed"
+    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
+    assert [stored.snapshot for stored in await tables.database.drafts("agent")] == [b"d"]
+    deleted = Write(draft, print, draft=True, delete=True, epoch=1)
+    for _ in range(2):
+        assert await tables.commit(ONE, deleted) == "committed"
+    assert await tables.database.drafts("agent") == []
+
+
 async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
     for state in (State.INPUT_REQUIRED, State.COMPLETED):
         row = await tables.create()
