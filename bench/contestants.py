@@ -49,15 +49,15 @@ class Field(Struct, frozen=True):
 
     dragoman_memory: Contestant
     dragoman_sqlite: Contestant
-    dragoman_postgres: Contestant
     floor: Contestant
     sdk_memory: Contestant | None
     sdk_sqlite: Contestant | None
-    sdk_cluster: Contestant | None
     fasta2a: Contestant | None
     adk: Contestant | None
     go: Contestant | None = None
     js: Contestant | None = None
+    dragoman_postgres: Contestant | None = None
+    sdk_cluster: Contestant | None = None
 
     def absent(self) -> list[str]:
         """Peers that could not be installed, as notes."""
