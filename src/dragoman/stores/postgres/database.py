@@ -139,8 +139,9 @@ class Database(Protocol):
         task's creation or a draft. A sequence of changes of webhooks alone has no others.
 
         The statement may be repeated when its outcome is unknown. So a note is identified by the `key` of its change
-        and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a draft or webhook that exists is replaced by the
-        same one, and a task that is gone already is deleted. All other repetitions are "refused".
+        and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a
+        draft or webhook that exists is replaced by the same one, and a task that is gone already is deleted. All other
+        repetitions are "refused".
 
         Raises:
             InvalidValue: a value cannot be stored; nothing was applied.
