@@ -1,4 +1,4 @@
-"""Callers of a simulated cluster: they repeat what was not answered, resume streams, and remember what they were told."""
+"""Callers of a simulated cluster: they repeat what was not answered, resume streams, and remember all answers."""
 
 from __future__ import annotations
 

@@ -92,6 +92,7 @@ class SimulatedDatabase(MemoryStore):
         self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
         self._nodes: dict[int, _Node] = {}
         self._posted: set[tuple[int, int]] = set()
+        self._noted: set[tuple[int, int, int]] = set()
         self._push_owners: dict[tuple[int, str], int | None] = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -242,11 +243,12 @@ class SimulatedDatabase(MemoryStore):
                 if ownership is None:
                     ownership = self._insert(_Ownership(row, None if write.queued else node, draft=write.draft))
                 self._change(node, ownership, write)
-        if write.notes:
+        if write.notes and write.key:
             # A note is there once, however often its statement is repeated.
-            entry = self._by_number.get(row.number) or self._drafts.get(row.number)
-            existing = set(() if entry is None else entry.notes)
-            write = structs.replace(write, notes=tuple(note for note in write.notes if note not in existing))
+            keys = [(row.number, write.key, place) for place in range(len(write.notes))]
+            new = tuple(note for note, key in zip(write.notes, keys, strict=True) if key not in self._noted)
+            self._noted.update(keys)
+            write = structs.replace(write, notes=new)
         error = self._apply(write)
         if error is not None:
             raise error

@@ -140,12 +140,13 @@ async def test_notes_alone_need_the_claim(tables: Tables) -> None:
 async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: Tables) -> None:
     row, draft = await tables.create(), tables.row()
     for change in (
-        Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1),
-        Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),)),
+        Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=1),
+        Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), key=2),
     ):
         for _ in range(2):
             assert await tables.commit(ONE, change) == "committed"
-    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
+    assert await tables.commit(ONE, Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=3)) == "committed"
+    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun", "begun"]
     assert [stored.snapshot for stored in await tables.database.drafts("agent")] == [b"d"]
     deleted = Write(draft, print, draft=True, delete=True, epoch=1)
     for _ in range(2):
