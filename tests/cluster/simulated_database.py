@@ -91,6 +91,7 @@ class SimulatedDatabase(MemoryStore):
         self._contexts: dict[tuple[Scope, str], _Context] = {}
         self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
         self._nodes: dict[int, _Node] = {}
+        self._posted: set[tuple[int, int]] = set()
         self._push_owners: dict[tuple[int, str], int | None] = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -379,21 +380,26 @@ class SimulatedDatabase(MemoryStore):
 
     async def owned(self, node: int) -> dict[int, TaskClaim]:
         """The tasks that a node owns."""
-        return {n: TaskClaim(o.epoch, o.mail) for n, o in self._held.items() if o.owner == node}
+        return {
+            number: TaskClaim(one.epoch, one.mail, one.row.scope.agent, one.row.id)
+            for number, one in self._held.items()
+            if one.owner == node
+        }
 
     async def post(
-        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
         """Add a message to a submitted or working task."""
         ownership = self._ownership.get(row.number)
         if ownership is None or ownership.draft:
             return _REFUSED
-        if any(note.mail and note.body == body for note in await self.notes(row.number)):
+        if (row.number, key) in self._posted:
             return _COMMITTED  # this statement, sent once more
         if dedupe_key is not None and self._key_holder(dedupe_key) is not None:
             return _REPEATED
         if ownership.row.state not in _UNFINISHED or generation not in (None, ownership.row.generation):
             return _REFUSED
+        self._posted.add((row.number, key))
         ownership.mail += 1
         entry = self._by_number[row.number]
         entry.notes.append(Note(ownership.row.generation, "message", body, ownership.mail))

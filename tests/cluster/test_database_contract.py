@@ -278,20 +278,20 @@ async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:
 async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     row = await tables.create()
     key = DedupeKey(b"m" * 32, NOW + 60_000)
-    assert (await tables.database.post(row, b"one", key, None)).kind == "committed"
-    assert (await tables.database.post(row, b"one", key, None)).kind == "committed"  # sent once more
-    assert (await tables.database.post(row, b"two", None, 1)).kind == "committed"
-    assert (await tables.database.post(row, b"three", None, 2)).kind == "refused"
-    assert (await tables.database.post(row, b"four", key, None)).kind == "repeated"
+    assert (await tables.database.post(row, b"one", key, None, 1)).kind == "committed"
+    assert (await tables.database.post(row, b"one", key, None, 1)).kind == "committed"  # sent once more
+    assert (await tables.database.post(row, b"two", None, 1, 2)).kind == "committed"
+    assert (await tables.database.post(row, b"three", None, 2, 3)).kind == "refused"
+    assert (await tables.database.post(row, b"four", key, None, 4)).kind == "repeated"
     assert await tables.database.mail(row.number, 0) == [(1, b"one"), (2, b"two")]
     assert await tables.database.mail(row.number, 1) == [(2, b"two")]
-    assert (await tables.database.owned(ONE))[row.number] == (1, 2)
+    assert (await tables.database.owned(ONE))[row.number] == (1, 2, row.scope.agent, row.id)
     done = change(after(row, State.COMPLETED), 1, snapshot=b"s", mail=1)
     assert await tables.commit(ONE, done) == "committed"
     stored = await tables.database.task(row.id)
     assert (stored.mail, stored.snapshot_mail, stored.epoch) == (2, 1, 1)
-    assert (await tables.database.post(row, b"five", None, None)).kind == "refused"
-    assert (await tables.database.post(row, b"two", None, None)).kind == "committed"  # sent once more
+    assert (await tables.database.post(row, b"five", None, None, 5)).kind == "refused"
+    assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
 
 
 async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:

@@ -163,7 +163,10 @@ class BrokenTaskReaper:
             or task_id in self._tasks.live
         ):
             return False
-        live = await self._tasks.claim(stored)
+        claimed = await self._tasks.ownership.claim(stored)
+        if claimed is None:  # another process decides what becomes of it
+            return False
+        live = await self._tasks.load(claimed)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
         await live.wait_durable()
         return True

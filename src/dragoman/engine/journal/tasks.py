@@ -78,11 +78,13 @@ class Tasks:
         """Unregister a task whose run is over; from now on it is read from the store."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
+        is_settled = live.over and not live.broken
         if not live.over:
             live.abandon()
         if live.broken and not live.ownership_lost:
             self._reaper.add(live.id, live.row.number)
-        elif live.claim is not None and not (self.sharing is not None and live.over and not live.broken):
+        # In a shared store a claim ends with the task's end or pause.
+        elif live.claim is not None and (self.sharing is None or not is_settled):
             self.ownership.release(live.claim)
 
     def close(self) -> None:

@@ -138,9 +138,10 @@ class Database(Protocol):
         begins a run of a `serial` task is its first, or its task's creation; one with a dedupe key is its first, its
         task's creation or a draft. A sequence of changes of webhooks alone has no others.
 
-        The statement may be repeated when its outcome is unknown. So a note is identified by its task, generation, kind
-        and body, a dedupe key with the same task id is no repetition, a draft or webhook that exists is replaced by the
-        same one, and a task that is gone already is deleted. All other repetitions are "refused".
+        The statement may be repeated when its outcome is unknown. So a note is identified by the `key` of its change
+        and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a
+        draft or webhook that exists is replaced by the same one, and a task that is gone already is deleted. All other
+        repetitions are "refused".
 
         Raises:
             InvalidValue: a value cannot be stored; nothing was applied.
@@ -176,9 +177,9 @@ class Database(Protocol):
         ...
 
     async def post(
-        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
-        """Add a message to a submitted or working task. Repeating the statement with the same body is harmless."""
+        """Add a message to a submitted or working task. Repeating the statement with the same `key` is harmless."""
         ...
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
