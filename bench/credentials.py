@@ -14,7 +14,7 @@ from dragoman.auth.inbound.cookie import seal_cookie
 from dragoman.auth.inbound.passwords import key_digest, new_key, new_password
 from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
-from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 
 NAME = "caller"
 PASSWORD = "correct horse battery staple"

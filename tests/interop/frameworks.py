@@ -19,7 +19,7 @@ from interop_field import DRIVER_SECONDS, Command, Peer, own_folder, program, py
 from dragoman import Agent, Context, Failed, File
 from dragoman.auth.inbound.passwords import key_digest, new_key
 from dragoman.outputs import Ask
-from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.testing import served
 
 script = program("framework_script")

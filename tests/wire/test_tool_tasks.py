@@ -24,7 +24,7 @@ from dragoman.keys.ring import KeyRing
 from dragoman.model.card import AgentSkill
 from dragoman.model.part import Part
 from dragoman.server.agent.base import Backend
-from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.testing import served
 
 SECRET = "a secret that seals cookies"

@@ -17,8 +17,8 @@ import msgspec
 from dragoman.mcp.registry import AgentRecord, TaskRecord, Webhook
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.json import decode_task, encode
+from dragoman.stores.sqlite.admin.health import schema_version
 from dragoman.stores.sqlite.file import LOCK_TIMEOUT, FileLock, real_path, short_write
-from dragoman.stores.sqlite.health import schema_version
 from dragoman.stores.sqlite.schema import migrate, unusable_error
 
 logger = logging.getLogger("dragoman.mcp")

@@ -16,6 +16,7 @@ from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import AddressGuard as AddressGuard
+from dragoman.server.administration import open_users
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning
@@ -164,9 +165,9 @@ def _authentication(
 
         return SocketClient()
 
-    path = parse_store(settings.store)
+    users = partial(open_users, settings.store, clock)
     return SchemeAuthentication(
-        auth, path, keys, clock, LazyHttp(http), address_of=addresses.caller, allow_anonymous=allow_anonymous
+        auth, users, keys, clock, LazyHttp(http), address_of=addresses.caller, allow_anonymous=allow_anonymous
     )
 
 

@@ -22,8 +22,8 @@ from dragoman import __version__
 from dragoman.cli.doctor.command import check_open_files, check_sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
-from dragoman.stores.sqlite.backup import back_up
-from dragoman.stores.sqlite.health import LARGE_WAL, HealthFinding, check_free_space, examine
+from dragoman.stores.sqlite.admin.backup import back_up
+from dragoman.stores.sqlite.admin.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, create, row_of
@@ -49,7 +49,7 @@ asyncio.run(main())
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from dragoman.stores.sqlite.health import examine
+from dragoman.stores.sqlite.admin.health import examine
 if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
 for finding in examine(Path(sys.argv[1])):
@@ -185,6 +185,12 @@ def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
     assert told[-1].startswith("ok settings by default ")
     assert ", heartbeat = 15, " in told[-1]
     assert line(done, "store") == "ok store memory: tasks are gone when the server stops"
+
+
+def test_it_never_prints_the_secret(tmp_path: Path):
+    done = doctor(tmp_path, DRAGOMAN_SECRET="correct-horse-battery-staple-0123456789")
+    assert "secret = (hidden), from environment DRAGOMAN_SECRET\n" in done.stdout
+    assert "horse" not in done.stdout + done.stderr
 
 
 def test_it_tells_where_a_former_name_was_set(tmp_path: Path):

@@ -20,7 +20,7 @@ from dragoman.cli.store.users import command
 from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
-from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.transports.http import Request
 
 SRC = Path(__file__).resolve().parents[3] / "src"

@@ -13,8 +13,8 @@ import pytest
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask
 from dragoman.engine.ports.store import Scope
 from dragoman.model.error import ServerError
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing.store_writes import create, row_of
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden" / "store-v1.db"

@@ -18,7 +18,7 @@ from dragoman.server.config.settings import Limits, Settings
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.startup import MAX_SKILLS, Startup
 from dragoman.server.listen.trial import DEFAULT_ADDRESS, Trial
-from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.telemetry.terminal import Style
 from dragoman.testing import served
 

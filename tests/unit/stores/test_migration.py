@@ -15,7 +15,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.sqlite import schema
-from dragoman.stores.sqlite.health import examine
+from dragoman.stores.sqlite.admin.health import examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import NOW, SCOPE

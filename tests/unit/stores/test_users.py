@@ -18,10 +18,10 @@ from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
 from dragoman.model.user import Account, is_name
 from dragoman.stores.sqlite import file as writing
-from dragoman.stores.sqlite import users as rows
+from dragoman.stores.sqlite.admin import users as rows
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.file import FileLock, short_write
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing import Clock
 from dragoman.testing.store_writes import create, row_of
 
@@ -154,7 +154,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteUsers]]
 
 def elsewhere(path: Path, line: str) -> None:
     """Do something in another process."""
-    imports = "from pathlib import Path; from dragoman.stores.sqlite.users import SqliteUsers"
+    imports = "from pathlib import Path; from dragoman.stores.sqlite.admin.users import SqliteUsers"
     code = f"{imports}; users = SqliteUsers(Path({str(path)!r})); {line}"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=30)

@@ -20,11 +20,12 @@ from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
 from dragoman.model.error import ConfigError
+from dragoman.server.administration import open_administration
 from dragoman.server.config.installation import package_line
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
-from dragoman.server.config.store_url import parse_store, without_password
+from dragoman.server.config.store_url import without_password
 from dragoman.server.config.table import RENAMED
-from dragoman.stores.sqlite.health import HealthFinding, examine
+from dragoman.stores.administration import HealthFinding
 
 FEW_FILES = 1024
 _COLORS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
@@ -155,6 +156,10 @@ def _setting_findings(settings: Settings, places: Mapping[str, str]) -> Iterator
 def _format_setting(settings: Settings, name: str) -> str:
     limit = name.removeprefix("limits_")
     value: Any = getattr(settings, name) if limit == name else getattr(settings.limits, limit)
+    if value is not None and SETTINGS[name].secret:
+        return "(hidden)"
+    if name == "store":
+        return without_password(settings.store)
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
@@ -163,12 +168,12 @@ def _format_setting(settings: Settings, name: str) -> str:
 
 
 def _check_store(url: str, *, full: bool) -> Iterator[HealthFinding]:
-    path = parse_store(url)
-    if path is None:
+    store = open_administration(url)
+    if store is None:
         yield HealthFinding("ok", "store", "memory: tasks are gone when the server stops")
         return
-    yield HealthFinding("ok", "store", f"{without_password(url)} is the file {path.absolute()}")
-    yield from examine(path, full=full)
+    yield HealthFinding("ok", "store", f"{without_password(url)} is {store.location}")
+    yield from store.examine(full=full)
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------

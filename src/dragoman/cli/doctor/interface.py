@@ -29,7 +29,7 @@ from dragoman.model.operation import (
     SubscribeToTaskRequest,
 )
 from dragoman.net.exchange import HttpRequest
-from dragoman.stores.sqlite.health import HealthFinding
+from dragoman.stores.administration import HealthFinding
 
 if TYPE_CHECKING:
     from dragoman.cli.doctor.remote import ProbeClient, ProbeResponse

@@ -25,7 +25,7 @@ from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.aio import AioClient
 from dragoman.net.exchange import HttpRequest, is_loopback, redact_url
-from dragoman.stores.sqlite.health import HealthFinding
+from dragoman.stores.administration import HealthFinding
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.printing import CLEAR, out
+from dragoman.cli.printing import CLEAR, out, say
 from dragoman.cli.store.on_store import on_store
 from dragoman.server.config.settings import Settings
+from dragoman.stores.administration import Administration
 
 
 @click.command("backup", short_help="Back up the SQLite store, even while the server runs.")
@@ -19,18 +20,18 @@ from dragoman.server.config.settings import Settings
     "Serve with --store sqlite:///FILE instead"
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-def command(source: Path, _: Settings, file: Path, force: bool) -> None:
+def command(store: Administration, _: Settings, file: Path, force: bool) -> None:
     """Back up the SQLite store to FILE, even while the server runs.
 
     FILE is a consistent, verified copy. To continue from it, run `dragoman serve --store sqlite:///FILE`.
     """
-    from dragoman.stores.sqlite.backup import back_up
-
     is_terminal = sys.stderr.isatty()
-    result = back_up(source, file, force=force, progress=_print_progress if is_terminal else None)
+    result = store.back_up(file, force=force, progress=_print_progress if is_terminal else None)
     if is_terminal:
         out(CLEAR, nl=False, err=True)
     out(f"{file}: {result.tasks} {'task' if result.tasks == 1 else 'tasks'}, {result.size} bytes")
+    if result.restore:
+        say(result.restore)
 
 
 def _print_progress(remaining: int, pages: int) -> None:

@@ -1,4 +1,4 @@
-"""`--store` and `--config` for commands that use a store's file, also while a server has it open."""
+"""`--store` and `--config` for commands that administer a store, also while servers use it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 from dragoman.cli.options import config_option
 from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError
+from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import SETTINGS, Settings, load_settings
-from dragoman.server.config.store_url import parse_store
 
 Command = Callable[..., None]
 store_option = click.option("--store", metavar="URL", help=SETTINGS["store"].help)
@@ -25,7 +25,7 @@ IN_MEMORY = (
 
 
 def on_store(in_memory: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options, and passes the store's path and the settings before other arguments.
+    """Return a decorator that adds the options, and passes the store and the settings before other arguments.
 
     `in_memory` is the text of the ConfigError for a store in memory.
     """
@@ -38,10 +38,10 @@ def on_store(in_memory: str) -> Callable[[Command], Command]:
             settings: Settings = load_settings(
                 {}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}, warn=warn
             )
-            path = parse_store(settings.store)
-            if path is None:
+            administration = open_administration(settings.store)
+            if administration is None:
                 raise ConfigError(in_memory)
-            function(path, settings, *args, **more)
+            function(administration, settings, *args, **more)
 
         return command
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,36 +17,18 @@ from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Push, TaskRow
+    from dragoman.stores.administration import Administration
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and pass the path of the store if it can be used."""
+    """Add `--store` and `--config`, and pass the store."""
 
     @on_store(IN_MEMORY.format("webhooks"))
     @wraps(function)
-    def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
-        with _checked_store(path):
-            function(path, *args, **more)
+    def command(store: Administration, _: Settings, *args: Any, **more: Any) -> None:
+        function(store, *args, **more)
 
     return command
-
-
-@contextmanager
-def _checked_store(path: Path) -> Generator[None]:
-    from dragoman.stores.sqlite.health import open_read_only, schema_version
-    from dragoman.stores.sqlite.schema import VERSION, unusable_error
-
-    if not path.exists():
-        raise ConfigError(f"there is no store {path}: name it with --store sqlite:///FILE")
-    try:
-        with closing(open_read_only(path)) as reader:
-            if schema_version(reader, path) < VERSION:
-                raise ConfigError(
-                    f"an older version of Dragoman wrote the store {path}: run `dragoman serve` once to upgrade it"
-                )
-        yield
-    except sqlite3.Error as error:
-        raise unusable_error(path, error) from None
 
 
 @click.group("push", short_help="Show and retry undelivered webhooks.", context_settings=HELP)
@@ -60,9 +39,9 @@ def command() -> None:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
-def list_pushes(path: Path, as_json: bool) -> None:
+def list_pushes(store: Administration, as_json: bool) -> None:
     """List webhooks with pending, failed or refused deliveries."""
-    webhooks = _listed(path)
+    webhooks = store.webhooks()
     if as_json:
         print_json([_json(push, row) for push, row in webhooks])
         return
@@ -71,31 +50,18 @@ def list_pushes(path: Path, as_json: bool) -> None:
         say("no webhooks: everything has been delivered")
 
 
-def _listed(path: Path) -> list[tuple[Push, TaskRow]]:
-    from dragoman.stores.sqlite.health import open_read_only
-    from dragoman.stores.sqlite.reader import undelivered_or_refused
-
-    with closing(open_read_only(path)) as reader:
-        reader.execute("PRAGMA busy_timeout = 5000")
-        return undelivered_or_refused(reader)
-
-
 @command.command("retry")
 @click.argument("task", required=False)
 @click.argument("webhook", required=False)
 @_on_store
-def retry(path: Path, task: str | None, webhook: str | None) -> None:
+def retry(store: Administration, task: str | None, webhook: str | None) -> None:
     """Retry failing and dead webhooks: all of them, those of one task, or a single one.
 
     TASK is a task id or its unique beginning, WEBHOOK the id of one of its webhooks.
     """
-    from dragoman.stores.sqlite.file import short_write
-    from dragoman.stores.sqlite.webhooks import wake
-
     if task is not None and len(task) >= MIN_PREFIX:
-        task = match_beginning(task, (row.id for _, row in _listed(path) if is_uuid(row.id))) or task
-    with short_write(path) as connection:
-        woken = wake(connection, task, webhook)
+        task = match_beginning(task, (row.id for _, row in store.webhooks() if is_uuid(row.id))) or task
+    woken = store.retry_webhooks(task, webhook)
     if not woken and task is not None:
         raise ConfigError("no failing or dead webhook matches: run `dragoman push list` to see them")
     say(f"retrying {woken} {'webhook' if woken == 1 else 'webhooks'}")

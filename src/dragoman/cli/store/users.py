@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +19,7 @@ from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.model.user import Account, UserSummary
-    from dragoman.stores.sqlite.users import SqliteUsers
+    from dragoman.stores.administration import Administration, Users
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -41,8 +38,8 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
 
     @on_store(IN_MEMORY.format("users"))
     @wraps(function)
-    def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
-        with _users(path) as users:
+    def command(store: Administration, _: Settings, *args: Any, **more: Any) -> None:
+        with store.users() as users:
             function(users, *args, **more)
 
     return command
@@ -76,7 +73,7 @@ def command() -> None:
 @click.option("--permission", "permissions", metavar="KEY", multiple=True, help="Permission of the user; repeatable.")
 @on_store(IN_MEMORY.format("users"))
 def add(
-    path: Path,
+    store: Administration,
     _: Settings,
     name: str,
     password: str | None,
@@ -89,7 +86,7 @@ def add(
 
     if no_password and (password is not None or password_stdin):
         raise click.UsageError("--no-password cannot be combined with --password or --password-stdin")
-    with _users(path) as users:
+    with store.users() as users:
         if users.account(name) is not None:
             raise ConfigError(
                 f"user {name!r} already exists; to change the password, run `dragoman users password {name}`"
@@ -104,7 +101,7 @@ def add(
 @_name
 @_with_password
 @_on_store
-def set_password(users: SqliteUsers, name: str, password: str | None, password_stdin: bool) -> None:
+def set_password(users: Users, name: str, password: str | None, password_stdin: bool) -> None:
     """Change the password of a user. The user's cookies become invalid."""
     from dragoman.auth.inbound.passwords import new_password
 
@@ -117,7 +114,7 @@ def set_password(users: SqliteUsers, name: str, password: str | None, password_s
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
-def list_users(users: SqliteUsers, as_json: bool) -> None:
+def list_users(users: Users, as_json: bool) -> None:
     """List users, their permissions and the last characters of their keys."""
     listed = users.list_users()
     if as_json:
@@ -133,7 +130,7 @@ def list_users(users: SqliteUsers, as_json: bool) -> None:
 @click.argument("permission", metavar="KEY")
 @_for
 @_on_store
-def grant(users: SqliteUsers, name: str, permission: str, seconds: float | None) -> None:
+def grant(users: Users, name: str, permission: str, seconds: float | None) -> None:
     """Grant a permission to a user, forever or for a time."""
     users.grant(name, permission, seconds)
     _audit("granted", name)
@@ -145,7 +142,7 @@ def grant(users: SqliteUsers, name: str, permission: str, seconds: float | None)
 @_name
 @click.argument("what", metavar="[KEY]", required=False)
 @_on_store
-def revoke(users: SqliteUsers, name: str, what: str | None) -> None:
+def revoke(users: Users, name: str, what: str | None) -> None:
     """Revoke a permission, an API key, or all access of a user.
 
     KEY is a permission, or an API key (dk_…) as `dragoman users list` shows it. Without KEY, the user can no longer
@@ -165,7 +162,7 @@ def revoke(users: SqliteUsers, name: str, what: str | None) -> None:
 @_name
 @_for
 @_on_store
-def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
+def key(users: Users, name: str, seconds: float | None) -> None:
     """Create an API key and print it. Copy it now: only its hash is stored."""
     from dragoman.auth.inbound.passwords import key_digest, new_key
 
@@ -178,36 +175,27 @@ def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
 @command.command("cookie")
 @_name
 @on_store(IN_MEMORY.format("users"))
-def cookie(path: Path, settings: Settings, name: str) -> None:
+def cookie(store: Administration, settings: Settings, name: str) -> None:
     """Create a login cookie for a user and print the value of the cookie `user`."""
     from dragoman.auth.inbound.cookie import seal_cookie
     from dragoman.clock import SystemClock
     from dragoman.keys.ring import KeyRing
 
-    with _users(path) as users:
+    with store.users() as users:
         account = _require_user(users, name)
     # Without `secret` in the settings, the key is in the key file.
-    key_file = path.with_name(path.name + ".key")
-    ring = KeyRing.from_text(settings.secret) if settings.secret else KeyRing.from_file(key_file)
+    if settings.secret:
+        ring = KeyRing.from_text(settings.secret)
+    elif store.key_file is not None:
+        ring = KeyRing.from_file(store.key_file)
+    else:
+        raise ConfigError("secret is not set: set DRAGOMAN_SECRET to the one that the servers have")
     sealed = seal_cookie(ring, account, SystemClock())
     _audit("cookie-made", name)
     out(sealed)
 
 
-@contextmanager
-def _users(path: Path) -> Generator[SqliteUsers]:
-    from dragoman.stores.sqlite.schema import unusable_error
-    from dragoman.stores.sqlite.users import SqliteUsers
-
-    users = SqliteUsers(path)
-    try:
-        users.prepare()
-        yield users
-    except sqlite3.Error as error:
-        raise unusable_error(path, error) from None
-
-
-def _require_user(users: SqliteUsers, name: str) -> Account:
+def _require_user(users: Users, name: str) -> Account:
     account = users.account(name)
     if account is None:
         raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")

@@ -20,14 +20,19 @@ def parse_store(url: str, *, setting: str = "store") -> Path | None:
     """
     if url == "memory:":
         return None
-    scheme, separator, _ = url.partition("://")
-    if separator and scheme in ("postgres", "postgresql"):
+    if is_postgres(url):
         raise ConfigError(f"{setting} postgresql://…: {_why_not_postgresql()}")
     path = url.removeprefix("sqlite:///")
     problem = _problem(url, path)
     if problem is not None:
         raise ConfigError(f"{setting} {without_password(url)}: {problem}")
     return Path(path).expanduser()
+
+
+def is_postgres(url: str) -> bool:
+    """True for the URL of a PostgreSQL database."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme in ("postgres", "postgresql")
 
 
 def without_password(url: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.server.http.limiter import Refuse
-    from dragoman.stores.sqlite.users import SqliteUsers
+    from dragoman.stores.administration import Users
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 logger = logging.getLogger("dragoman.server")
@@ -104,13 +104,14 @@ class Authentication:
 class SchemeAuthentication(Authentication):
     """Authenticates with the schemes of the settings. `allow_anonymous` admits requests without a credential.
 
-    `address_of` returns the client address of a request, for the limits on wrong passwords.
+    `open_users` returns the users of the store. `address_of` returns the client address of a request, for the limits on
+    wrong passwords.
     """
 
     def __init__(
         self,
         settings: AuthSettings,
-        store: Path | None,
+        open_users: Callable[[], Users],
         keys: LazyKeys,
         clock: Clock,
         http: HttpClient,
@@ -119,18 +120,18 @@ class SchemeAuthentication(Authentication):
         allow_anonymous: bool = False,
     ) -> None:
         self._settings = settings
-        self._store = store
+        self._open_users = open_users
         self._keys = keys
         self._clock = clock
         self._http = http
         self._address_of = address_of
         self._allow_anonymous = allow_anonymous
         self._chain: Chain | None = None
-        self._users: SqliteUsers | None = None
+        self._users: Users | None = None
         self._passwords: Passwords | None = None
 
     async def open(self) -> None:
-        """Open the users and build the schemes. The store must be open: users are in the same file."""
+        """Open the users and build the schemes. The store must be open: it creates their tables."""
         try:
             await self._open()
         except BaseException:
@@ -144,10 +145,9 @@ class SchemeAuthentication(Authentication):
         from dragoman.auth.inbound.cookie import CookieScheme
         from dragoman.auth.inbound.login import Login
         from dragoman.auth.inbound.passwords import Passwords
-        from dragoman.stores.sqlite.users import SqliteUsers
 
         settings, audit = self._settings, Audit()
-        self._users = SqliteUsers(self._store, self._clock)
+        self._users = self._open_users()
         await self._users.open()
         self._passwords = Passwords(self._users, self._clock)
         ring = self._keys.ring if "cookie" in settings.names else None

@@ -10,19 +10,20 @@ import json
 import re
 import shlex
 import shutil
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dragoman.model.error import DragomanError
+from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import Settings
-from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.authentication import AuthSettings
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer
     from dragoman.model.user import UserSummary
+    from dragoman.stores.administration import Administration
 
 # Where commands look for an agent that they are given no address of.
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
@@ -57,10 +58,10 @@ class Trial(NamedTuple):
 
     def _as_user(self, scheme: str, permission: str | None) -> list[str]:
         """Return the commands for a scheme whose credentials `dragoman users` gives out, with a new user if needed."""
-        path = parse_store(self.settings.store)
-        if path is None:
+        store = open_administration(self.settings.store)
+        if store is None:
             return []
-        users = [user for user in _users(path) if user.has_password or scheme != "basic"]
+        users = [user for user in _users(store) if user.has_password or scheme != "basic"]
         # Rather one who may use the skill.
         users.sort(key=lambda user: permission not in {None, *(each.permission for each in user.grants)})
         commands: list[str] = []
@@ -124,12 +125,11 @@ def sample_part(agent: Any) -> dict[str, Any]:
     return {"text": "hello"} if skill is None else skill.sample()
 
 
-def _users(path: Path) -> list[UserSummary]:
-    from dragoman.stores.sqlite.users import SqliteUsers
-
+def _users(store: Administration) -> list[UserSummary]:
     try:
-        return SqliteUsers(path).list_users()
-    except sqlite3.Error:  # the file or the table is not there yet
+        with store.users(create=False) as users:
+            return users.list_users()
+    except DragomanError:  # the tables are not there yet, or the server itself says what is wrong
         return []
 
 

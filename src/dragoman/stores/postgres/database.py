@@ -48,7 +48,10 @@ class ChangeOutcome(NamedTuple):
 
 
 class TaskOwner(NamedTuple):
-    """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation."""
+    """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation.
+
+    The generation of a draft is 0.
+    """
 
     owner: int | None
     epoch: int
@@ -81,7 +84,15 @@ class Renewal(NamedTuple):
 
 
 class NodeDatabase(Protocol):
-    """What keeps a node's lease. It has a connection of its own, never that of the writer."""
+    """What keeps a node's lease. It has a connection of its own, never that of the writer.
+
+    It connects when it is first called, and again after the connection was lost, within the event loop of the call:
+    that of a thread of its own.
+    """
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
 
     async def join(self, node: NodeInfo) -> None:
         """Register a node. Raises ConnectionLost."""
@@ -101,7 +112,23 @@ class NodeDatabase(Protocol):
 
 
 class Database(Protocol):
-    """The tables of one store. Every method is one atomic statement, and raises ConnectionLost."""
+    """The tables of one store. Every method is one atomic statement, and raises ConnectionLost.
+
+    Whoever gets ConnectionLost calls again; the method connects again. A statement whose connection was lost may still
+    be applied later, also after its repetition.
+    """
+
+    async def open(self, tables: Sequence[TaskTable]) -> None:
+        """Connect, create or migrate the tables of the store, and create those of plug-ins.
+
+        Raises:
+            ConfigError: the database cannot be reached or used; the text says what to do.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
     async def numbers(self, count: int) -> int:
         """Reserve `count` task numbers, and return the first."""
@@ -110,7 +137,15 @@ class Database(Protocol):
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all.
 
-        A sequence is in order. A change that begins a run of a `serial` task is its first, or its task's creation.
+        A sequence is in order, its records have consecutive generations, and its changes have one epoch (a created task
+        has epoch 1 even if its creation says 0). Creating, opening or deleting a task, writing or deleting a draft, a
+        dedupe key and beginning a `serial` run are first in a sequence. Nothing follows a deletion, or a final or
+        waiting state. A sequence of changes of webhooks alone has no others.
+
+        The statement may be repeated when its outcome is unknown. So a note is identified by the `key` of its change
+        and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a
+        draft or webhook that exists is replaced by the same one, and a task that is gone already is deleted. All other
+        repetitions are "refused".
 
         Raises:
             InvalidValue: a value cannot be stored; nothing was applied.
@@ -129,7 +164,7 @@ class Database(Protocol):
         ...
 
     async def release(self, node: int, number: int, epoch: int) -> bool:
-        """Give up a claim of this node on a task that has not begun: it is queued again."""
+        """Give up a claim of this node on a task that has not begun: it is queued again. False when it was not so."""
         ...
 
     async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
@@ -146,9 +181,9 @@ class Database(Protocol):
         ...
 
     async def post(
-        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
-        """Add a message to a submitted or working task. Repeating the statement with the same body is harmless."""
+        """Add a message to a submitted or working task. Repeating the statement with the same `key` is harmless."""
         ...
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
@@ -205,8 +240,18 @@ class Database(Protocol):
         """The webhooks of a task, oldest first."""
         ...
 
-    async def take_pushes(self, node: int, limit: int) -> list[tuple[Push, TaskRow]]:
-        """Claim open webhooks that no live node delivers, with their tasks, oldest first."""
+    async def take_pushes(self, node: int, limit: int) -> int:
+        """Claim open webhooks that no live node delivers, oldest first, and mark them WOKEN. Returns how many.
+
+        Those of drafts are left alone.
+        """
+        ...
+
+    async def undelivered_pushes(self, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
+        """The open webhooks that this node delivers and all dead ones, oldest first; or only those WOKEN of this node.
+
+        With their tasks; those of drafts are left out.
+        """
         ...
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:

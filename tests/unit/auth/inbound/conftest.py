@@ -18,8 +18,8 @@ from dragoman.auth.inbound.passwords import Passwords, key_digest, new_key
 from dragoman.auth.inbound.scheme import AuthScheme
 from dragoman.keys.ring import KeyRing
 from dragoman.net.aio import AioClient
+from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing import Clock
 from dragoman.transports.http import Request, segments_of
 

@@ -8,24 +8,17 @@ import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
+from dragoman.stores.administration import BackupResult
+from dragoman.stores.sqlite.admin.health import NO_SPACE, open_read_only, schema_version
 from dragoman.stores.sqlite.file import is_same_file, real_path
-from dragoman.stores.sqlite.health import NO_SPACE, open_read_only, schema_version
 from dragoman.telemetry.printable import format_bytes
 
 # Pages per step. Between two steps the interpreter runs, so that Ctrl-C works.
 STEP_PAGES = 1000
 _SIBLING_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".ckpt", ".key")
-
-
-class BackupResult(NamedTuple):
-    """What a backup contains: how many tasks, and its size in bytes."""
-
-    tasks: int
-    size: int
 
 
 def back_up(

@@ -10,14 +10,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from dragoman.model.error import ConfigError
+from dragoman.stores.administration import HealthFinding
 from dragoman.stores.sqlite.file import real_path, try_lock
 from dragoman.stores.sqlite.schema import STATES, VERSION, migrate
 from dragoman.telemetry.printable import format_bytes
-
-Level = Literal["ok", "warn", "FAIL"]
 
 LOW_SPACE = 1_000_000_000
 NO_SPACE = 50_000_000
@@ -45,15 +43,6 @@ RECOUNT = (
     "INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state; "
     "INSERT INTO state_counts SELECT 0, state, count(*) FROM tasks WHERE state IN (3, 4, 5, 7) GROUP BY state; COMMIT"
 )
-
-
-class HealthFinding(NamedTuple):
-    """The result of one check. `do` says what to do about it; "" when there is nothing to do."""
-
-    level: Level
-    check: str
-    says: str
-    do: str = ""
 
 
 def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -> list[HealthFinding]:

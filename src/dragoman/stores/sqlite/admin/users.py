@@ -16,8 +16,8 @@ from typing import TypeVar
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.user import Account, Grant, KeySummary, User, UserSummary, is_name
+from dragoman.stores.sqlite.admin.health import open_read_only, schema_version
 from dragoman.stores.sqlite.file import real_path, short_write
-from dragoman.stores.sqlite.health import open_read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, migrate
 from dragoman.stores.sqlite.store import SqliteStore
 

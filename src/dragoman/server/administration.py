@@ -1,0 +1,28 @@
+"""Opens what administers the store of a URL: its users, webhooks, backups and health checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.server.config.store_url import parse_store
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.stores.administration import Administration, Users
+
+
+def open_administration(url: str) -> Administration | None:
+    """Return the administration of a store; None for `memory:`, which only its server can reach. Raises ConfigError."""
+    path = parse_store(url)
+    if path is None:
+        return None
+    from dragoman.stores.sqlite.admin.administration import SqliteAdministration
+
+    return SqliteAdministration(path)
+
+
+def open_users(url: str, clock: Clock) -> Users:
+    """Return the users of a store, for its server. They are not opened yet. Raises ConfigError."""
+    from dragoman.stores.sqlite.admin.users import SqliteUsers
+
+    return SqliteUsers(parse_store(url), clock)
