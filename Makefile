@@ -14,7 +14,7 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test check format lock first-hour picture interop soak bench verify clean
+.PHONY: help run demo-crash setup test check format lock first-hour picture interop cluster soak bench verify clean
 
 help:           ## Show this help.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,7 +31,7 @@ demo-crash: $(VENV)/run.ready  ## Kill a server in the middle of a stream, resta
 setup: $(VENV)/dev.ready  ## Install everything into .venv: all extras and the test tools.
 
 test: $(VENV)/dev.ready $(TOOLS)  ## Run the test suite.
-	$(PYTEST) -n 3 --dist worksteal -m "not interop and not soak and not typing"
+	$(PYTEST) -n 3 --dist worksteal -m "not interop and not cluster and not soak and not typing"
 
 check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelling.
 	$(BIN)/ruff check .
@@ -48,13 +48,16 @@ format: $(VENV)/dev.ready  ## Format the code.
 interop: $(VENV)/dev.ready $(PEERS)  ## Test with other SDKs and MCP servers, under .peers/; writes docs/interop.md.
 	$(PYTEST) -n 2 --timeout 60 -m interop tests/interop --write-table
 
+cluster: $(VENV)/dev.ready  ## Test several nodes on a real PostgreSQL, with faults.
+	$(PYTEST) -m cluster --timeout 1200
+
 soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
 
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
-verify: check test first-hour interop soak bench  ## Run all checks, tests and benchmarks.
+verify: check test first-hour interop cluster soak bench  ## Run all checks, tests and benchmarks.
 
 lock: $(VENV)/dev.ready  ## Update the lock files to the newest versions.
 	$(BIN)/python -m pip install --quiet uv

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bench import environments
 
-Store = Literal["memory", "sqlite"]
+Store = Literal["memory", "sqlite", "postgres"]
 
 
 class Contestant(Struct, frozen=True):
@@ -56,6 +56,8 @@ class Field(Struct, frozen=True):
     adk: Contestant | None
     go: Contestant | None = None
     js: Contestant | None = None
+    dragoman_postgres: Contestant | None = None
+    sdk_cluster: Contestant | None = None
 
     def absent(self) -> list[str]:
         """Peers that could not be installed, as notes."""
@@ -66,7 +68,7 @@ class Field(Struct, frozen=True):
         """What was compared, by package."""
         asked: list[tuple[Contestant | None, tuple[str, ...]]] = [
             (self.floor, ("dragoman", "uvicorn", "uvloop", "httptools", "msgspec")),
-            (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite")),
+            (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite", "asyncpg")),
             (self.fasta2a, ("fasta2a",)),
             (self.adk, ("google-adk",)),
         ]
@@ -87,9 +89,11 @@ def gather() -> Field:
     return Field(
         dragoman_memory=Contestant("dragoman", ours, own, numbered=True),
         dragoman_sqlite=Contestant("dragoman", ours, own, "sqlite", numbered=True),
+        dragoman_postgres=Contestant("dragoman", ours, own, "postgres", numbered=True),
         floor=Contestant("floor", "bench.agents.floor", own, numbered=True),
         sdk_memory=Contestant("a2a-sdk", theirs, sdk) if sdk else None,
         sdk_sqlite=Contestant("a2a-sdk", theirs, sdk, "sqlite") if sdk else None,
+        sdk_cluster=Contestant("a2a-sdk", "bench.agents.a2a_sdk_cluster", sdk, "postgres") if sdk else None,
         fasta2a=Contestant("fasta2a", "bench.agents.fasta2a_echo", fasta2a, blocks=False) if fasta2a else None,
         adk=Contestant("to_a2a", "bench.agents.adk_to_a2a", adk) if adk else None,
         go=_go(),

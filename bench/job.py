@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal["send", "stream", "get", "list", "park", "fanout"]
+Kind = Literal["send", "stream", "get", "list", "park", "fanout", "cross"]
 Filter = Literal["none", "status", "context", "since"]
 
 
@@ -32,8 +32,10 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     # How many tasks are stored (get, list), or are to be parked.
     tasks: int = 0
     filter: Filter = "none"
-    # Seconds between two chunks of the stream that many readers follow.
+    # Seconds between two chunks of the stream that many readers follow, or that another node writes.
     pace: float = 0.05
+    # The port of the node that writes what `port` reads.
+    writer_port: int = 0
     # CPU time to the nanosecond, for short bursts; the server must not end threads meanwhile.
     exact: bool = False
 

@@ -66,7 +66,7 @@ def main() -> None:
     """Serve the agent of a module."""
     parser = argparse.ArgumentParser()
     parser.add_argument("module", help="has app(store), an ASGI callable")
-    parser.add_argument("--store", default="memory", help="memory, or a file for SQLite")
+    parser.add_argument("--store", default="memory", help="memory, a file for SQLite, or the URL of a PostgreSQL")
     parser.add_argument("--config", help="a settings file, given to app(store, config)")
     parser.add_argument("--core", type=int)
     parser.add_argument("--probe", action="store_true")

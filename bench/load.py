@@ -11,6 +11,7 @@ import msgspec
 
 from bench import cores
 from bench.job import Job, Outcome
+from bench.load_cross import load_cross
 from bench.load_fanout import load_fanout
 from bench.load_requests import load_requests
 from bench.load_streams import load_streams
@@ -24,6 +25,8 @@ async def run(job: Job) -> Outcome:
         await load_streams(job, tally)
     elif job.kind == "fanout":
         await load_fanout(job, tally)
+    elif job.kind == "cross":
+        await load_cross(job, tally)
     else:
         await load_requests(job, tally)
     return tally.outcome()

@@ -154,6 +154,18 @@ def check_page(body: bytes, size: int, total: int) -> None:
         raise Wrong(f"{len(page.tasks)} tasks of {page.total_size}, not {size} of {total}")
 
 
+def times_in(data: bytes) -> tuple[list[int], bool]:
+    """The times that a stream of the skill `tick` carries in an event, and whether they are new. Raises Wrong."""
+    event = event_of(data)
+    if event.task is not None:
+        return _times(event.task.artifacts), False
+    return _times([event.artifact_update.artifact] if event.artifact_update is not None else []), True
+
+
+def _times(artifacts: list[Artifact]) -> list[int]:
+    return [int(each) for artifact in artifacts for part in artifact.parts for each in (part.text or "").split()]
+
+
 class StreamCheck:
     """Follows one stream: every chunk once and in order, numbers without a gap, a completed task at the end."""
 

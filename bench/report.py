@@ -18,6 +18,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "reading": ("GetTask and ListTasks with many tasks", sections.reading),
     "fanout": ("Many readers of one task", sections.fanout),
     "parked": ("Tasks that wait", sections.parked),
+    "cross-node": ("From node to node", sections.cross_node),
     "client": ("The client", sections.client),
     "http": ("The HTTP client", sections.http_client),
     "mcp": ("MCP tools behind A2A", sections.mcp),

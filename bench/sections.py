@@ -208,6 +208,29 @@ def parked(scenario: Scenario) -> list[str]:
     ]
 
 
+def cross_node(scenario: Scenario) -> list[str]:
+    """How old events are when a reader at another node gets them."""
+    head = ["server", "events/s", "p50 ms", "p95 ms", "p99 ms", "errors"]
+    rows = [
+        [
+            row.server,
+            ranged(row.of(lambda outcome: outcome.event_rate)),
+            ranged(row.of(lambda outcome: outcome.p50_ms)),
+            ranged(row.of(lambda outcome: outcome.p95_ms)),
+            ranged(row.of(lambda outcome: outcome.p99_ms)),
+            _errors(row),
+        ]
+        for row in scenario.rows
+        if row.outcomes
+    ]
+    return [
+        "Two nodes on one PostgreSQL (its default durability: every commit waits for the disk). A task at one node "
+        "writes the time a hundred times a second, a subscriber at the other compares it with the same clock when the "
+        "event arrives. Dragoman wakes readers with NOTIFY; a2a-sdk is its cluster mode, which polls every 0.5 s.",
+        table(head, rows),
+    ]
+
+
 def client(scenario: Scenario) -> list[str]:
     """Clients, per second of their CPU time."""
     ours, theirs = client_scenario.OURS, client_scenario.THEIRS

@@ -43,16 +43,19 @@ def running(
     folder: Path,
     *,
     file: Path | None = None,
+    database: str | None = None,
     config: Path | None = None,
     probe: bool = False,
 ) -> Generator[Running, None, None]:
-    """Start a server with an empty store, or on a file, and stop it at the end. `config` is for its agent's module.
+    """Start a server with an empty store, on a file or on a PostgreSQL, and stop it at the end.
+
+    `config` is for its agent's module.
 
     Raises:
         CannotStart: it does not listen in time.
     """
     name = f"{contestant.name}-{contestant.store}-{next(_numbers)}".replace("/", "-")
-    store = "memory" if contestant.store == "memory" else str(file or folder / f"{name}.db")
+    store = database or ("memory" if contestant.store == "memory" else str(file or folder / f"{name}.db"))
     command = _command(contestant, store, config, probe=probe)
     log = folder / f"{name}.log"
     with log.open("wb") as errors:

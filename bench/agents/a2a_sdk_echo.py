@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -50,6 +51,8 @@ class Executor(AgentExecutor):
         elif data[0]["tool"] == "ask":
             await updater.requires_input(updater.new_agent_message([new_text_part(QUESTION)]))
             return
+        elif data[0]["tool"] == "tick":
+            await self._tick(updater, int(data[0]["arguments"]["n"]), data[0]["arguments"]["pace"])
         else:
             await self._count(updater, int(data[0]["arguments"]["n"]))
         await updater.complete()
@@ -63,6 +66,12 @@ class Executor(AgentExecutor):
                 last_chunk=number == chunks - 1,
             )
             await asyncio.sleep(0)
+
+    async def _tick(self, updater: TaskUpdater, times: int, pace: float) -> None:
+        for number in range(times):
+            text = new_text_part(f"{time.monotonic_ns()} ")
+            await updater.add_artifact([text], artifact_id="tick", append=number > 0, last_chunk=number == times - 1)
+            await asyncio.sleep(pace)
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Nothing is ever canceled here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from bench.agents.words import CARD_NAME, QUESTION, chunk_text
@@ -30,6 +31,14 @@ async def count(n: int) -> AsyncIterator[str]:
 async def ask(ctx: Context) -> str:
     """Park the task."""
     return await ctx.ask(QUESTION)
+
+
+@agent.skill
+async def tick(n: int, pace: float) -> AsyncIterator[str]:
+    """Stream the time n times, by the clock that all processes of the machine share."""
+    for _ in range(n):
+        yield f"{time.monotonic_ns()} "
+        await asyncio.sleep(pace)
 
 
 @agent.skill

@@ -19,7 +19,17 @@ class LocalWatch:
     reading the clock, would cost as much as the rest of a wake-up.
     """
 
-    __slots__ = ("_bus", "_clock", "_notified_ms", "_seconds", "_timer", "_waiter", "generation", "task_id")
+    __slots__ = (
+        "_bus",
+        "_clock",
+        "_notified_ms",
+        "_seconds",
+        "_timer",
+        "_waiter",
+        "generation",
+        "task_id",
+        "timed_out",
+    )
 
     def __init__(self, bus: LocalBus, task_id: str, clock: Clock) -> None:
         self._bus = bus
@@ -30,6 +40,7 @@ class LocalWatch:
         self._notified_ms = 0
         self.task_id = task_id
         self.generation = 0
+        self.timed_out = False
 
     def __enter__(self) -> LocalWatch:
         self._bus.listeners.setdefault(self.task_id, {})[self] = None
@@ -58,8 +69,10 @@ class LocalWatch:
 
         The timeout counts from the last notification: it is `seconds` at most.
         """
+        self.timed_out = False
         if self.generation > generation:
             return True
+        self.generation = generation  # so that `observe` wakes nobody for what is read already
         self._waiter = asyncio.get_running_loop().create_future()
         if self._timer is None or seconds < self._seconds:
             self._set_timer(seconds)
@@ -84,20 +97,24 @@ class LocalWatch:
         if remaining > 0:
             self._set_timer(min(remaining, self._seconds))  # bounded, in case the clock was set back
         else:
+            self.timed_out = True
             self.wake(0, now)
 
 
 class _Callback:
     """A subscription that calls a function."""
 
-    __slots__ = ("_callback",)
+    __slots__ = ("_callback", "generation")
 
     def __init__(self, callback: Callable[[int], None]) -> None:
         self._callback = callback
+        self.generation = 0
 
     def wake(self, generation: int, now_ms: int) -> None:
         """Call back with the generation; 0 is a wake-up without one, and ignored."""
         if generation:
+            if generation > self.generation:
+                self.generation = generation
             self._callback(generation)
 
 
@@ -133,6 +150,16 @@ class LocalBus:
             # A copy, because a callback may unsubscribe.
             for listener in tuple(listeners):
                 listener.wake(generation, now)
+
+    def observe(self, task_id: str, generation: int | None) -> None:
+        """Wake the subscribers that are behind a generation that was read from the store; None is a task that is gone.
+
+        Unlike `notify`, it wakes nobody without reason, so that all tasks can be observed again and again.
+        """
+        now = self._clock.now()
+        for listener in tuple(self.listeners.get(task_id, ())):
+            if generation is None or generation > listener.generation:
+                listener.wake(generation or 0, now)
 
     def wake_all(self) -> None:
         """Wake every subscriber without a new generation, for instance because the server stops."""

@@ -13,6 +13,7 @@ from dragoman.engine import paging
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
+from dragoman.engine.accept.shared_inbox import SharedInbox
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
@@ -21,6 +22,8 @@ from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.ownership.keeper import ClaimKeeper
+from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.paging import truncate_first, truncate_history
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from dragoman.clock import Clock
+    from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ownership.port import Ownership
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
         GetTaskRequest,
         ListPushConfigsRequest,
         ListTasksRequest,
+        SendMessageConfiguration,
         SendMessageRequest,
         SubscribeToTaskRequest,
         TaskPushNotificationConfig,
@@ -101,13 +106,30 @@ class Service:
         self._write_through = None if settings.wrap_store is None else settings.wrap_store(store, outbox)
         store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
-        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, status_metadata, ownership)
+        self._tasks = tasks = Tasks(
+            store,
+            bus,
+            clock,
+            settings.task_rows,
+            status_metadata,
+            ownership,
+            serial=not agent.parallel,
+            pins=getattr(agent, "pinned", False),
+        )
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
-        self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
+        self._keeper: ClaimKeeper | None = None
+        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, self._webhooks)
+        if ownership.shared:
+            self._keeper = ClaimKeeper(
+                agent.name, parallel=agent.parallel, tasks=tasks, runner=runner, recovery=self._recovery
+            )
+            self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
+        else:
+            self._inbox = Inbox(*inbox_parts)
         self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
@@ -124,6 +146,9 @@ class Service:
         contain_exits(asyncio.get_running_loop())
         if self._settings.task_rows is not None:
             await self._settings.task_rows.load()
+        if self._keeper is not None:
+            self._keeper.start()
+            return
         await self._inbox.deduplicator.load()
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
@@ -131,6 +156,8 @@ class Service:
     async def close(self) -> None:
         """Refuse new messages, let runs finish for `drain` seconds, then end the streams. Clients can resume them."""
         self._closing = True
+        if self._keeper is not None:
+            self._keeper.stop()
         if self.running:
             noun = "task" if self.running == 1 else "tasks"
             wait = self._settings.drain
@@ -138,6 +165,8 @@ class Service:
         await self._runner.drain(self._settings.drain)
         if self._write_through is not None:
             await self._write_through.flush()
+        if self._keeper is not None:
+            await self._keeper.close()
         self._tasks.close()
         self._follower.close()
         self._bus.wake_all()
@@ -164,11 +193,23 @@ class Service:
         live = accepted.live
         if accepted.reply is not None:
             return OperationResult(accepted.reply, accepted.row.origin, accepted.repeat)
-        if live is None:
+        if live is not None:
+            try:
+                return await self._result_of(live, accepted, request.configuration)
+            except OwnershipLost:  # the task goes on in another process
+                pass
+        if self._tasks.sharing is not None and not request.configuration.return_immediately:
+            stored = await self._tasks.wait_settled(accepted.row, self._settings.long_poll, lambda: self._closing)
+        else:
             stored = await self._store.task(accepted.row.id)
-            task = await self._tasks.durable_task(None, stored)
-            return OperationResult(truncate_history(task, length), accepted.row.origin, accepted.repeat)
-        if request.configuration.return_immediately:
+        task = await self._tasks.durable_task(None, stored)
+        return OperationResult(truncate_history(task, length), accepted.row.origin, accepted.repeat)
+
+    async def _result_of(
+        self, live: LiveTask, accepted: AcceptedMessage, configuration: SendMessageConfiguration
+    ) -> OperationResult:
+        """Wait for the task of an accepted message as its caller wants."""
+        if configuration.return_immediately:
             await live.wait_opened()
         else:
             await live.wait_settled()
@@ -177,7 +218,8 @@ class Service:
         if live.reply is not None:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
         # A settled task is durable; one that is still working may have events that are not.
-        task = await self._tasks.durable_task(live, None) if request.configuration.return_immediately else live.task()
+        task = await self._tasks.durable_task(live, None) if configuration.return_immediately else live.task()
+        length = configuration.history_length
         return OperationResult(
             task if length is None else truncate_history(task, length), live.row.origin, accepted.repeat
         )
@@ -202,8 +244,7 @@ class Service:
         live = accepted.live
         if accepted.reply is not None:
             return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
-        if live is not None:
-            await live.wait_opened()
+        if live is not None and await self._is_opened_here(live):
             if live.draft_error is not None and accepted.task is None and not accepted.repeat:
                 raise live.draft_error
             if live.reply is not None:
@@ -280,7 +321,7 @@ class Service:
         page = await self._store.page(query)
         tasks: list[Task] = []
         for stored in page.tasks:
-            live = self._tasks.live.get(stored.row.id)
+            live = self._tasks.live_of(stored)
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
             task = truncate_history(task, request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
@@ -414,6 +455,14 @@ class Service:
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
         return self._quota.stream(caller)
+
+    async def _is_opened_here(self, live: LiveTask) -> bool:
+        """Wait until the task is durable. False when it goes on in another process."""
+        try:
+            await live.wait_opened()
+        except OwnershipLost:
+            return False
+        return True
 
     async def _has_records(self, row: TaskRow, live: LiveTask | None, after: int) -> bool:
         """False when the records after generation `after` have been compacted."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.bus.local import LocalBus
 from dragoman.engine.call import CallContext
@@ -17,10 +18,13 @@ from dragoman.engine.ports.agent import Plan
 from dragoman.engine.ports.store import StoredTask, Write
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
+from dragoman.model.event import StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
+from dragoman.model.record import Record
 from dragoman.model.state import Role, State
+from dragoman.model.task import TaskStatus
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
@@ -155,3 +159,37 @@ async def test_whoever_loses_a_task_stops_and_writes_nothing_more(engine: Any) -
         await asyncio.sleep(0)
     assert await store.task(task.id) == before
     assert not service.running
+
+
+async def test_a_stream_of_a_task_that_was_lost_goes_on_from_the_journal(engine: Any) -> None:
+    service, store, agent, _, _ = engine
+    stream = await service.stream(ME, message("work"))
+    seen: list[Any] = []
+
+    async def read() -> None:
+        async for batch in stream.batches:
+            seen.extend(batch.records)
+
+    reading = asyncio.create_task(read())
+    await agent.begun.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    live = service._tasks.live[seen[0].event.id]
+    store.lost = True
+    live.status(State.WORKING)
+    await agent.stopped.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    # The new owner ends it.
+    store.lost = False
+    stored = await store.task(live.id)
+    ended = StatusUpdate(live.id, live.context_id, TaskStatus(State.CANCELED))
+    record = Record.of(stored.row.generation + 1, ended)
+    row = structs.replace(stored.row, state=State.CANCELED, generation=record.generation)
+    store.write(Write(row, lambda _: None, previous_state=State.WORKING, records=(record,)))
+    await asyncio.sleep(0)
+    service._bus.notify(live.id, record.generation)
+    await asyncio.wait_for(reading, 5)
+    assert [each.generation for each in seen] == list(range(1, record.generation + 1))
+    assert seen[-1].state is State.CANCELED

@@ -19,6 +19,7 @@ from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.outputs import Ask
+from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 
 
@@ -351,6 +352,55 @@ async def test_a_silent_stream_says_now_and_then_that_it_is_alive(start: Any, cl
     let(agent)
     await reading
     assert clock.pending == 0
+
+
+class CountingStore(MemoryStore):
+    """A store that counts what is read from it."""
+
+    reads = 0
+
+    async def task(self, task_id: str) -> Any:
+        self.reads += 1
+        return await super().task(task_id)
+
+    async def records(self, number: int, after: int, limit: int) -> Any:
+        self.reads += 1
+        return await super().records(number, after, limit)
+
+
+@pytest.mark.parametrize("question", [Ask("?", auth=True), None], ids=["at rest", "at work"])
+async def test_a_stream_that_waits_reads_nothing(start: Any, clock: Any, turns: Any, question: Any) -> None:
+    ended = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        yield question if question is not None and ctx.resume is None else "one "
+        await ended.wait()
+        yield "two"
+
+    store = CountingStore()
+    engine = await start(run, store=store, settings=EngineSettings(heartbeat=15, drain=0))
+    task = await engine.send(wait=False)
+    await turns()
+    stream = await engine.subscribe(task)
+    seen: list[Any] = []
+
+    async def read() -> None:
+        async for batch in stream.batches:
+            seen.extend(batch.records or [None])
+
+    reading = asyncio.create_task(read())
+    await turns()
+    store.reads = 0
+    before = len(seen)
+    await clock.advance(150)
+    assert (store.reads, seen[before:]) == (0, [None] * 10)
+    ended.set()
+    if question is not None:
+        await engine.send("granted", task=task)
+    await reading
+    assert numbers([record for record in seen if record is not None]) == counting(
+        seen[0].generation, (await engine.get(task)).generation
+    )
 
 
 # A store that fails

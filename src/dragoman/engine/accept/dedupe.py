@@ -61,10 +61,13 @@ class Deduplicator:
     Only messages whose id is a UUID have a dedupe key: ids typed by hand ("m1") and the same id with other content are
     never repeats. Recent keys are in memory; older ones, and those from before a restart, are in a Bloom filter. So a
     new message hardly ever costs a read.
+
+    When other processes share the store (`shared`), memory proves nothing: the store refuses a key that exists.
     """
 
-    def __init__(self, store: Store, clock: Clock, seconds: float) -> None:
+    def __init__(self, store: Store, clock: Clock, seconds: float, *, shared: bool = False) -> None:
         self._store = store
+        self._shared = shared
         self._clock = clock
         self._window_ms = round(seconds * 1000)
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
@@ -95,6 +98,8 @@ class Deduplicator:
     async def find(self, dedupe_key: DedupeKey) -> str | None:
         """The id of the task that accepted this message before; None when there is none."""
         now = self._clock.now()
+        if self._shared:
+            return await self._store.duplicate_of(dedupe_key.digest, now)
         entry = self._recent.get(dedupe_key.digest)
         if entry is not None:
             return entry[1] if entry[0] > now else None
@@ -104,6 +109,8 @@ class Deduplicator:
 
     def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
         """Add a key in memory. The store gets it with the write of what the message caused."""
+        if self._shared:
+            return
         now = self._clock.now()
         if now - self._rotated_ms >= self._window_ms:
             self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now

@@ -12,7 +12,7 @@ from dragoman.clock import timestamp
 from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.accept.quota import too_many_parts
 from dragoman.engine.call import CallContext
-from dragoman.engine.journal.live import NewTask
+from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
 from dragoman.model.error import (
@@ -78,7 +78,8 @@ class Inbox:
         self._settings = settings
         self._webhooks = webhooks
         self._task_metadata = None if agent.output_metadata is None else agent.output_metadata.task or None
-        self.deduplicator = Deduplicator(tasks.store, tasks.clock, settings.dedupe)
+        is_shared = tasks.sharing is not None
+        self.deduplicator = Deduplicator(tasks.store, tasks.clock, settings.dedupe, shared=is_shared)
 
     async def accept(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str, lease: Lease | None
@@ -246,7 +247,14 @@ class Inbox:
         return self._create(scope, call, request, dedupe_key, caller)
 
     def _create(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str,
+        *,
+        allow_draft: bool = True,
     ) -> AcceptedMessage:
         tasks, message, metadata = self._tasks, request.message, request.metadata
         if request.configuration.accepted_output_modes and request.configuration.accepts_only_text:
@@ -289,7 +297,7 @@ class Inbox:
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
-        draft = plan.replies and not request.configuration.return_immediately
+        draft = plan.replies and allow_draft and not request.configuration.return_immediately
         self._runner.create(live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller)
         return AcceptedMessage(row, live)
 
@@ -322,7 +330,18 @@ class Inbox:
         row = stored.row
         if not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
-        live = await self._tasks.claim(stored)
+        return await self._resume_live(await self._tasks.claim(stored), call, message, metadata, dedupe_key, caller)
+
+    async def _resume_live(
+        self,
+        live: LiveTask,
+        call: CallContext,
+        message: Message,
+        metadata: dict[str, Any] | None,
+        dedupe_key: DedupeKey | None,
+        caller: str | None,
+    ) -> AcceptedMessage:
+        row = live.row
         history = await self._tasks.run_history(row)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)
@@ -331,6 +350,12 @@ class Inbox:
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, row.id)
+        if self._tasks.sharing is not None and live.claim is not None and not self._runner.may_run_here():
+            try:
+                await live.wait_durable(task.generation)
+            finally:
+                self._tasks.ownership.release(live.claim)
+            return AcceptedMessage(live.row, None, task)
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
         await live.wait_durable(task.generation)
@@ -361,6 +386,8 @@ class Inbox:
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
+            if live is None and not stored.row.state.waiting:  # another process was faster
+                raise UnsupportedOperation("the task does not wait", taskId=task_id)
             history = await self._tasks.run_history(stored.row)
             call = history.call(stored.row)
             return await self._resume_task(stored, call, message, None, None, None)

@@ -6,7 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.model.error import TaskNotCancelable
+from dragoman.engine.journal.tasks import ELSEWHERE
+from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.model.error import ServerError, TaskNotCancelable
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 logger = logging.getLogger("dragoman.engine")
+_TRIES = 20
 
 
 class TaskCanceler:
@@ -40,10 +43,17 @@ class TaskCanceler:
             ServerError: the store cannot take writes, or another process owns the task.
         """
         async with self._locks.hold(task_id):
-            row, live, stored = await self._tasks.find(scope, task_id)
-            if (live.state if live else row.state).final:
-                raise TaskNotCancelable(taskId=task_id)
-            live, was_waiting = await self._end(row, live, stored, State.CANCELED, None)
+            for _ in range(_TRIES):
+                row, live, stored = await self._tasks.find(scope, task_id)
+                if (live.state if live else row.state).final:
+                    raise TaskNotCancelable(taskId=task_id)
+                try:
+                    live, was_waiting = await self._end(row, live, stored, State.CANCELED, None)
+                    break
+                except OwnershipLost:  # another process has changed it meanwhile
+                    continue
+            else:
+                raise ServerError(ELSEWHERE)
         if was_waiting:
             await self._notify_agent(row)
         return live.task(), row.origin
@@ -60,7 +70,10 @@ class TaskCanceler:
             row = live.row if live is not None else stored.row if stored is not None else None
             if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
                 return False
-            _, was_waiting = await self._end(row, live, stored, State.FAILED, text)
+            try:
+                _, was_waiting = await self._end(row, live, stored, State.FAILED, text)
+            except OwnershipLost:  # it has ended, or another process decides what becomes of it
+                return False
         if was_waiting:
             await self._notify_agent(row)
         return True
@@ -68,10 +81,18 @@ class TaskCanceler:
     async def _end(
         self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
     ) -> tuple[LiveTask, bool]:
-        """End a task durably. Returns it, and whether it was waiting for an answer."""
+        """End a task durably. Returns it, and whether it was waiting for an answer.
+
+        Raises:
+            OwnershipLost: another process has ended it, or claimed it meanwhile.
+        """
         was_waiting = (live.state if live else row.state).waiting  # its run may still be being released
         if live is None and stored is not None:
-            live = await self._tasks.claim(stored)
+            claimed = await self._tasks.ownership.claim(stored, revoke=True)
+            if claimed is None:
+                raise OwnershipLost(ELSEWHERE)
+            was_waiting = claimed.stored.row.state.waiting
+            live = await self._tasks.load(claimed)
         if live is None:
             raise TaskNotCancelable(taskId=row.id)
         await self._tasks.reload(live)

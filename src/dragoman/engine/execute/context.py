@@ -247,6 +247,8 @@ class Context:
                 raise Failed(describe_in_doubt(frozenset((key,))))
             if not retry and not self._live.ended:
                 await self._live.note("begun", key.encode())
+            if self._live.sharing is not None:
+                await self._live.sharing.wait_lease()
             try:
                 result = await _call(fn, *args)
             except asyncio.CancelledError:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.engine")
 INTERRUPTED = "interrupted by a restart"
+TAKEN_OVER = "the server that ran it is gone"
 UNSTORED = "the store could not take writes"
 # The pause before broken tasks are failed, and between two tries.
 RETRY_SECONDS = 1
@@ -30,7 +31,7 @@ _NO_LIMIT = 1 << 30
 
 
 class Recovery:
-    """Restarts or fails, at startup, the tasks that a crash interrupted."""
+    """Starts, restarts or fails tasks that no process works on: after a crash, or because they are queued."""
 
     def __init__(
         self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings, ownership: Ownership
@@ -51,11 +52,7 @@ class Recovery:
         """
         ended: list[LiveTask] = []
         for claimed in await self._ownership.take(self._agent.name, parallel=self._agent.parallel, limit=_NO_LIMIT):
-            try:
-                live = await self._recover(claimed)
-            except Exception:  # one unreadable task must not prevent the server from starting
-                logger.exception("task %s cannot be recovered", claimed.stored.row.id)
-                continue
+            live = await self.recover_one(claimed)
             if live is not None:
                 ended.append(live)
         await asyncio.gather(*(live.wait_durable() for live in ended))
@@ -63,14 +60,26 @@ class Recovery:
             noun = "task was" if len(ended) == 1 else "tasks were"
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
+    async def recover_one(self, claimed: ClaimedTask) -> LiveTask | None:
+        """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is."""
+        try:
+            return await self._recover(claimed)
+        except Exception:  # one unreadable task must not prevent the server from starting
+            logger.exception("task %s cannot be recovered", claimed.stored.row.id)
+            return None
+
     async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
         """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
         stored, began = claimed.stored, claimed.begun
         live = await self._tasks.load(claimed, restart=True)
+        if claimed.home is not None:
+            reason = f"its session was on the node {claimed.home}, which is gone: start a new conversation"
+            live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
+            return live
         history = await self._tasks.run_history(stored.row)
         call = history.call(stored.row)
         metadata = history.request.metadata if history.request else None
-        reason = INTERRUPTED
+        reason = TAKEN_OVER if self._ownership.shared else INTERRUPTED
         if live.folding.history:  # a task imported into the store may have no message to run
             message = history.answers[-1] if history.answers else live.folding.history[0]
             ctx = self._runner.build_context(live, call, message, history, metadata, restarted=began)
@@ -79,10 +88,13 @@ class Recovery:
             plan = self._agent.plan(ctx)
             if may_restart(plan):
                 attempt = 1 + (history.attempt if history.attempt is not None else 1 if began else 0)
+                if self._ownership.shared:
+                    attempt = 1 + claimed.claim.attempts if began else None
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     self._runner.begin(live, ctx, plan, attempt=attempt)
                     return None
+                assert attempt is not None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
         if history.in_doubt:
             reason = f"{reason}; {describe_in_doubt(history.in_doubt)}"
@@ -151,7 +163,10 @@ class BrokenTaskReaper:
             or task_id in self._tasks.live
         ):
             return False
-        live = await self._tasks.claim(stored)
+        claimed = await self._tasks.ownership.claim(stored)
+        if claimed is None:  # another process decides what becomes of it
+            return False
+        live = await self._tasks.load(claimed)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
         await live.wait_durable()
         return True

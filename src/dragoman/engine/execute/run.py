@@ -99,7 +99,7 @@ class Run:
             if not live.ended:
                 await self._execute(ctx)
         except asyncio.CancelledError:
-            if runner.stopping and not live.over and self._is_restartable():
+            if runner.stopping and not live.over and self.is_restartable:
                 # The server stops: unlike a crash, that is not counted as an attempt.
                 live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
@@ -109,7 +109,9 @@ class Run:
         with contextlib.suppress(ServerError):
             await live.wait_durable()
 
-    def _is_restartable(self) -> bool:
+    @property
+    def is_restartable(self) -> bool:
+        """True when the run may be repeated after a crash."""
         return self._runner.tasks.store.durable and may_restart(self._plan)
 
     async def _restore_context(self) -> Context:
@@ -127,21 +129,20 @@ class Run:
         live, plan, store = self.live, self._plan, self._runner.tasks.store
         outputs: AsyncIterator[Any] | None = None
         try:
-            if not self._new_context:
-                saved_context_state = await store.context_state(live.row.scope, live.context_id)
-                ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
-            self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
-            if plan.prepare is not None:
-                await plan.prepare(ctx)
-                if live.ended:
-                    return
+            await self._prepare(ctx)
+            if live.ended:
+                return
             live.begin()
             self.began_ms = live.row.status_ms
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
-            if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows:
+            # With other processes on the store, every run waits: one of them may have accepted the same message.
+            sharing = live.sharing
+            if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows or sharing:
                 await live.wait_durable()
+                if sharing is not None:
+                    await sharing.wait_lease()
                 if live.ended:
                     return
             outputs = plan.run(ctx)
@@ -163,6 +164,16 @@ class Run:
             self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)
+
+    async def _prepare(self, ctx: Context) -> None:
+        """Do what comes before the beginning: load the state of the conversation, let the agent prepare."""
+        if not self._new_context:
+            row = self.live.row
+            saved_context_state = await self._runner.tasks.store.context_state(row.scope, row.context_id)
+            ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
+        self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
+        if self._plan.prepare is not None:
+            await self._plan.prepare(ctx)
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live

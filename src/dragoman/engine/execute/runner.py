@@ -18,6 +18,8 @@ from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.model.user import User
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dragoman.engine.accept.quota import Quota
     from dragoman.engine.call import CallContext, Closing
     from dragoman.engine.journal.live import LiveTask
@@ -43,8 +45,10 @@ class Runner:
         self.stopping = False
         self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
+        self._shared = tasks.sharing is not None
+        self._pinned = tasks.sharing is not None and tasks.sharing.pins
         self._queues: dict[tuple[object, str], deque[Run]] = {}
-        self._workers: set[asyncio.Task[None]] = set()
+        self._workers: dict[asyncio.Task[None], Run] = {}
         # None: as the caller who creates the task reads it.
         closing = agent.closing if settings.closing == "auto" else settings.closing
         self._closing: Closing | None = None if closing == "auto" else closing
@@ -107,7 +111,20 @@ class Runner:
         )
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
-        """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write."""
+        """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write.
+
+        In a store that other processes share, a task that cannot run here is left in the store for any of them.
+        """
+        if self._shared:
+            if not self.may_run_here(new_context=new_context):
+                live.create(queued=True)
+                return
+            if draft:
+                live.write_draft()
+            else:
+                live.create(starts=(self._parallel or new_context) and plan.prepare is None)
+            self._start(Run(self, live, ctx, plan, caller, new_context=new_context))
+            return
         starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
         if draft:
             live.write_draft()
@@ -121,10 +138,27 @@ class Runner:
         self, live: LiveTask, ctx: Context, plan: Plan, *, attempt: int | None = None, caller: str | None = None
     ) -> None:
         """Start or queue a run of an existing task. `attempt` counts the starts of a restartable run."""
+        if self._shared:  # the store decides when it begins
+            self._start(Run(self, live, ctx, plan, caller, attempt=attempt))
+            return
         starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
         self._enqueue(Run(self, live, ctx, plan, caller, attempt=attempt), starts_now)
         if starts_now and plan.prepare is None:
             live.begin()
+
+    def may_run_here(self, *, new_context: bool = False) -> bool:
+        """False when a run is left to other processes: here are too many, or its session may be elsewhere."""
+        ownership = self.tasks.ownership
+        return ownership.free_runs > 0 and not ownership.expired and (new_context or not self._pinned)
+
+    def runs(self) -> Iterator[Run]:
+        """The runs that are executing now."""
+        return iter(self._workers.values())
+
+    def _start(self, run: Run) -> None:
+        live = run.live
+        self.tasks.add(live)
+        self._spawn((live.row.scope, live.context_id), run)
 
     def _enqueue(self, run: Run, starts_now: bool) -> None:
         live = run.live
@@ -147,13 +181,17 @@ class Runner:
         context.run(set_run_owner, RunOwner(scope.agent, caller))
         worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
-        self._workers.add(worker)
+        self._workers[worker] = run
+        if self._shared:
+            self.tasks.ownership.count_run(1)
         # A callback, because a run that is canceled before it starts executes none of its code.
         worker.add_done_callback(partial(self._on_done, key, run))
 
     def _on_done(self, key: tuple[object, str], run: Run, worker: asyncio.Task[None]) -> None:
         live = run.live
-        self._workers.discard(worker)
+        self._workers.pop(worker, None)
+        if self._shared:
+            self.tasks.ownership.count_run(-1)
         if not worker.cancelled() and (error := worker.exception()) is not None:
             logger.error("the run of task %s raised an exception", live.id, exc_info=error)
         self._release(live)

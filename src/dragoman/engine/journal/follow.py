@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.bus import Bus, Watch
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Record
 
@@ -34,6 +34,80 @@ class Stream(NamedTuple):
     origin: str
     repeat: bool = False
     artifacts: Callable[[], Awaitable[tuple[str, ...]]] | None = None
+
+
+class _Reader:
+    """The position of a stream, and where it reads: from the run in this process, or from the store.
+
+    The store is read only when something has happened since the last read: a stream that waits costs no query.
+    """
+
+    __slots__ = (
+        "_announced",
+        "_has_started",
+        "_is_live",
+        "_must_read",
+        "_refused",
+        "_watch",
+        "after",
+        "ends_on_input_required",
+        "has_read",
+        "live",
+        "row",
+    )
+
+    def __init__(self, row: TaskRow, after: int, watch: Watch, ends_on_input_required: bool) -> None:
+        self.row = row
+        self.after = after
+        self.ends_on_input_required = ends_on_input_required
+        self.live: LiveTask | None = None
+        self.has_read = False  # the last batch was read from the store
+        self._watch = watch
+        self._announced = 0  # the generation that was announced before the last read
+        self._has_started = False  # what was in the store when the stream began has been read
+        self._is_live = False
+        self._must_read = True
+        self._refused: LiveTask | None = None
+
+    def choose(self, current: LiveTask | None) -> LiveTask | None:
+        """The live task to read from: the current one, or else the last. None when all is in the store."""
+        self._is_live = current is not None and current is not self._refused
+        if self._is_live:
+            self.live = current
+        # Else a released LiveTask still has its last records, but not those of a later run.
+        return self.live
+
+    def drop_live(self) -> None:
+        """Read from the store from now on: the live task writes nothing more."""
+        self._refused, self.live = self.live, None
+        self._must_read = True
+
+    def needs_store(self, batch: Batch | None) -> bool:
+        """True when the store must be read, because memory has no records after the position, or may lack some."""
+        if batch is None:
+            self.has_read = self._must_read or self.live is not None
+        else:
+            self.has_read = self._must_read and not batch.records and not self._is_live
+        if self.has_read:
+            self._must_read, self._announced = False, self._watch.generation
+        return self.has_read
+
+    def advance(self, batch: Batch) -> bool:
+        """Move past a batch. True when there is nothing more to read before something happens."""
+        self.after = batch.records[-1].generation
+        if not self.has_read:
+            return self.live is None or self.live.committed <= self.after
+        # Whether a task is over is asked once, by the first read that finds nothing.
+        self._must_read = not self._has_started or len(batch.records) == PAGE
+        return not self._must_read
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for more. False when none was announced."""
+        self._has_started = self._has_started or self.has_read
+        # What was announced and could not be read then, such as records that were deleted, is not waited for again.
+        is_past = await self._watch.wait_past(max(self.after, self._announced), seconds)
+        self._must_read = not self._watch.timed_out
+        return is_past
 
 
 class Follower:
@@ -97,33 +171,51 @@ class Follower:
                 del first  # it can be large, and must not be held while the stream waits
                 if ended:
                     return
-            live: LiveTask | None = None
+            reader = _Reader(row, after, watch, ends_on_input_required)
             while True:
-                current = self._find_live(row.id)
-                # A released LiveTask still has its last records, but not those of a later run.
-                live = current or live
-                batch = self._from_memory(live, after, ends_on_input_required) if live is not None else None
-                if batch is None or (not batch.records and current is None):
-                    batch = _truncate(await self._store.records(row.number, after, PAGE), ends_on_input_required)
+                batch = await self._next_batch(reader)
                 if batch.records:
-                    after, ended = batch.records[-1].generation, batch.ended
+                    ended, is_caught_up = batch.ended, reader.advance(batch)
                     yield batch
                     if ended:
                         return
                     has_sent = True
-                    if live is None or live.committed > after:
+                    if not is_caught_up:
                         continue
+                elif reader.has_read and await self._is_over(row, reader.after):
+                    return
                 del batch
-                # No record is missed: the watch was subscribed before the first read.
+                if await self._is_refused(reader):
+                    continue
                 if self._closing:
                     return
-                if live is not None and live.broken and not await self._is_waiting(row):
-                    raise live.refusal
-                if current is None and await self._is_over(row, after):
-                    return
-                if not has_sent or not await watch.wait_past(after, self._heartbeat):
+                # No record is missed: the watch was subscribed before the first read.
+                if not has_sent or not await reader.wait(self._heartbeat):
                     yield Batch(())
                 has_sent = True
+
+    async def _next_batch(self, reader: _Reader) -> Batch:
+        """The next durable records of a stream; none when there are none, or nothing has happened since the last."""
+        live = reader.choose(self._find_live(reader.row.id))
+        batch = None if live is None else self._from_memory(live, reader.after, reader.ends_on_input_required)
+        if reader.needs_store(batch):
+            records = await self._store.records(reader.row.number, reader.after, PAGE)
+            return _truncate(records, reader.ends_on_input_required)
+        return batch or Batch(())
+
+    async def _is_refused(self, reader: _Reader) -> bool:
+        """True when the store has just refused the writes of the run, and the stream goes on from the store.
+
+        Raises:
+            ServerError: no other process has the task, and it is not waiting: its run has failed.
+        """
+        live = reader.live
+        if live is None or not live.broken:
+            return False
+        if not live.ownership_lost and not await self._is_waiting(reader.row):
+            raise live.refusal
+        reader.drop_live()
+        return True
 
     def _from_memory(self, live: LiveTask, after: int, ends_on_input_required: bool) -> Batch | None:
         """The durable records after generation `after`, or None when they must be read from the store."""

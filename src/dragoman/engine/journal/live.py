@@ -7,11 +7,11 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_WINDOW_EVENTS, TaskWriter
-from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Push, TaskRow, Write
+from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, TaskRow, Write
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, with_text_only
 from dragoman.model.json import encode
 from dragoman.model.message import text_only
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.call import Closing
+    from dragoman.engine.journal.new_task import NewTask
     from dragoman.engine.ownership.port import Claim
+    from dragoman.engine.ownership.sharing import Sharing
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
     from dragoman.engine.ports.store import Store
@@ -40,28 +42,15 @@ def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
     return sum(len(body) for _, body in notes)
 
 
-class NewTask(Struct, frozen=True):
-    """What is written when a task is created.
-
-    `joins_context` is True when its context may have tasks already. `request` is the encoded `StoredRequest`,
-    `dedupe_key` the key of its message, and `webhook` the one in the message's configuration.
-    """
-
-    row: TaskRow
-    task: Task
-    joins_context: bool = False
-    request: bytes | None = None
-    dedupe_key: DedupeKey | None = None
-    webhook: Push | None = None
-
-
 class LiveTask(TaskWriter):
     """A task with a run in this process: numbers, folds and encodes its events, and queues them for the store.
 
     A draft is stored, but no query returns it: `open` or its first event makes it a task, unless the run answers with a
     bare reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those
     of the last pause. `status_metadata` is added to every status. `claim` is that of a task loaded from the store; a
-    new task needs none. `closing` is how streamed texts end, whoever reads them.
+    new task needs none. `closing` is how streamed texts end, whoever reads them. `sharing` is None unless other
+    processes use the same store; `begun` is True when the store has noted that the run has begun, and `mail` is the
+    number of the last message from there that the task contains.
 
     `ended` is True when the task takes no more events: it has ended, its draft was answered with a bare reply, or the
     store has refused a write. `over` is True when further output of the run is ignored: `ended`, or the task is paused
@@ -85,9 +74,18 @@ class LiveTask(TaskWriter):
         row_maker: RowMaker | None = None,
         claim: Claim | None = None,
         on_durable: Callable[[], None] | None = None,
+        sharing: Sharing | None = None,
+        begun: bool = False,
+        mail: int = 0,
     ) -> None:
-        super().__init__(store, bus, clock, row, folding, committed, on_durable)
+        epoch = 0 if claim is None else claim.epoch
+        super().__init__(store, bus, clock, row, folding, committed, on_durable, epoch, sharing)
         self.claim = claim
+        self.begun = begun
+        self.is_queued = False
+        self.mail = mail
+        self._serial = sharing is not None and sharing.serial
+        self._pins = sharing is not None and sharing.pins
         self.base_artifacts = base_artifacts
         self.state = state = folding.status.state
         self.ended: bool = state.final
@@ -107,12 +105,10 @@ class LiveTask(TaskWriter):
         self._row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
         self._started = False
-        self._reply_durable = False
         self._flush_pending: Callable[[], None] | None = None
         self._unwritten: tuple[Record, ...] = ()
         self._unwritten_bytes = 0
         self.bytes_written = 0  # of the events of this run
-        self._settled_task: Task | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -147,6 +143,14 @@ class LiveTask(TaskWriter):
         self.over = True
         self.wakeup.set()
 
+    def add_mail(self, number: int, message: Message) -> None:
+        """Add a message that was posted to the task to its history, and pass it to the run."""
+        if number == self.mail + 1 and not self.over:
+            self.mail = number
+            self.folding.add_message(message)
+            self._settled_task = None
+            self.deliver(message)
+
     def deliver(self, message: Message) -> None:
         """Pass a follow-up message to the run."""
         self.followups.append(message)
@@ -170,23 +174,32 @@ class LiveTask(TaskWriter):
                 dedupe_key=self._new.dedupe_key,
                 draft=True,
                 size=len(snapshot),
+                epoch=self.epoch,
+                joins_context=self._new.joins_context,
+                begins=True,
+                serial=self._serial,
+                pins=self._pins,
             )
         )
         self._notes_queued += 1
+        self.begun = True
 
     def _request_notes(self, new: NewTask) -> tuple[Note, ...]:
         return () if new.request is None else (Note(1, "request", new.request),)
 
-    def create(self, *, starts: bool = False) -> None:
-        """Write record 1, the task itself; with `starts`, also its WORKING status in the same write."""
+    def create(self, *, starts: bool = False, queued: bool = False) -> None:
+        """Write record 1, the task itself; with `starts`, also its WORKING status in the same write.
+
+        A task that is `queued` is left to whichever process takes it first.
+        """
         new = self._new
         assert new is not None
-        self.draft = False
+        self.draft, self.is_queued = False, queued
         first = Record.of(1, new.task)
         has_note = new.request is not None and not self._is_stored_draft
         records, size = (first,), len(first.body)
         if starts and self._row_maker is None:
-            self._started = True
+            self._started = self.begun = True
             now = self._clock.now()
             event = StatusUpdate(
                 self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._status_metadata
@@ -211,6 +224,11 @@ class LiveTask(TaskWriter):
                 pushes=() if new.webhook is None else (new.webhook,),
                 opens_draft=self._is_stored_draft,
                 size=size if new.request is None else size + len(new.request),
+                epoch=self.epoch,
+                queued=queued,
+                begins=self.begun,
+                serial=self._serial,
+                pins=self._pins,
             )
         )
         if starts and self._row_maker is not None:
@@ -219,8 +237,26 @@ class LiveTask(TaskWriter):
     def begin(self) -> None:
         """Write the WORKING status before the agent's code is called; a draft stays a draft."""
         self._started = True
-        if not self.draft and self.state is not State.WORKING:
-            self.status(State.WORKING)
+        if self.draft:
+            return
+        begins, self.begun = not self.begun, True
+        if self.state is not State.WORKING:
+            self.status(State.WORKING, begins=begins)
+        elif begins and self.sharing is not None:  # an answered task that was queued, or will be if its context is busy
+            self._notes_queued += 1
+            self._store.write(
+                Write(self.row, self._note_done, epoch=self.epoch, begins=True, serial=self._serial, pins=self._pins)
+            )
+
+    async def wait_accepted(self) -> None:
+        """Wait until the task or its draft is durable: no other process has accepted the same message.
+
+        Raises:
+            MessageRepeated: another process has accepted it.
+            ContextBusy: a draft cannot be answered now, because another task of its context is at work.
+            ServerError: the store refused the task, or the server is stopping.
+        """
+        await (self.wait_durable() if self.draft else self.wait_durable(1))
 
     def open(self) -> None:
         """Turn a draft into a task. Does nothing when it is a task already, or its run is over."""
@@ -237,6 +273,7 @@ class LiveTask(TaskWriter):
         dedupe_key: DedupeKey | None = None,
         at_ms: int | None = None,
         more: bool = False,
+        begins: bool = False,
     ) -> None:
         """Number an event, fold it into the task and queue it for the store.
 
@@ -313,6 +350,11 @@ class LiveTask(TaskWriter):
                 dedupe_key=dedupe_key,
                 rows=rows,
                 size=size + (0 if snapshot is None else len(snapshot)) + (_size_of(notes) if notes else 0),
+                epoch=self.epoch,
+                begins=begins,
+                serial=self._serial,
+                pins=self._pins,
+                mail=self.mail,
             )
         )
 
@@ -326,6 +368,7 @@ class LiveTask(TaskWriter):
         metadata: dict[str, Any] | None = None,
         context_state: bytes | None = None,
         dedupe_key: DedupeKey | None = None,
+        begins: bool = False,
     ) -> None:
         """Emit a new status with the current time. Raises as `emit` does."""
         now = self._clock.now()
@@ -340,6 +383,7 @@ class LiveTask(TaskWriter):
             history_message=history_message,
             context_state=context_state,
             dedupe_key=dedupe_key,
+            begins=begins,
         )
 
     def fail(self, error: A2AError, message: Message, *, context_state: bytes | None = None) -> None:
@@ -349,40 +393,6 @@ class LiveTask(TaskWriter):
             self.open()
         self.status(State.FAILED, message, context_state=context_state)
         self.error = error
-
-    def note(
-        self,
-        kind: NoteKind,
-        body: bytes,
-        *,
-        history_message: Message | None = None,
-        dedupe_key: DedupeKey | None = None,
-    ) -> asyncio.Future[None]:
-        """Store a note with the last record, without a number of its own. The future is done when it is durable.
-
-        Raises:
-            ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
-        """
-        self._check()
-        if history_message is not None:
-            self.folding.add_message(history_message)
-            self._settled_task = None
-        self.queue_note(kind, body, dedupe_key=dedupe_key)
-        return self._wait(0, self._notes_queued)
-
-    async def wait_settled(self) -> None:
-        """Wait until the task has ended or paused, and that is durable. A bare reply ends it too.
-
-        Raises:
-            ServerError: the store refused a write, or the server is stopping.
-        """
-        if self.broken or self._abandoned:
-            self._check()
-        if self._reply_durable or (self._settled_at is not None and self.committed >= self._settled_at):
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._settle_waiters.append(future)
-        await future
 
     async def wait_opened(self) -> None:
         """Wait until the task is durable, or its draft was answered with a bare reply. Raises as `wait_durable`."""
@@ -405,7 +415,18 @@ class LiveTask(TaskWriter):
         self.ended = self.over = True
         dedupe_key = None if self._new is None else self._new.dedupe_key
         body = encode(reply) if dedupe_key is not None else None
-        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, dedupe_key=dedupe_key, reply=body))
+        self._store.write(
+            Write(
+                self.row,
+                self._reply_done,
+                delete=True,
+                draft=True,
+                dedupe_key=dedupe_key,
+                reply=body,
+                epoch=self.epoch,
+                serial=self._serial,
+            )
+        )
 
     def _reply_done(self, error: BaseException | None) -> None:
         if error is not None:
@@ -415,6 +436,7 @@ class LiveTask(TaskWriter):
         self.committed = max(self.committed, 1)
         self._wake_waiters()
         self._wake_settle_waiters()
+        self._bus.notify(self.id, self.committed)
 
     # -- while queued ----------------------------------------------------------------------------------------------
 

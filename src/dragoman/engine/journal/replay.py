@@ -52,16 +52,20 @@ class Replay:
         """
         stored = self.stored
         target = stored.row.generation if generation is None else generation
-        if stored.snapshot is not None and stored.snapshot_generation == target:
+        if stored.snapshot is not None and stored.snapshot_generation == target and stored.mail <= stored.snapshot_mail:
             return msgspec.structs.replace(decode_task(stored.snapshot), generation=target)
         return (await self._fold(target)).task()
 
     async def _fold(self, target: int) -> Folding:
         stored, folding = self.stored, self._folding
+        starts_from_snapshot = folding is None and stored.snapshot is not None and stored.snapshot_generation <= target
         if self._messages is None:
-            self._messages = messages_by_generation(await self._store.notes(stored.row.number))
-        if folding is None and stored.snapshot is not None and stored.snapshot_generation < target:
+            notes = await self._store.notes(stored.row.number)
+            self._messages = messages_by_generation(notes, stored if starts_from_snapshot else None)
+        if starts_from_snapshot and stored.snapshot is not None:
             folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
+            for message in self._messages.get(stored.snapshot_generation, ()):
+                folding.add_message(message)
         after = 0 if folding is None else folding.generation
         while folding is None or after < target:
             records = await self._store.records(stored.row.number, after, min(PAGE, target - after))
@@ -94,12 +98,17 @@ def _with_progress_mark(event: StatusUpdate | ArtifactUpdate) -> StatusUpdate | 
     return msgspec.structs.replace(event, status=msgspec.structs.replace(event.status, message=message))
 
 
-def messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
-    """Return the messages of callers among notes, by the generation they belong to."""
+def messages_by_generation(notes: Iterable[Note], snapshot: StoredTask | None = None) -> dict[int, list[Message]]:
+    """Return the messages of callers among notes, by the generation they belong to.
+
+    With `snapshot`, only those that are not in the snapshot of this task. A message that was posted while the snapshot
+    was made belongs to an earlier generation, but comes after it.
+    """
+    after, mail = (0, 0) if snapshot is None else (snapshot.snapshot_generation, snapshot.snapshot_mail)
     messages: dict[int, list[Message]] = {}
     for note in notes:
-        if note.kind in ("message", "answer"):
-            messages.setdefault(note.generation, []).append(decode_message(note.body))
+        if note.kind in ("message", "answer") and (note.mail > mail if note.mail else note.generation > after):
+            messages.setdefault(max(note.generation, after), []).append(decode_message(note.body))
     return messages
 
 

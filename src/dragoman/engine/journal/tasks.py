@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.execute.recovery import BrokenTaskReaper
-from dragoman.engine.journal.live import LiveTask, NewTask
+from dragoman.engine.journal.live import LiveTask
+from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
+from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.ownership.port import Claim, OwnershipLost
+from dragoman.engine.ownership.sharing import Sharing
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.model.error import InternalError, ServerError, TaskNotFound
 from dragoman.model.json import decode_task
@@ -26,7 +30,11 @@ ELSEWHERE = "the task is being worked on elsewhere: try again"
 
 
 class Tasks:
-    """Finds, loads and releases the tasks of one agent. `live` are those with a run in this process, by id."""
+    """Finds, loads and releases the tasks of one agent. `live` are those with a run in this process, by id.
+
+    When other processes share the store, what is live here counts only as long as the store has the same claim. The
+    flags `serial` and `pins` are for such a store: see `Write`.
+    """
 
     def __init__(
         self,
@@ -36,6 +44,9 @@ class Tasks:
         task_rows: TaskRows | None = None,
         status_metadata: dict[str, Any] | None = None,
         ownership: Ownership | None = None,
+        *,
+        serial: bool = True,
+        pins: bool = False,
     ) -> None:
         self.store = store
         self.bus = bus
@@ -43,7 +54,8 @@ class Tasks:
         self.live: dict[str, LiveTask] = {}
         self._task_rows = task_rows
         self._status_metadata = status_metadata or None
-        self._ownership = ownership or SoleOwner(store)
+        self.ownership: Ownership = ownership or SoleOwner(store)
+        self.sharing = Sharing(self.ownership, serial, pins) if self.ownership.shared else None
         self._reaper = BrokenTaskReaper(self)
 
     def row_maker(self, origin: str) -> RowMaker | None:
@@ -66,12 +78,14 @@ class Tasks:
         """Unregister a task whose run is over; from now on it is read from the store."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
+        is_settled = live.over and not live.broken
         if not live.over:
             live.abandon()
         if live.broken and not live.ownership_lost:
             self._reaper.add(live.id, live.row.number)
-        if live.claim is not None:
-            self._ownership.release(live.claim)
+        # In a shared store a claim ends with the task's end or pause.
+        elif live.claim is not None and (self.sharing is None or not is_settled):
+            self.ownership.release(live.claim)
 
     def close(self) -> None:
         """Stop the background work."""
@@ -83,6 +97,8 @@ class Tasks:
         Raises:
             TaskNotFound: there is none, or it is in another scope; the two cannot be told apart.
         """
+        if self.sharing is not None:
+            return await self._find_shared(scope, task_id)
         live = self.live.get(task_id)
         if live is not None and not live.draft:
             if live.row.scope != scope:
@@ -94,6 +110,19 @@ class Tasks:
             raise TaskNotFound(taskId=task_id)
         return (live.row, live, None) if live is not None else (stored.row, None, stored)
 
+    async def _find_shared(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask]:
+        stored = await self.store.task(task_id)
+        if stored is None or stored.row.scope != scope:
+            raise TaskNotFound(taskId=task_id)
+        return stored.row, self.live_of(stored), stored
+
+    def live_of(self, stored: StoredTask) -> LiveTask | None:
+        """The live task of a stored one, unless another process has claimed it."""
+        live = self.live.get(stored.row.id)
+        if live is None or self.sharing is None:
+            return live
+        return None if live.draft or live.broken or live.epoch != stored.epoch else live
+
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """Return a live or stored task with all its events so far, once they are durable.
 
@@ -103,13 +132,35 @@ class Tasks:
         """
         if live is not None and not live.unloaded:
             task = live.task()
-            await live.wait_durable()
-            return task
+            try:
+                await live.wait_durable()
+            except OwnershipLost:  # it goes on elsewhere
+                stored = None
+            else:
+                return task
         if live is not None:
             stored = await self.store.task(live.id)
         if stored is None:
             raise InternalError("the task is neither live nor stored")
         return await self.read(stored)
+
+    async def wait_settled(self, row: TaskRow, seconds: float, is_stopping: Callable[[], bool]) -> StoredTask:
+        """Wait until a task that another process may run has ended or paused; look every `seconds` at the latest.
+
+        Raises:
+            TaskNotFound: it was deleted.
+            ServerError: this server is stopping, or the store does not answer.
+        """
+        with self.bus.watch(row.id) as watch:
+            while True:
+                stored = await self.store.task(row.id)
+                if stored is None:
+                    raise TaskNotFound(taskId=row.id)
+                if stored.row.state.final or stored.row.state.waiting:
+                    return stored
+                if is_stopping():
+                    raise ServerError(STOPPING, taskId=row.id, interrupted="true")
+                await watch.wait_past(stored.row.generation, seconds)
 
     async def read(self, stored: StoredTask) -> Task:
         """Read a stored task: its snapshot and the records after it. Raises InternalError when records are missing."""
@@ -133,7 +184,7 @@ class Tasks:
             ServerError: another process owns it.
             InternalError: records are missing.
         """
-        claimed = await self._ownership.claim(stored)
+        claimed = await self.ownership.claim(stored)
         if claimed is None:
             raise ServerError(ELSEWHERE)
         return await self.load(claimed)
@@ -166,6 +217,9 @@ class Tasks:
             status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
             claim=claimed.claim,
+            sharing=self.sharing,
+            begun=claimed.begun,
+            mail=stored.mail,
         )
         if draft:
             live.create()
@@ -173,6 +227,7 @@ class Tasks:
 
     def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
         """Create a live task from a new task, without writing it."""
+        sharing = self.sharing
         return LiveTask(
             self.store,
             self.bus,
@@ -184,6 +239,8 @@ class Tasks:
             status_metadata=self._status_metadata,
             row_maker=None if self._task_rows is None else self._task_rows.of(new.row.origin),
             on_durable=on_durable,
+            claim=None if sharing is None else Claim(new.row.number, 1),
+            sharing=sharing,
         )
 
     async def run_history(self, row: TaskRow) -> RunHistory:

@@ -7,7 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Write
 from dragoman.model.error import ServerError
 
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
+    from dragoman.engine.ownership.sharing import Sharing
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store, TaskRow
+    from dragoman.model.message import Message
     from dragoman.model.record import Folding, Record
+    from dragoman.model.task import Task
 
 # How far an agent may run ahead of the disk, and how many records of a task stay in memory for subscribers (its
 # window), which has the same limit of bytes.
@@ -30,6 +33,8 @@ UNAVAILABLE = "the store cannot take writes now: try again later"
 
 def unavailable(error: BaseException | None) -> ServerError:
     """Build the error that callers get when the store refuses a write; a ServerError of the store keeps its text."""
+    if isinstance(error, (OwnershipLost, MessageRepeated)):
+        return type(error)(str(error))
     return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
 
 
@@ -50,6 +55,8 @@ class TaskWriter:
         folding: Folding,
         committed: int,
         on_durable: Callable[[], None] | None,
+        epoch: int = 0,
+        sharing: Sharing | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -61,6 +68,8 @@ class TaskWriter:
         self.committed = committed
         self.draft = False  # True while it is no task yet and has no records
         self.broken = False
+        self.sharing = sharing
+        self.epoch = epoch  # of the claim under which it is written; 0 when this is the only process
         self._has_pending = False  # True while there is deferred output that is not numbered yet
         self._on_durable = on_durable
         self._window: deque[Record] = deque()
@@ -74,11 +83,18 @@ class TaskWriter:
         self._settle_waiters: list[asyncio.Future[None]] = []
         self._error: BaseException | None = None
         self._abandoned = False
+        self._reply_durable = False
+        self._settled_task: Task | None = None
 
     @property
     def ownership_lost(self) -> bool:
         """True when another process owns this task now."""
         return isinstance(self._error, OwnershipLost)
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What the store refused a write with."""
+        return self._error
 
     @property
     def refusal(self) -> ServerError:
@@ -89,7 +105,29 @@ class TaskWriter:
         """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
-        self._store.write(Write(self.row, self._note_done, notes=(note,), dedupe_key=dedupe_key, size=len(body)))
+        self._store.write(
+            Write(self.row, self._note_done, notes=(note,), dedupe_key=dedupe_key, size=len(body), epoch=self.epoch)
+        )
+
+    def note(
+        self,
+        kind: NoteKind,
+        body: bytes,
+        *,
+        history_message: Message | None = None,
+        dedupe_key: DedupeKey | None = None,
+    ) -> asyncio.Future[None]:
+        """Store a note with the last record, without a number of its own. The future is done when it is durable.
+
+        Raises:
+            ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
+        """
+        self._check()
+        if history_message is not None:
+            self.folding.add_message(history_message)
+            self._settled_task = None
+        self.queue_note(kind, body, dedupe_key=dedupe_key)
+        return self._wait(0, self._notes_queued)
 
     def _trim(self) -> None:
         window = self._window
@@ -149,9 +187,13 @@ class TaskWriter:
             return
         self.broken, self._error = True, error
         self._on_refused()
-        self._fail_waiters(str(self.refusal))
+        self._fail_waiters(lambda: self.refusal)
         # Wake the subscribers, so that they notice: no record follows.
         self._bus.notify(self.id, self.committed)
+
+    def lose(self) -> None:
+        """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""
+        self._break(OwnershipLost("another server has taken over the task"))
 
     def abandon(self) -> None:
         """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError.
@@ -160,14 +202,14 @@ class TaskWriter:
         """
         self._abandoned = True
         self._on_abandoned()
-        self._fail_waiters(STOPPING, taskId=self.id, interrupted="true")
+        self._fail_waiters(lambda: ServerError(STOPPING, taskId=self.id, interrupted="true"))
 
-    def _fail_waiters(self, reason: str, **metadata: str) -> None:
+    def _fail_waiters(self, build_error: Callable[[], ServerError]) -> None:
         waiting = [*(future for _, _, future in self._waiters), *self._settle_waiters]
         self._waiters, self._settle_waiters = [], []
         for future in waiting:
             if not future.done():
-                future.set_exception(ServerError(reason, **metadata))
+                future.set_exception(build_error())
 
     def _check(self) -> None:
         if self.broken:
@@ -188,14 +230,36 @@ class TaskWriter:
         if self.committed < target or self._notes_durable < notes:
             await self._wait(target, notes)
 
+    async def wait_settled(self) -> None:
+        """Wait until the task has ended or paused, and that is durable. A bare reply ends it too.
+
+        Raises:
+            ServerError: the store refused a write, or the server is stopping.
+        """
+        if self.broken or self._abandoned:
+            self._check()
+        if self._reply_durable or (self._settled_at is not None and self.committed >= self._settled_at):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settle_waiters.append(future)
+        await future
+
     async def drain(self) -> None:
-        """Wait until the task is no longer too far ahead of the store. Raises as `wait_durable` does."""
+        """Wait until the task is no longer too far ahead of the store. Raises as `wait_durable` does.
+
+        When this process cannot renew its lease, its runs wait here, at their next output.
+        """
         while self.needs_drain:
-            await self.wait_durable(max(self.committed + 1, self.folding.generation - MAX_AHEAD_EVENTS // 2))
+            if self.sharing is not None and self.sharing.ownership.expired:
+                await self.sharing.wait_lease()
+            else:
+                await self.wait_durable(max(self.committed + 1, self.folding.generation - MAX_AHEAD_EVENTS // 2))
 
     @property
     def needs_drain(self) -> bool:
-        """True when the task is too far ahead of the store."""
+        """True when the task is too far ahead of the store, or this process must not work now."""
+        if self.sharing is not None and self.sharing.ownership.expired:
+            return True
         ahead = self.folding.generation - self.committed + self._has_pending
         return ahead >= MAX_AHEAD_EVENTS or self._ahead_bytes >= MAX_AHEAD_BYTES
 

@@ -37,10 +37,12 @@ class ClaimedTask(NamedTuple):
 
 
 class TaskClaim(NamedTuple):
-    """What the store says about a task that this process owns: the epoch of its claim and its last mail number."""
+    """A task that this process owns according to the store: epoch of the claim, last mail number, agent and id."""
 
     epoch: int
     mail: int
+    agent: str = ""
+    task_id: str = ""
 
 
 class OwnershipLost(ServerError):
@@ -84,7 +86,10 @@ class Ownership(Protocol):
         ...
 
     def release(self, claim: Claim) -> None:
-        """Give up a claim: no run in this process works on the task any more. Work that has not begun is queued."""
+        """Give up a claim: no run in this process works on the task any more.
+
+        Work that has not begun is queued, and announced to all processes.
+        """
         ...
 
     async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:

@@ -10,6 +10,16 @@ from typing import Protocol
 class Watch(Protocol):
     """A subscription to one task that remembers the latest generation it was notified of."""
 
+    @property
+    def generation(self) -> int:
+        """The latest generation that it was notified of or waited past."""
+        ...
+
+    @property
+    def timed_out(self) -> bool:
+        """True when the last wait ended without a wake-up: nothing has happened to the task."""
+        ...
+
     async def wait_past(self, generation: int, seconds: float) -> bool:
         """Wait for a notification. True when the task is past `generation`; False after a timeout or other wake-up."""
         ...

@@ -137,7 +137,7 @@ class Write(Struct):
     parallel: beginning one occupies the context, unless the task is the first of a new context, which nobody else can
     know yet. A change to a final or waiting state ends the claim, and frees the context. With `pins`, the context
     belongs to this node from now on. `mail` is the number of the last message from `Ownership.mail` that the snapshot
-    contains.
+    contains. The store itself assigns `key`, which tells a change that is sent again from another one like it.
 
     `done` is called on the event loop once the change is durable, or with the error that prevented it.
     """
@@ -167,6 +167,7 @@ class Write(Struct):
     serial: bool = False
     pins: bool = False
     mail: int = 0
+    key: int = 0
 
 
 class Cursor(NamedTuple):

@@ -1,0 +1,197 @@
+"""Accepts messages when other processes accept messages for the same store."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from dragoman.clock import sleep
+from dragoman.engine.accept.inbox import AcceptedMessage, Inbox
+from dragoman.engine.journal.tasks import ELSEWHERE
+from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
+from dragoman.model.error import InvalidParams, ServerError, TaskGenerationMismatch, TaskNotFound
+from dragoman.model.ids import check_id
+from dragoman.model.json import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.engine.call import CallContext
+    from dragoman.engine.journal.live import LiveTask
+    from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
+    from dragoman.model.message import Message
+    from dragoman.model.operation import SendMessageRequest
+
+# How often a message is decided anew because another process was faster, and the pause before that.
+_TRIES = 40
+_RETRY_SECONDS = 0.05
+# The pause between two looks at a draft of another process.
+_DRAFT_SECONDS = 0.25
+
+
+class SharedInbox(Inbox):
+    """An inbox among several on one store. What a message is, the store decides: others may decide at the same time.
+
+    `refresh` brings a live task up to date with the store.
+    """
+
+    def __init__(self, *parts: Any, refresh: Callable[[LiveTask], Awaitable[None]]) -> None:
+        super().__init__(*parts)
+        self._refresh = refresh
+
+    async def _route(
+        self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
+    ) -> AcceptedMessage:
+        """Decide what a message is, and let the store have the last word."""
+        message = request.message
+        check_id(message.message_id, "message.messageId")
+        dedupe_key = self.deduplicator.key_of(scope, message)
+        task_id = message.task_id or request.new_task_id
+        if task_id is None:
+            return await self._create_shared(scope, call, request, dedupe_key, caller)
+        async with self._locks.hold(task_id):
+            if dedupe_key is not None:
+                duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
+                if duplicate is not None:
+                    return duplicate
+            for _ in range(_TRIES):
+                accepted = await self._try_existing(scope, call, request, dedupe_key, caller, task_id)
+                if accepted is not None:
+                    return accepted
+                # Another process has claimed it or changed its state, and is about to write that.
+                await sleep(self._tasks.clock, _RETRY_SECONDS)
+            raise ServerError(ELSEWHERE)
+
+    async def _try_existing(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str,
+        task_id: str,
+    ) -> AcceptedMessage | None:
+        """Accept a message to an existing task, or one that creates it. None when another process was faster."""
+        tasks, message = self._tasks, request.message
+        current = tasks.live.get(task_id)
+        if current is not None and current.draft:  # wait until it is either a task or answered without one
+            with suppress(OwnershipLost):
+                await current.wait_opened()
+        try:
+            row, live, stored = await tasks.find(scope, task_id)
+        except TaskNotFound:
+            if message.task_id is not None:
+                raise
+            if await tasks.store.task(task_id) is not None:
+                raise InvalidParams("this id cannot be used: choose another", field="id") from None
+            return await self._create_shared(scope, call, request, dedupe_key, caller)
+        self._check_can_accept(request, row, live)
+        if live is not None and live.state.waiting:  # it has just paused and its run is still being released
+            with suppress(OwnershipLost):
+                await live.wait_settled()
+            return (
+                None if not row.state.waiting else await self._answer_shared(stored, call, request, dedupe_key, caller)
+            )
+        if row.state.waiting:
+            return await self._answer_shared(stored, call, request, dedupe_key, caller)
+        return await self._post(scope, call, request, dedupe_key, row, live)
+
+    async def _post(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        row: TaskRow,
+        live: LiveTask | None,
+    ) -> AcceptedMessage | None:
+        message = structs.replace(request.message, task_id=row.id, context_id=row.context_id)
+        expected = request.configuration.if_generation_match
+        try:
+            if not await self._tasks.ownership.post(row, encode(message), dedupe_key, expected):
+                return None
+        except MessageRepeated:
+            return None if dedupe_key is None else await self._find_duplicate_shared(scope, call, message, dedupe_key)
+        if live is not None:
+            await self._refresh(live)
+        stored = await self._tasks.store.task(row.id)
+        if stored is None:
+            raise TaskNotFound(taskId=row.id)
+        return AcceptedMessage(stored.row, self._tasks.live_of(stored), await self._tasks.read(stored))
+
+    async def _answer_shared(
+        self,
+        stored: StoredTask | None,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str | None,
+    ) -> AcceptedMessage | None:
+        claimed = None if stored is None else await self._tasks.ownership.claim(stored)
+        if claimed is None:
+            return None
+        if not claimed.stored.row.state.waiting:
+            self._tasks.ownership.release(claimed.claim)
+            return None
+        live = await self._tasks.load(claimed)
+        try:
+            return await self._resume_live(live, call, request.message, request.metadata, dedupe_key, caller)
+        except MessageRepeated:
+            return (
+                None
+                if dedupe_key is None
+                else await self._find_duplicate_shared(live.row.scope, call, request.message, dedupe_key)
+            )
+
+    async def _create_shared(
+        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
+    ) -> AcceptedMessage:
+        """Create a task and wait until it is durable: only the store knows whether another process was faster."""
+        id_source = self._id_source(call) if request.new_task_id is None and self._settings.task_rows else None
+        allow_draft = True
+        for _ in range(_TRIES):
+            if id_source is not None:
+                request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
+            accepted = self._create(scope, call, request, dedupe_key, caller, allow_draft=allow_draft)
+            live = accepted.live
+            assert live is not None
+            try:
+                await live.wait_accepted()
+            except MessageRepeated:
+                if dedupe_key is None:
+                    raise
+                duplicate = await self._find_duplicate_shared(scope, call, request.message, dedupe_key)
+                if duplicate is not None:
+                    return duplicate
+            except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
+                allow_draft = False
+            except ServerError:
+                if not isinstance(live.cause, TaskGenerationMismatch) or id_source is None:
+                    if isinstance(live.cause, TaskGenerationMismatch) and request.new_task_id is not None:
+                        raise InvalidParams("this id cannot be used: choose another", field="id") from None
+                    raise
+            else:
+                if live.is_queued:
+                    self._tasks.ownership.announce_work()
+                    return AcceptedMessage(live.row, None)
+                return accepted
+        raise ServerError(ELSEWHERE)
+
+    async def _find_duplicate_shared(
+        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
+    ) -> AcceptedMessage | None:
+        """Find the task or the reply of a repeated message. While it is a draft elsewhere, wait for either."""
+        task_id = await self.deduplicator.find(dedupe_key)
+        if task_id is None:
+            return None
+        deadline = self._tasks.clock.now() + round(self._settings.long_poll * 1000)
+        with self._tasks.bus.watch(task_id) as watch:
+            while True:
+                duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+                if duplicate is not None or await self.deduplicator.find(dedupe_key) is None:
+                    return duplicate
+                if self._tasks.clock.now() >= deadline:
+                    raise ServerError(ELSEWHERE)
+                await watch.wait_past(0, _DRAFT_SECONDS)

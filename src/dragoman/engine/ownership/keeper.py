@@ -1,0 +1,190 @@
+"""Keeps what runs in this process and what the store says about it the same, when other processes share the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ownership.port import Claim
+from dragoman.model.error import DragomanError
+from dragoman.model.json import decode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from dragoman.clock import Timer
+    from dragoman.engine.execute.recovery import Recovery
+    from dragoman.engine.execute.runner import Runner
+    from dragoman.engine.journal.live import LiveTask
+    from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.ownership.port import Ownership, TaskClaim
+
+logger = logging.getLogger("dragoman.engine")
+# Seconds between two looks for tasks that no process works on, should their announcement be lost.
+POLL_SECONDS = 2
+# Tasks that are taken at a time.
+TAKE = 16
+
+
+class ClaimKeeper:
+    """Takes queued tasks and those of dead nodes, gives up runs whose claim was revoked, and passes mail to runs."""
+
+    def __init__(self, agent: str, *, parallel: bool, tasks: Tasks, runner: Runner, recovery: Recovery) -> None:
+        self._agent = agent
+        self._parallel = parallel
+        self._tasks = tasks
+        self._runner = runner
+        self._recovery = recovery
+        self._ownership: Ownership = tasks.ownership
+        self._workers: set[asyncio.Task[None]] = set()
+        self._is_taking = self._take_again = False
+        self._timer: Timer | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._closed = False
+        # What the last comparison found: claims without a run, and runs without a claim. A second one confirms it.
+        self._without_run: dict[int, TaskClaim] = {}
+        self._without_claim: set[LiveTask] = set()
+
+    def start(self) -> None:
+        """Start, with a first look at once."""
+        self._unsubscribe = self._ownership.subscribe(self)
+        self._tick()
+
+    def stop(self) -> None:
+        """Take nothing more. Claims of what still runs are kept."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def close(self) -> None:
+        """Stop listening too."""
+        self.stop()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    # -- listening -----------------------------------------------------------------------------------------------------
+
+    def on_work(self) -> None:
+        """Take what there is, if there is room."""
+        self._take_again = True
+        if not self._closed and not self._is_taking:
+            self._is_taking = True
+            self._spawn(self._take())
+
+    def on_touched(self, task_ids: Sequence[str]) -> None:
+        """Look at the live ones among these tasks: they got mail, or their claim was revoked."""
+        for task_id in task_ids:
+            live = self._tasks.live.get(task_id)
+            if live is not None:
+                self._spawn(self.refresh(live))
+
+    def on_lost(self, numbers: Iterable[int] | None) -> None:
+        """Stop the runs of these tasks, or all."""
+        lost = None if numbers is None else set(numbers)
+        for live in list(self._tasks.live.values()):
+            if lost is None or live.row.number in lost:
+                live.lose()
+
+    # -- working -------------------------------------------------------------------------------------------------------
+
+    async def refresh(self, live: LiveTask) -> None:
+        """Compare a live task with the store: stop its run if its claim was revoked, and pass it new mail."""
+        if live.draft or live.committed == 0:
+            return
+        stored = await self._tasks.store.task(live.id)
+        if live.over or live.broken:
+            return
+        if stored is None or stored.epoch != live.epoch:
+            live.lose()
+        elif stored.mail > live.mail:
+            await self._read_mail(live)
+
+    async def _read_mail(self, live: LiveTask) -> None:
+        for number, body in await self._ownership.mail(live.row.number, live.mail):
+            await self._tasks.reload(live)
+            live.add_mail(number, decode_message(body))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        worker = asyncio.get_running_loop().create_task(self._guard(work))
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except DragomanError as error:  # the store does not answer: the next tick tries again
+            logger.debug("%s", error)
+        except Exception:
+            logger.exception("tasks could not be compared with the store")
+
+    def _tick(self) -> None:
+        if self._closed:
+            return
+        self._timer = self._tasks.clock.call_later(POLL_SECONDS, self._tick)
+        if self._ownership.expired:
+            # Others may run them again soon. What cannot run again waits at its next output.
+            for run in self._runner.runs():
+                if run.is_restartable:
+                    run.live.lose()
+            return
+        self.on_work()
+        self._spawn(self._compare())
+
+    async def _take(self) -> None:
+        try:
+            while self._take_again and not self._closed:
+                self._take_again = False
+                limit = min(self._ownership.free_runs, TAKE)
+                if limit <= 0 or self._ownership.expired:
+                    return
+                claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit)
+                for one in claimed:
+                    await self._recovery.recover_one(one)
+                self._take_again = self._take_again or len(claimed) == limit
+        finally:
+            self._is_taking = False
+
+    async def _compare(self) -> None:
+        """Compare the claims in the store with the runs. They may differ for a moment, so two looks must agree."""
+        live = {one.row.number: one for one in self._tasks.live.values() if not one.draft}
+        certain = {number for number, one in live.items() if one.committed and not one.over}
+        owned = {
+            number: claim for number, claim in (await self._ownership.owned()).items() if claim.agent == self._agent
+        }
+        without_run = {number: claim for number, claim in owned.items() if number not in live}
+        without_claim = {
+            live[number]
+            for number in certain
+            if not live[number].over and (number not in owned or owned[number].epoch != live[number].epoch)
+        }
+        for one in without_claim & self._without_claim:
+            if not one.over:
+                one.lose()
+        confirmed = [
+            claim
+            for number, claim in without_run.items()
+            if (before := self._without_run.get(number)) is not None and before.epoch == claim.epoch
+        ]
+        self._without_run, self._without_claim = without_run, without_claim
+        for number in certain & owned.keys():
+            if owned[number].mail > live[number].mail and not live[number].over:
+                await self._read_mail(live[number])
+        for claim in confirmed:
+            await self._adopt(claim)
+
+    async def _adopt(self, claim: TaskClaim) -> None:
+        """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped."""
+        stored = await self._tasks.store.task(claim.task_id)
+        if stored is None or stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
+            return
+        if stored.row.state.waiting:
+            self._ownership.release(Claim(stored.row.number, claim.epoch))
+            return
+        claimed = await self._ownership.claim(stored)
+        if claimed is not None:
+            await self._recovery.recover_one(claimed)

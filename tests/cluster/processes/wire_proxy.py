@@ -1,0 +1,236 @@
+"""A proxy between nodes and PostgreSQL that understands where messages begin and end, and which statements commit.
+
+It cuts connections on demand, and can let a statement through while its sender never learns what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+# What happens to a statement whose reply is swallowed. "swallow": it commits, then its sender is cut instead of getting
+# the reply. "cut": its sender is cut while it is under way. "late": its sender is cut, and it arrives only afterwards.
+How = Literal["swallow", "cut", "late"]
+LATE_SECONDS = 0.3
+_SSL_REQUEST, _GSS_REQUEST, _CANCEL_REQUEST = 80877103, 80877104, 80877102
+_CHANGES = re.compile(r"\b(insert\s+into|update|delete\s+from)\b", re.IGNORECASE)
+
+
+class Trap(NamedTuple):
+    """What to do with the next statement that matches."""
+
+    matches: Callable[[str], bool]
+    how: How
+
+
+def changes_tasks(sql: str) -> bool:
+    """Whether a statement writes to the journal or to the tasks."""
+    return bool(_CHANGES.search(sql)) and ("tasks" in sql or "events" in sql)
+
+
+class WireProxy:
+    """Stands before a PostgreSQL. `traps` are used up by the statements that step into them, in turn."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self._carriers: set[asyncio.Task[None]] = set()
+        self.traps: deque[Trap] = deque()
+        self.sprung: Counter[str] = Counter()
+        self._changed = asyncio.Condition()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._connections)
+
+    async def __aenter__(self) -> WireProxy:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for carrier in list(self._carriers):
+            carrier.cancel()
+        await asyncio.gather(*self._carriers, return_exceptions=True)
+
+    async def until_sprung(self, count: int) -> None:
+        """Wait until so many statements have stepped into a trap."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: sum(self.sprung.values()) >= count)
+
+    def cut_all(self) -> int:
+        """Cut every connection at once. Returns how many there were."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cut()
+        return len(connections)
+
+    def trap_of(self, sql: str) -> Trap | None:
+        """Take the trap that a statement steps into, if it does."""
+        for trap in self.traps:
+            if trap.matches(sql):
+                self.traps.remove(trap)
+                return trap
+        return None
+
+    async def count(self, trap: Trap) -> None:
+        """A trap has done what it is for."""
+        async with self._changed:
+            self.sprung[trap.how] += 1
+            self._changed.notify_all()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        this = asyncio.current_task()
+        assert this is not None
+        self._carriers.add(this)
+        try:
+            from_database, to_database = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            self._carriers.discard(this)
+            return
+        connection = _Connection(self, reader, writer, from_database, to_database)
+        self._connections.add(connection)
+        try:
+            await connection.carry()
+        except asyncio.CancelledError:
+            pass  # asyncio's server would report it as an error
+        finally:
+            self._connections.discard(connection)
+            self._carriers.discard(this)
+
+
+class _Connection:
+    """One connection of a node. Statements and replies are counted by Sync and ReadyForQuery, which come in pairs."""
+
+    def __init__(
+        self,
+        proxy: WireProxy,
+        from_node: asyncio.StreamReader,
+        to_node: asyncio.StreamWriter,
+        from_database: asyncio.StreamReader,
+        to_database: asyncio.StreamWriter,
+    ) -> None:
+        self._proxy = proxy
+        self._from_node, self._to_node = from_node, to_node
+        self._from_database, self._to_database = from_database, to_database
+        self._statements: dict[bytes, str] = {}
+        self._sent = 0  # requests that end with ReadyForQuery
+        self._ready = -1  # the first ReadyForQuery ends the login
+        self._trapped: tuple[int, Trap] | None = None
+
+    async def carry(self) -> None:
+        """Carry messages until one side is gone or the connection is cut."""
+        pumps = [asyncio.ensure_future(self._requests()), asyncio.ensure_future(self._replies())]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self._to_database.close()
+            self.cut()
+
+    def cut(self) -> None:
+        """Cut the node off, in the middle of whatever it reads."""
+        self._to_node.transport.abort()
+
+    async def _requests(self) -> None:
+        try:
+            await self._login()
+            while True:
+                kind, body = await _message(self._from_node)
+                trap = self._trap_of(kind, body)
+                if trap is not None:
+                    await self._spring(trap, kind, body)
+                    return
+                self._to_database.write(kind + struct.pack("!i", len(body) + 4) + body)
+                await self._to_database.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+
+    async def _login(self) -> None:
+        while True:
+            (length,) = struct.unpack("!i", head := await self._from_node.readexactly(4))
+            body = await self._from_node.readexactly(length - 4)
+            (code,) = struct.unpack("!i", body[:4])
+            if code in (_SSL_REQUEST, _GSS_REQUEST):
+                self._to_node.write(b"N")
+                continue
+            self._to_database.write(head + body)
+            return
+
+    def _trap_of(self, kind: bytes, body: bytes) -> Trap | None:
+        """Follow what the node asks for; gives the trap of a request that executes a statement which steps into it."""
+        if kind == b"P":  # Parse: name, text
+            name, _, rest = body.partition(b"\0")
+            self._statements[name] = rest.partition(b"\0")[0].decode(errors="replace")
+        elif kind == b"B":  # Bind: portal, statement
+            return self._proxy.trap_of(self._statements.get(body.split(b"\0", 2)[1], ""))
+        elif kind == b"Q":
+            self._sent += 1
+            return self._proxy.trap_of(body.rstrip(b"\0").decode(errors="replace"))
+        elif kind == b"S":
+            self._sent += 1
+        return None
+
+    async def _spring(self, trap: Trap, kind: bytes, body: bytes) -> None:
+        """Let the request through up to its Sync, and cut its sender."""
+        request = bytearray()
+        while True:
+            request += kind + struct.pack("!i", len(body) + 4) + body
+            if kind in (b"Q", b"S"):
+                break
+            kind, body = await _message(self._from_node)
+            if kind == b"S":
+                self._sent += 1
+        if trap.how == "swallow":
+            self._trapped = (self._sent, trap)
+            self._to_database.write(request)
+            await self._to_database.drain()
+            await asyncio.Event().wait()  # `_replies` cuts the node off when the reply has come
+            return
+        self._trapped = (self._sent, trap)
+        self.cut()
+        if trap.how == "late":
+            await asyncio.sleep(LATE_SECONDS)
+        self._to_database.write(request)
+        await self._to_database.drain()
+        await asyncio.Event().wait()
+
+    async def _replies(self) -> None:
+        try:
+            while True:
+                kind, body = await _message(self._from_database)
+                if kind == b"Z":
+                    self._ready += 1
+                    if self._trapped is not None and self._ready >= self._trapped[0]:
+                        self.cut()
+                        await self._proxy.count(self._trapped[1])
+                        return
+                # Nothing of a trapped reply gets through, not even its beginning.
+                if self._trapped is None or self._ready < self._trapped[0] - 1:
+                    self._to_node.write(kind + struct.pack("!i", len(body) + 4) + body)
+                    await self._to_node.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            if self._trapped is not None:
+                await self._proxy.count(self._trapped[1])
+
+
+async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    kind = await reader.readexactly(1)
+    (length,) = struct.unpack("!i", await reader.readexactly(4))
+    return kind, await reader.readexactly(length - 4)

@@ -1,0 +1,464 @@
+"""A database in memory, with the semantics of the PostgreSQL tables: what several simulated nodes share.
+
+It implements the ports `Database` and `NodeDatabase`. Every method is atomic, because it never awaits anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
+from dragoman.engine.ports.store import Note, PushState, StoredTask
+from dragoman.model.state import State
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.postgres.database import ChangeOutcome, InvalidValue, NodeInfo, Peer, Renewal, TaskOwner
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports.store import DedupeKey, Push, Scope, Sweep, TaskPage, TaskQuery, TaskRow, Write
+
+_UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
+_REFUSED = ChangeOutcome("refused")
+_COMMITTED = ChangeOutcome("committed")
+_BUSY = ChangeOutcome("busy")
+_REPEATED = ChangeOutcome("repeated")
+
+
+class _Ownership:
+    """The columns of a task or draft that say who works on it."""
+
+    __slots__ = (
+        "attempts",
+        "begun",
+        "claimed_at",
+        "context",
+        "draft",
+        "epoch",
+        "mail",
+        "owner",
+        "row",
+        "snapshot_mail",
+    )
+
+    def __init__(self, row: TaskRow, owner: int | None, *, draft: bool) -> None:
+        self.row = row
+        self.owner = owner
+        self.epoch = 0 if owner is None else 1
+        self.begun = False
+        self.attempts = 0
+        self.mail = 0
+        self.snapshot_mail = 0
+        self.claimed_at = 0.0
+        self.draft = draft
+        self.context = (row.scope, row.context_id)
+
+
+class _Context:
+    """The row of a context: the task whose turn it is, and the node it is pinned to."""
+
+    __slots__ = ("pin", "running")
+
+    def __init__(self) -> None:
+        self.running: int | None = None
+        self.pin: int | None = None
+
+
+class _Node:
+    """The row of a node."""
+
+    __slots__ = ("beat", "dead", "info", "seen")
+
+    def __init__(self, info: NodeInfo, seen: float) -> None:
+        self.info = info
+        self.beat = 0
+        self.dead = False
+        self.seen = seen
+
+
+class SimulatedDatabase(MemoryStore):
+    """The tables of one store. `now` is the time of the database, in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = now
+        self._next_number = 1
+        self._ownership: dict[int, _Ownership] = {}
+        # Tasks that are submitted or working, and drafts: what `take` looks through.
+        self._unfinished: dict[int, _Ownership] = {}
+        self._held: dict[int, _Ownership] = {}  # those that have an owner
+        self._contexts: dict[tuple[Scope, str], _Context] = {}
+        self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
+        self._nodes: dict[int, _Node] = {}
+        self._posted: set[tuple[int, int]] = set()
+        self._push_owners: dict[tuple[int, str], int | None] = {}
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    async def join(self, node: NodeInfo) -> None:
+        """Register a node; once more is harmless."""
+        if node.id not in self._nodes:
+            self._nodes[node.id] = _Node(node, self._now())
+
+    async def beat(self, node: int) -> Renewal:
+        """Renew the lease of a node, unless it is dead, and read all nodes."""
+        row = self._nodes.get(node)
+        alive = row is not None and not row.dead
+        if row is not None and alive:
+            row.beat += 1
+            row.seen = self._now()
+        peers = [Peer(key, other.info.name, other.beat, False) for key, other in self._nodes.items() if not other.dead]
+        return Renewal(alive, peers)
+
+    async def bury(self, node: int, beat: int) -> bool:
+        """Declare a node dead if its beat is still this one."""
+        row = self._nodes.get(node)
+        if row is None or row.dead or row.beat != beat:
+            return False
+        row.dead = True
+        return True
+
+    async def leave(self, node: int) -> None:
+        """Declare a node dead that stops by itself."""
+        if node in self._nodes:
+            self._nodes[node].dead = True
+
+    def _is_dead(self, node: int) -> bool:
+        row = self._nodes.get(node)
+        return row is None or row.dead
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    async def numbers(self, count: int) -> int:
+        """Reserve `count` task numbers, and return the first."""
+        first = self._next_number
+        self._next_number += count
+        return first
+
+    async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
+        """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
+        for sequence in changes:
+            for write in sequence:
+                if "\0" in write.row.id or "\0" in write.row.context_id:
+                    raise InvalidValue("text with a NUL character")
+        outcomes: list[ChangeOutcome] = []
+        # A statement sees neither its own inserts nor its own updates: what is queued is counted at the end.
+        for sequence in changes:
+            outcome = self._refusal(node, sequence)
+            if outcome is None:
+                outcome = _COMMITTED
+                for write in sequence:
+                    self._apply_claimed(node, write)
+            outcomes.append(outcome)
+        for index, sequence in enumerate(changes):
+            last = sequence[-1]
+            settled = last.row.state not in _UNFINISHED or (last.draft and last.delete)
+            if outcomes[index] is _COMMITTED and settled and self._has_queued(last.row):
+                outcomes[index] = ChangeOutcome("committed", queue=True)
+        return outcomes
+
+    def _refusal(self, node: int, sequence: Sequence[Write]) -> ChangeOutcome | None:
+        """Why a sequence of changes is refused; None when it is not."""
+        keys = [write.dedupe_key for write in sequence if write.dedupe_key is not None]
+        first = sequence[0]
+        if any(self._key_holder(key) not in (None, first.row.id) for key in keys):
+            return _REPEATED
+        existing = self._ownership.get(first.row.number)
+        if (first.create and not first.opens_draft) or (first.draft and not first.delete):
+            fits = existing is None and first.row.id not in self._by_id
+        else:
+            fits = existing is not None and (existing.draft or not (first.draft or first.opens_draft))
+        if not fits or (existing is not None and self._is_fenced_off(node, existing, sequence)):
+            return _REFUSED
+        if not self._follows(existing, sequence):
+            return _REFUSED
+        for write in sequence:
+            takes_turn = write.begins and write.serial and (write.joins_context or not write.create)
+            if takes_turn and self._is_busy(write.row):
+                return _BUSY
+        return None
+
+    def _key_holder(self, key: DedupeKey) -> str | None:
+        """The id of the task that has a dedupe key which has not expired."""
+        now_ms = int(self._now() * 1000)
+        until_ms, task_id, _ = self._repeats.get(key.digest, (now_ms, "", None))
+        return task_id if until_ms > now_ms else None
+
+    def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
+        """True when the node does not own the task under the epoch of the first change that needs a claim."""
+        for write in sequence:
+            if write.records or write.notes or write.draft or write.delete:
+                return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
+        return False
+
+    def _follows(self, existing: _Ownership | None, sequence: Sequence[Write]) -> bool:
+        """True when the records continue the journal. A draft has none."""
+        draft = sequence[0].draft or (existing is not None and existing.draft)
+        generation = 0 if existing is None or existing.draft else existing.row.generation
+        for write in sequence:
+            if write.records:
+                if write.records[0].generation != generation + 1:
+                    return False
+                generation = write.records[-1].generation
+                draft = False
+            if (write.records or (write.notes and not draft)) and write.row.generation != generation:
+                return False
+        return True
+
+    def _is_busy(self, row: TaskRow) -> bool:
+        """True when another task of the context is at work, or an older one has not ended or paused."""
+        key = (row.scope, row.context_id)
+        context = self._contexts.get(key)
+        if context is not None and context.running not in (None, row.number):
+            return True
+        return any(
+            other.begun or (number < row.number and other.row.state in _UNFINISHED)
+            for number, other in self._context_tasks.get(key, {}).items()
+            if number != row.number and not other.draft
+        )
+
+    def _has_queued(self, row: TaskRow) -> bool:
+        return any(
+            other.owner is None and other.row.state in _UNFINISHED
+            for number, other in self._context_tasks.get((row.scope, row.context_id), {}).items()
+            if number != row.number and not other.draft
+        )
+
+    def _apply_claimed(self, node: int, write: Write) -> None:
+        row = write.row
+        if write.push_progress:
+            progress = tuple(p for p in write.push_progress if self._push_owners.get((p.task, p.id)) == node)
+            write = structs.replace(write, push_progress=progress)
+        if write.records or write.notes or not (write.pushes or write.deleted_pushes or write.push_progress):
+            ownership = self._ownership.get(row.number)
+            if write.delete:
+                self._remove(row.number)
+            else:
+                if ownership is None:
+                    ownership = self._insert(_Ownership(row, None if write.queued else node, draft=write.draft))
+                self._change(node, ownership, write)
+        error = self._apply(write)
+        if error is not None:
+            raise error
+        for push in (*write.pushes, *write.push_progress):
+            self._push_owners[push.task, push.id] = node if push.state is PushState.OPEN else None
+        for push_id in write.deleted_pushes:
+            self._push_owners.pop((row.number, push_id), None)
+
+    def _insert(self, ownership: _Ownership) -> _Ownership:
+        number = ownership.row.number
+        ownership.claimed_at = self._now()
+        self._ownership[number] = self._unfinished[number] = ownership
+        self._set_owner(ownership, ownership.owner)
+        self._context_tasks.setdefault(ownership.context, {})[number] = ownership
+        return ownership
+
+    def _set_owner(self, ownership: _Ownership, owner: int | None) -> None:
+        ownership.owner = owner
+        if owner is None:
+            self._held.pop(ownership.row.number, None)
+        else:
+            self._held[ownership.row.number] = ownership
+
+    def _change(self, node: int, ownership: _Ownership, write: Write) -> None:
+        row = write.row
+        if write.create:
+            ownership.draft = False
+        if not ownership.draft:
+            ownership.row = row
+        if write.snapshot is not None:
+            ownership.snapshot_mail = write.mail
+        key = ownership.context
+        if write.pins:
+            self._contexts.setdefault(key, _Context()).pin = node
+        if write.begins:
+            ownership.begun = True
+            if write.serial and (write.joins_context or not write.create or write.draft):
+                self._contexts.setdefault(key, _Context()).running = row.number
+        if not ownership.draft and row.state not in _UNFINISHED:
+            ownership.begun = False
+            self._set_owner(ownership, None)
+            self._unfinished.pop(row.number, None)
+            self._free(key, row.number)
+        elif row.number not in self._unfinished:
+            self._unfinished[row.number] = ownership
+
+    def _free(self, key: tuple[Scope, str], number: int) -> None:
+        context = self._contexts.get(key)
+        if context is not None and context.running == number:
+            context.running = None
+
+    def _remove(self, number: int) -> None:
+        ownership = self._ownership.pop(number, None)
+        if ownership is None:
+            return
+        self._unfinished.pop(number, None)
+        self._held.pop(number, None)
+        tasks = self._context_tasks[ownership.context]
+        del tasks[number]
+        self._free(ownership.context, number)
+        if not tasks:
+            del self._context_tasks[ownership.context]
+            self._contexts.pop(ownership.context, None)
+
+    # -- claims ------------------------------------------------------------------------------------------------------
+
+    async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
+        """Who owns these tasks and drafts now."""
+        found = {number: self._ownership[number] for number in numbers if number in self._ownership}
+        return {number: TaskOwner(o.owner, o.epoch, 0 if o.draft else o.row.generation) for number, o in found.items()}
+
+    async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
+        """Claim one task."""
+        ownership = self._ownership.get(number)
+        if ownership is None or ownership.draft or ownership.row.state.final:
+            return None
+        owner = ownership.owner
+        if not revoke:
+            free = ownership.row.state.waiting if owner is None else owner == node or self._is_dead(owner)
+            if not free or ownership.row.generation != generation:
+                return None
+        return self._claim(node, ownership)
+
+    def _claim(self, node: int, ownership: _Ownership, home: str | None = None) -> ClaimedTask:
+        if ownership.begun and ownership.owner != node:
+            ownership.attempts += 1
+        self._set_owner(ownership, node)
+        ownership.epoch += 1
+        ownership.claimed_at = self._now()
+        number = ownership.row.number
+        claim = Claim(number, ownership.epoch, ownership.attempts)
+        entry = self._drafts[number] if ownership.draft else self._by_number[number]
+        return ClaimedTask(self._with_mail(entry.stored_task()), claim, ownership.begun, ownership.draft, home)
+
+    async def release(self, node: int, number: int, epoch: int) -> bool:
+        """Give up a claim of this node on a task that has not begun."""
+        ownership = self._ownership.get(number)
+        if ownership is None or ownership.owner != node or ownership.epoch != epoch or ownership.begun:
+            return False
+        self._set_owner(ownership, None)
+        return True
+
+    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+        """Claim tasks of an agent that no live node owns."""
+        for ownership in list(self._held.values()):
+            owner, unbegun = ownership.owner, not (ownership.begun or ownership.draft)
+            if unbegun and ownership.row.scope.agent == agent and owner is not None and self._is_dead(owner):
+                self._set_owner(ownership, None)
+        taken: list[ClaimedTask] = []
+        for number, ownership in sorted(self._unfinished.items()):
+            if len(taken) == limit:
+                break
+            if ownership.row.scope.agent != agent:
+                continue
+            owner = ownership.owner
+            home: str | None = None
+            if owner is None:
+                if not parallel and self._is_behind(number, ownership):
+                    continue
+                context = self._contexts.get(ownership.context)
+                if context is not None and context.pin not in (None, node):
+                    if not self._is_dead(context.pin):
+                        continue
+                    home = self._nodes[context.pin].info.name if context.pin in self._nodes else str(context.pin)
+            elif not self._is_dead(owner):
+                continue
+            taken.append(self._claim(node, ownership, home))
+        return taken
+
+    def _is_behind(self, number: int, ownership: _Ownership) -> bool:
+        """True while an older task of the context is unfinished, or another one is at work."""
+        context = self._contexts.get(ownership.context)
+        if context is not None and context.running not in (None, number):
+            return True
+        return any(
+            (other < number and row.row.state in _UNFINISHED) or (other != number and row.begun)
+            for other, row in self._context_tasks[ownership.context].items()
+            if not row.draft
+        )
+
+    async def owned(self, node: int) -> dict[int, TaskClaim]:
+        """The tasks that a node owns."""
+        return {
+            number: TaskClaim(one.epoch, one.mail, one.row.scope.agent, one.row.id)
+            for number, one in self._held.items()
+            if one.owner == node
+        }
+
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
+    ) -> ChangeOutcome:
+        """Add a message to a submitted or working task."""
+        ownership = self._ownership.get(row.number)
+        if ownership is None or ownership.draft:
+            return _REFUSED
+        if (row.number, key) in self._posted:
+            return _COMMITTED  # this statement, sent once more
+        if dedupe_key is not None and self._key_holder(dedupe_key) is not None:
+            return _REPEATED
+        if ownership.row.state not in _UNFINISHED or generation not in (None, ownership.row.generation):
+            return _REFUSED
+        self._posted.add((row.number, key))
+        ownership.mail += 1
+        entry = self._by_number[row.number]
+        entry.notes.append(Note(ownership.row.generation, "message", body, ownership.mail))
+        if dedupe_key is not None:
+            self._add_dedupe_key(entry, dedupe_key)
+        return _COMMITTED
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added with `post`, with their numbers, after number `after`."""
+        return [(note.mail, note.body) for note in await self.notes(number) if note.mail > after]
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _with_mail(self, stored: StoredTask) -> StoredTask:
+        o = self._ownership[stored.row.number]
+        return stored._replace(mail=o.mail, snapshot_mail=o.snapshot_mail, epoch=o.epoch)
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Read a task by its id."""
+        stored = await super().task(task_id)
+        return None if stored is None else self._with_mail(stored)
+
+    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
+        """The generations of many tasks."""
+        return [(task_id, self._by_id[task_id].row.generation) for task_id in task_ids if task_id in self._by_id]
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Read one page of tasks."""
+        page = await super().page(query)
+        return page._replace(tasks=[self._with_mail(stored) for stored in page.tasks])
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working."""
+        return [self._with_mail(stored) for stored in await super().unfinished(agent)]
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent."""
+        return [self._with_mail(stored) for stored in await super().drafts(agent)]
+
+    # -- webhooks ----------------------------------------------------------------------------------------------------
+
+    async def take_pushes(self, node: int, limit: int) -> list[tuple[Push, TaskRow]]:
+        """Claim open webhooks that no live node delivers."""
+        taken: list[tuple[Push, TaskRow]] = []
+        for push, row in await self.undelivered_pushes():
+            owner = self._push_owners.get((push.task, push.id))
+            if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and len(taken) < limit:
+                self._push_owners[push.task, push.id] = node
+                taken.append((push, row))
+        return taken
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    async def sweep(self, rules: Sweep) -> int:
+        """One step of retention."""
+        touched = await super().sweep(rules)
+        for number in self._ownership.keys() - self._by_number.keys() - self._drafts.keys():
+            self._remove(number)
+        return touched
+
+    async def check(self, node: int = 0) -> None:
+        """Do nothing: memory takes writes."""

@@ -1,0 +1,360 @@
+"""What every implementation of the database port has to do: claims, fences, turns, repeats, mail and leases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import pytest
+from cluster.simulated_database import SimulatedDatabase
+
+from dragoman.dialects.table import V1_0
+from dragoman.engine.ports.store import DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
+from dragoman.model.record import Record
+from dragoman.model.state import State
+from dragoman.stores.postgres.database import NodeInfo
+
+NOW = 1_800_000_000_000
+SCOPE = Scope("agent", "", "")
+ONE, TWO = 101, 202
+ANSWER = b'{"role":"ROLE_USER"}'
+
+
+class Tables:
+    """A database with two nodes, and short words for what tests do with it."""
+
+    def __init__(self, database: Any) -> None:
+        self.database = database
+        self._numbers = count()
+        self._first = 0
+
+    async def open(self) -> None:
+        for node in (ONE, TWO):
+            await self.database.join(NodeInfo(node, f"node-{node}", ("agent",), "1"))
+        self._first = await self.database.numbers(100)
+
+    def row(self, context: str = "", state: State = State.SUBMITTED, generation: int = 1) -> TaskRow:
+        """A new row, with a number and a context of its own."""
+        number = self._first + next(self._numbers)
+        return TaskRow(number, f"t{number}", SCOPE, context or f"c{number}", V1_0, state, NOW, generation, NOW)
+
+    async def commit(self, node: int, *writes: Write) -> str:
+        """Commit the changes of one task, and say what became of them."""
+        (outcome,) = await self.database.commit(node, [writes])
+        return outcome.kind
+
+    async def create(self, node: int = ONE, context: str = "", **parts: Any) -> TaskRow:
+        """A task that a node has created; with a context, it joins it."""
+        row = self.row(context)
+        assert await self.commit(node, created(row, joins_context=bool(context), **parts)) == "committed"
+        return row
+
+    async def waiting(self, node: int = ONE, context: str = "") -> TaskRow:
+        """A task that waits for an answer: at generation 2, of epoch 1, and nobody's."""
+        row = await self.create(node, context)
+        row = after(row, State.INPUT_REQUIRED)
+        assert await self.commit(node, change(row, 1)) == "committed"
+        return row
+
+    async def kill(self, node: int) -> None:
+        """Declare a node dead."""
+        peers = {peer.id: peer for peer in (await self.database.beat(ONE)).peers}
+        assert await self.database.bury(node, peers[node].beat)
+
+    async def take(self, node: int, *, parallel: bool = False, limit: int = 100) -> list[int]:
+        """The numbers of the tasks that a node takes."""
+        return [c.claim.task for c in await self.database.take(node, "agent", parallel=parallel, limit=limit)]
+
+
+def created(row: TaskRow, **parts: Any) -> Write:
+    """The change that creates a task."""
+    records = tuple(Record(n, f"r{n}".encode()) for n in range(1, row.generation + 1))
+    return Write(row, print, create=True, records=records, notes=(Note(1, "request", b"{}"),), **parts)
+
+
+def after(row: TaskRow, state: State) -> TaskRow:
+    """The row one generation later, in a state."""
+    return TaskRow(
+        row.number, row.id, SCOPE, row.context_id, V1_0, state, NOW + row.generation, row.generation + 1, NOW
+    )
+
+
+def change(row: TaskRow, epoch: int, **parts: Any) -> Write:
+    """The change that brought a task to this row, with one record."""
+    return Write(row, print, records=(Record(row.generation, b"change"),), epoch=epoch, **parts)
+
+
+def push(row: TaskRow, **parts: Any) -> Push:
+    """A webhook of a task."""
+    return Push(row.number, "p", V1_0, "https://example.org", b"", 0, NOW, **parts)
+
+
+@pytest.fixture
+async def tables() -> AsyncIterator[Tables]:
+    tables = Tables(SimulatedDatabase(lambda: NOW / 1000))
+    await tables.open()
+    yield tables
+
+
+# -- the fence -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_is_its_creators_with_epoch_1(tables: Tables) -> None:
+    row = await tables.create(ONE)
+    owner = (await tables.database.owners(ONE, [row.number]))[row.number]
+    assert owner == (ONE, 1, 1)
+    assert set(await tables.database.owned(ONE)) == {row.number}
+    working = after(row, State.WORKING)
+    assert await tables.commit(TWO, change(working, 1)) == "refused"
+    assert await tables.commit(ONE, change(working, 2)) == "refused"
+    assert await tables.commit(ONE, change(working, 1)) == "committed"
+
+
+async def test_a_change_that_does_not_follow_is_refused_whole(tables: Tables) -> None:
+    row = await tables.create()
+    late = after(after(row, State.WORKING), State.WORKING)
+    assert await tables.commit(ONE, change(late, 1)) == "refused"
+    one = after(row, State.WORKING)
+    assert await tables.commit(ONE, change(one, 1), change(after(late, State.WORKING), 1)) == "refused"
+    assert (await tables.database.task(row.id)).row == row
+    assert await tables.commit(ONE, change(one, 1), change(after(one, State.WORKING), 1)) == "committed"
+    assert [r.generation for r in await tables.database.records(row.number, 0, 10)] == [1, 2, 3]
+
+
+async def test_each_sequence_of_a_batch_has_its_own_outcome(tables: Tables) -> None:
+    first, second = await tables.create(), tables.row()
+    batch = [[change(after(first, State.WORKING), 9)], [created(second)], [created(first)]]
+    outcomes = await tables.database.commit(ONE, batch)
+    assert [outcome.kind for outcome in outcomes] == ["refused", "committed", "refused"]
+
+
+async def test_notes_alone_need_the_claim(tables: Tables) -> None:
+    row = await tables.create()
+    note = (Note(1, "begun", b"k"),)
+    assert await tables.commit(TWO, Write(row, print, notes=note, epoch=1)) == "refused"
+    assert await tables.commit(ONE, Write(row, print, notes=note, epoch=1)) == "committed"
+    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
+
+
+async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
+    for state in (State.INPUT_REQUIRED, State.COMPLETED):
+        row = await tables.create()
+        settled = after(row, state)
+        assert await tables.commit(ONE, change(settled, 1)) == "committed"
+        assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2)
+        assert await tables.commit(ONE, change(after(settled, State.WORKING), 1)) == "refused"
+    assert await tables.database.owned(ONE) == {}
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_waiting_task_is_claimed_once(tables: Tables) -> None:
+    row = await tables.waiting()
+    assert await tables.database.claim(TWO, row.number, 1, revoke=False) is None  # it has moved on
+    claimed = await tables.database.claim(TWO, row.number, 2, revoke=False)
+    assert (claimed.claim, claimed.begun, claimed.stored.row) == ((row.number, 2, 0), False, row)
+    assert await tables.database.claim(ONE, row.number, 2, revoke=False) is None
+    assert await tables.commit(ONE, change(after(row, State.WORKING), 1)) == "refused"
+    assert await tables.commit(TWO, change(after(row, State.WORKING), 2)) == "committed"
+
+
+async def test_a_running_task_is_claimed_by_revoking_only(tables: Tables) -> None:
+    row = await tables.create(begins=True)
+    assert await tables.database.claim(TWO, row.number, 1, revoke=False) is None
+    claimed = await tables.database.claim(TWO, row.number, 0, revoke=True)
+    assert (claimed.claim.epoch, claimed.begun) == (2, True)
+    assert await tables.commit(ONE, change(after(row, State.COMPLETED), 1)) == "refused"
+    assert await tables.commit(TWO, change(after(row, State.CANCELED), 2)) == "committed"
+    assert await tables.database.claim(ONE, row.number, 0, revoke=True) is None  # it has ended
+
+
+async def test_a_released_task_is_queued_unless_it_has_begun(tables: Tables) -> None:
+    idle, begun = await tables.create(), await tables.create(begins=True)
+    assert not await tables.database.release(TWO, idle.number, 1)
+    assert not await tables.database.release(ONE, idle.number, 2)
+    assert await tables.database.release(ONE, idle.number, 1)
+    assert not await tables.database.release(ONE, begun.number, 1)
+    assert await tables.take(TWO) == [idle.number]
+
+
+async def test_queued_tasks_are_taken_oldest_first_by_one_node(tables: Tables) -> None:
+    queued = [(await tables.create(queued=True)).number for _ in range(3)]
+    assert await tables.take(TWO, limit=2) == queued[:2]
+    assert await tables.take(ONE) == queued[2:]
+    assert await tables.take(ONE) == []
+
+
+async def test_what_a_dead_node_had_begun_is_taken_as_begun_and_the_rest_is_queued(tables: Tables) -> None:
+    begun, idle = await tables.create(TWO, begins=True), await tables.create(TWO)
+    assert await tables.take(ONE) == []
+    await tables.kill(TWO)
+    taken = await tables.database.take(ONE, "agent", parallel=False, limit=10)
+    assert [(c.claim, c.begun) for c in taken] == [((begun.number, 2, 1), True), ((idle.number, 2, 0), False)]
+    assert await tables.commit(TWO, change(after(begun, State.COMPLETED), 1)) == "refused"
+
+
+async def test_a_claimed_answer_of_a_dead_node_waits_again(tables: Tables) -> None:
+    row = await tables.waiting()
+    assert await tables.database.claim(TWO, row.number, 2, revoke=False)
+    await tables.kill(TWO)
+    assert await tables.take(ONE) == []
+    assert await tables.database.claim(ONE, row.number, 2, revoke=False)
+
+
+async def test_an_answered_task_that_waits_for_its_turn_is_taken(tables: Tables) -> None:
+    row = await tables.waiting()
+    claimed = await tables.database.claim(TWO, row.number, 2, revoke=False)
+    assert await tables.commit(TWO, change(after(row, State.WORKING), claimed.claim.epoch)) == "committed"
+    assert await tables.database.release(TWO, row.number, claimed.claim.epoch)
+    assert await tables.take(ONE) == [row.number]
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+async def test_runs_of_one_context_begin_one_after_another(tables: Tables) -> None:
+    first = await tables.create(ONE, begins=True, serial=True)
+    row = tables.row(first.context_id)
+    assert await tables.commit(TWO, created(row, joins_context=True, begins=True, serial=True)) == "busy"
+    assert await tables.database.task(row.id) is None
+    assert await tables.commit(TWO, created(row, joins_context=True, queued=True)) == "committed"
+    assert await tables.take(TWO) == []  # an older one is unfinished
+    (outcome,) = await tables.database.commit(ONE, [[change(after(first, State.COMPLETED), 1)]])
+    assert outcome == ("committed", True)
+    (claimed,) = await tables.database.take(TWO, "agent", parallel=False, limit=5)
+    begins = change(after(row, State.WORKING), claimed.claim.epoch, begins=True, serial=True)
+    assert await tables.commit(TWO, begins) == "committed"
+    third = tables.row(first.context_id)
+    assert await tables.commit(ONE, created(third, joins_context=True, begins=True, serial=True)) == "busy"
+
+
+async def test_an_older_task_that_is_answered_waits_for_the_younger_that_is_at_work(tables: Tables) -> None:
+    older = await tables.waiting(context="c")
+    younger = await tables.create(TWO, "c", begins=True, serial=True)
+    claimed = await tables.database.claim(ONE, older.number, 2, revoke=False)
+    begins = change(after(older, State.WORKING), claimed.claim.epoch, begins=True, serial=True)
+    assert await tables.commit(ONE, begins) == "busy"
+    assert await tables.commit(TWO, change(after(younger, State.COMPLETED), 1)) == "committed"
+    assert await tables.commit(ONE, begins) == "committed"
+
+
+async def test_a_pause_frees_the_context(tables: Tables) -> None:
+    first = await tables.create(ONE, "c", begins=True, serial=True)
+    assert await tables.commit(ONE, change(after(first, State.AUTH_REQUIRED), 1)) == "committed"
+    await tables.create(TWO, "c", begins=True, serial=True)
+
+
+async def test_parallel_runs_take_no_turns(tables: Tables) -> None:
+    await tables.create(ONE, "c", begins=True)
+    second = await tables.create(ONE, "c", queued=True)
+    assert await tables.take(TWO, parallel=True) == [second.number]
+
+
+async def test_a_pinned_context_is_left_to_its_node_while_that_lives(tables: Tables) -> None:
+    first = await tables.create(TWO, "c", begins=True, pins=True)
+    assert await tables.commit(TWO, change(after(first, State.COMPLETED), 1)) == "committed"
+    row = await tables.create(ONE, "c", queued=True)
+    assert await tables.take(ONE) == []
+    await tables.kill(TWO)
+    (claimed,) = await tables.database.take(ONE, "agent", parallel=False, limit=5)
+    assert (claimed.claim.task, claimed.home) == (row.number, f"node-{TWO}")
+
+
+# -- repeats, mail, drafts -------------------------------------------------------------------------------------------
+
+
+async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:
+    key = DedupeKey(b"k" * 32, NOW + 60_000)
+    row = await tables.create(dedupe_key=key)
+    other = tables.row()
+    assert await tables.commit(TWO, created(other, dedupe_key=key)) == "repeated"
+    assert await tables.database.task(other.id) is None
+    assert await tables.database.duplicate_of(key.digest, NOW) == row.id
+    assert await tables.commit(ONE, created(row, dedupe_key=key)) == "refused"  # sent once more: no repeat
+
+
+async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
+    row = await tables.create()
+    key = DedupeKey(b"m" * 32, NOW + 60_000)
+    assert (await tables.database.post(row, b"one", key, None, 1)).kind == "committed"
+    assert (await tables.database.post(row, b"one", key, None, 1)).kind == "committed"  # sent once more
+    assert (await tables.database.post(row, b"two", None, 1, 2)).kind == "committed"
+    assert (await tables.database.post(row, b"three", None, 2, 3)).kind == "refused"
+    assert (await tables.database.post(row, b"four", key, None, 4)).kind == "repeated"
+    assert await tables.database.mail(row.number, 0) == [(1, b"one"), (2, b"two")]
+    assert await tables.database.mail(row.number, 1) == [(2, b"two")]
+    assert (await tables.database.owned(ONE))[row.number] == (1, 2, row.scope.agent, row.id)
+    done = change(after(row, State.COMPLETED), 1, snapshot=b"s", mail=1)
+    assert await tables.commit(ONE, done) == "committed"
+    stored = await tables.database.task(row.id)
+    assert (stored.mail, stored.snapshot_mail, stored.epoch) == (2, 1, 1)
+    assert (await tables.database.post(row, b"five", None, None, 5)).kind == "refused"
+    assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
+
+
+async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:
+    row = tables.row()
+    draft = Write(row, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), begins=True)
+    assert await tables.commit(TWO, draft) == "committed"
+    assert await tables.database.task(row.id) is None
+    await tables.kill(TWO)
+    (claimed,) = await tables.database.take(ONE, "agent", parallel=False, limit=5)
+    assert (claimed.draft, claimed.claim.epoch, claimed.stored.snapshot) == (True, 2, b"d")
+    opened = Write(row, print, create=True, opens_draft=True, records=(Record(1, b"r1"),), epoch=1)
+    assert await tables.commit(TWO, opened) == "refused"
+    opened.epoch = 2
+    assert await tables.commit(ONE, opened) == "committed"
+    assert (await tables.database.task(row.id)).row == row
+
+
+async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables) -> None:
+    row, key = tables.row(), DedupeKey(b"r" * 32, NOW + 60_000)
+    assert await tables.commit(ONE, Write(row, print, draft=True, snapshot=b"d", dedupe_key=key)) == "committed"
+    replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
+    assert await tables.commit(TWO, replied) == "refused"
+    assert await tables.commit(ONE, replied) == "committed"
+    assert await tables.database.drafts("agent") == []
+    assert await tables.database.reply(key.digest, NOW) == b"reply"
+    assert await tables.database.owners(ONE, [row.number]) == {}
+
+
+# -- webhooks, leases, retention -------------------------------------------------------------------------------------
+
+
+async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(tables: Tables) -> None:
+    row = await tables.create(TWO, pushes=())
+    assert await tables.commit(TWO, Write(row, print, pushes=(push(row),))) == "committed"
+    assert await tables.database.take_pushes(ONE, 10) == []
+    assert await tables.commit(ONE, Write(row, print, push_progress=(push(row, tries=1),))) == "committed"
+    assert [p.tries for p in await tables.database.pushes(row.number)] == [0]
+    await tables.kill(TWO)
+    assert [p.id for p, _ in await tables.database.take_pushes(ONE, 10)] == ["p"]
+    assert await tables.database.take_pushes(ONE, 10) == []
+    done = push(row, state=PushState.DONE)
+    assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
+    assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]
+
+
+async def test_a_node_is_dead_for_good(tables: Tables) -> None:
+    renewal = await tables.database.beat(TWO)
+    assert renewal.alive
+    seen = {peer.id: peer.beat for peer in renewal.peers}
+    assert set(seen) == {ONE, TWO}
+    assert (await tables.database.beat(TWO)).alive
+    assert not await tables.database.bury(TWO, seen[TWO])  # its beat has changed
+    await tables.kill(TWO)
+    renewal = await tables.database.beat(TWO)
+    assert (renewal.alive, [peer.id for peer in renewal.peers]) == (False, [ONE])
+    await tables.database.leave(ONE)
+    assert not (await tables.database.beat(ONE)).alive
+
+
+async def test_retention_forgets_ended_tasks_only(tables: Tables) -> None:
+    ended, running = await tables.create(), await tables.create(begins=True)
+    assert await tables.commit(ONE, change(after(ended, State.COMPLETED), 1, snapshot=b"s")) == "committed"
+    while await tables.database.sweep(Sweep(ended_before_ms=NOW * 2)):
+        pass
+    assert await tables.database.task(ended.id) is None
+    assert await tables.database.task(running.id) is not None
