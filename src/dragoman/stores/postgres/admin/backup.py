@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.net.postgres import PostgresConnection
@@ -40,16 +40,16 @@ def back_up(url: str, target: Path, *, force: bool = False) -> BackupResult:
     return result._replace(restore=restore_lines(url, target))
 
 
-def restore_lines(url: str, target: Path) -> str:
-    """Return how to continue from a backup: into a new database beside the old one."""
+def restore_lines(url: str, target: Path) -> tuple[str, ...]:
+    """Return how to continue from a backup, in a new database beside the old one."""
     plain, password = split_password(url)
     parts = urlsplit(plain)
-    new = urlunsplit(parts._replace(path="/restored"))
-    first = "" if password is None else "set PGPASSWORD to the password, then "
+    new = f"{parts.scheme}://{parts.netloc}/restored{'?' if parts.query else ''}{parts.query}"
     return (
-        f"to restore it, {first}run `createdb --maintenance-db={shlex.quote(plain)} restored` and "
-        f"`pg_restore --no-owner --exit-on-error --dbname={shlex.quote(new)} {shlex.quote(str(target))}`, "
-        "and start the servers on that database with the same secret"
+        f"to restore it{'' if password is None else ', with the password in PGPASSWORD'}:",
+        f"  createdb --maintenance-db={shlex.quote(plain)} restored",
+        f"  pg_restore --no-owner --exit-on-error --dbname={shlex.quote(new)} {shlex.quote(str(target))}",
+        "then start the servers on that database, with the same secret",
     )
 
 
@@ -59,9 +59,9 @@ def split_password(url: str) -> tuple[str, str | None]:
     login, at, hosts = parts.netloc.rpartition("@")
     name, colon, password = login.partition(":")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode([pair for pair in pairs if pair[0] != "password"], safe="/:")
+    query = urlencode([pair for pair in pairs if pair[0] not in ("password", "sslpassword")], safe="/:")
     found = unquote(password) if colon else dict(pairs).get("password")
-    return urlunsplit(parts._replace(netloc=f"{name}{at}{hosts}", query=query)), found
+    return f"{parts.scheme}://{name}{at}{hosts}{parts.path}{'?' if query else ''}{query}", found
 
 
 async def _dump(connection: PostgresConnection, url: str, part: Path) -> int:

@@ -6,16 +6,19 @@ Each check is a function of a few facts, so that it can be tried with facts that
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from dragoman.model.error import ConfigError
+from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding
+from dragoman.stores.postgres.sql import schema
 from dragoman.telemetry.printable import format_bytes
 
 # The oldest version of PostgreSQL that the tests run on.
 TESTED_VERSION = 15
-# What a node needs: writer, reader, lease, wake-ups (two) and users.
-NODE_CONNECTIONS = 6
+# The most connections that a node keeps: writer, readers, lease, wake-ups and users.
+NODE_CONNECTIONS = 8
 MAX_CLOCK_DIFFERENCE = 1.0
 LARGE_TABLES = 4
 # A table with fewer rows needs no statistics.
@@ -23,22 +26,23 @@ FEW_ROWS = 1000
 LONG_TRANSACTION = 3600.0
 # How long work may wait for a node, in seconds, until that is worth a warning.
 LONG_WAIT = 60.0
+# How long after its last beat a node is surely not well: more than two leases.
+STALE = 15.0
+FULL_QUEUE = 0.25
 
 _SERVER = """
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
-    pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync,
+    current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes,
-    current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('synchronous_standby_names') AS synchronous_standbys,
     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS connections,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connected,
-    (SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dragoman%' AND datname = current_database()
-        AND pid <> pg_backend_pid()) AS own,
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %') AS listeners,
     (SELECT count(*) FROM pg_stat_replication) AS standbys,
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous,
-    pg_backend_pid() AS pid, inet_server_addr() IS NULL AS is_socket,
-    (SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()) AS encrypted,
-    (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()) AS tls,
+    pg_backend_pid() AS pid,
+    coalesce(inet_server_addr() = inet_client_addr() OR inet_server_addr() << '127.0.0.0/8', true) AS is_local,
+    (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl) AS tls,
     pg_notification_queue_usage() AS notices,
     (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::float8 FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()) AS longest
@@ -49,7 +53,8 @@ SELECT relname AS name, pg_total_relation_size(relid) AS size, n_live_tup AS liv
 FROM pg_stat_user_tables WHERE schemaname = current_schema() ORDER BY size DESC
 """
 _NODES = """
-SELECT name, version, dead, extract(epoch FROM clock_timestamp() - seen)::float8 AS age FROM nodes ORDER BY name, seen
+SELECT name, version, agents, dead, extract(epoch FROM clock_timestamp() - seen)::float8 AS age FROM nodes
+ORDER BY name, seen
 """
 _WAITING = """
 SELECT count(*) AS tasks, extract(epoch FROM max(clock_timestamp() - queued_at))::float8 AS longest FROM tasks
@@ -58,10 +63,11 @@ WHERE owner IS NULL AND state IN (1, 2) AND queued_at < clock_timestamp() - make
 
 
 class NodeFacts(NamedTuple):
-    """A node: its name and version, whether it was declared dead, and how many seconds ago it was seen."""
+    """A node: its name, version and agents, whether it was declared dead, and how many seconds ago it was seen."""
 
     name: str
     version: str
+    agents: Sequence[str]
     dead: bool
     age: float
 
@@ -76,19 +82,40 @@ class TableFacts(NamedTuple):
     analyzed: bool
 
 
-async def examine(connection: Any, lease: float) -> AsyncIterator[HealthFinding]:
-    """Check a database that is connected; `lease` is the setting of the nodes, in seconds."""
+async def examine(connection: PostgresConnection, name: str) -> list[HealthFinding]:
+    """Check the database of a connection; `name` is what texts call it."""
     facts = await connection.fetchrow(_SERVER)
-    yield check_version(facts["version"], facts["number"])
-    yield check_path(connection.get_server_pid(), facts["pid"])
-    yield check_encryption(facts["encrypted"], facts["tls"], is_local=facts["is_socket"])
-    yield check_role(facts["standby"])
-    yield check_durability(facts["fsync"], facts["full_page_writes"])
-    yield check_standbys(facts["synchronous_standbys"], facts["standbys"], facts["synchronous"])
-    yield await _check_clock(connection)
+    findings = [
+        check_version(facts["version"], facts["number"]),
+        check_path(connection.get_server_pid(), facts["pid"]),
+        check_encryption(facts["tls"], is_local=facts["is_local"]),
+        check_durability(facts["fsync"], facts["full_page_writes"]),
+        check_standbys(facts["synchronous_standbys"], facts["standbys"], facts["synchronous"]),
+        await _check_clock(connection),
+    ]
+    try:
+        version = await schema.check_version(connection, name)
+    except ConfigError as error:
+        return [*findings, HealthFinding("FAIL", "schema", str(error))]
+    findings.append(check_schema(version))
+    if version == 0:
+        return findings
+    nodes = [NodeFacts(*row) for row in await connection.fetch(_NODES)]
+    alive = [node for node in nodes if not node.dead]
+    tasks, longest = await connection.fetchrow(_WAITING, LONG_WAIT)
+    return [
+        *findings,
+        *check_nodes(alive),
+        check_waiting(tasks, longest),
+        check_connections(facts["connections"], facts["connected"], len(alive)),
+        check_listeners(facts["listeners"], len(alive)),
+        check_notices(facts["notices"]),
+        check_transactions(facts["longest"]),
+        *check_tables([TableFacts(*row) for row in await connection.fetch(_TABLES)]),
+    ]
 
 
-async def _check_clock(connection: Any) -> HealthFinding:
+async def _check_clock(connection: PostgresConnection) -> HealthFinding:
     before = time.time()
     there: float = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
     after = time.time()
@@ -100,45 +127,33 @@ async def _check_clock(connection: Any) -> HealthFinding:
 
 def check_version(version: str, number: int) -> HealthFinding:
     """Check the version of PostgreSQL."""
-    major = number // 10_000
-    if major < TESTED_VERSION:
-        return HealthFinding("FAIL", "postgresql", f"{version} is too old", f"upgrade it to {TESTED_VERSION} or newer")
+    if number // 10_000 < TESTED_VERSION:
+        says = f"{version}, older than what Dragoman is tested with"
+        return HealthFinding("warn", "postgresql", says, f"upgrade it to {TESTED_VERSION} or newer")
     return HealthFinding("ok", "postgresql", version)
 
 
 def check_path(connected: int, answering: int) -> HealthFinding:
-    """Check that nothing stands between: the process that was connected to is the one that answers."""
+    """Check whether the process that was connected to is the one that answers. Otherwise a pooler is in between."""
     if connected == answering:
         return HealthFinding("ok", "pooler", "none")
     return HealthFinding(
-        "FAIL",
+        "warn",
         "pooler",
-        "a connection pooler is in between, and LISTEN and prepared statements need a connection of their own",
-        "use the address of PostgreSQL itself; each node keeps only a few connections",
+        "a connection pooler is in between, in session mode: it saves nothing, as nodes keep their connections",
+        "use the address of PostgreSQL itself",
     )
 
 
-def check_encryption(encrypted: bool | None, version: str | None, *, is_local: bool) -> HealthFinding:
-    """Check that the connection is encrypted, unless it stays on this machine."""
-    if encrypted:
-        return HealthFinding("ok", "tls", f"{version}")
+def check_encryption(version: str | None, *, is_local: bool) -> HealthFinding:
+    """Check that the connection is encrypted, unless it stays on this machine. `version` is that of TLS."""
+    if version is not None:
+        return HealthFinding("ok", "tls", version)
     if is_local:
-        return HealthFinding("ok", "tls", "none, on this machine")
+        return HealthFinding("ok", "tls", "none: the connection stays on this machine")
     return HealthFinding(
         "warn", "tls", "the connection is not encrypted", "add ?sslmode=verify-full to the URL, or ?sslmode=require"
     )
-
-
-def check_role(standby: bool) -> HealthFinding:
-    """Check that the database takes writes."""
-    if standby:
-        return HealthFinding(
-            "FAIL",
-            "role",
-            "a standby, which takes no writes",
-            "name the primary, or all hosts with ?target_session_attrs=read-write",
-        )
-    return HealthFinding("ok", "role", "primary")
 
 
 def check_durability(fsync: str, full_page_writes: str) -> HealthFinding:
@@ -191,12 +206,20 @@ def check_connections(limit: int, connected: int, nodes: int) -> HealthFinding:
     return HealthFinding("ok", "connections", says)
 
 
+def check_listeners(listeners: int, nodes: int) -> HealthFinding:
+    """Check that every node listens for wake-ups."""
+    says = f"{listeners} of {nodes} nodes listen for wake-ups" if listeners < nodes else "every node listens"
+    if listeners < nodes:
+        return HealthFinding("warn", "wake-ups", says, "without them, streams of other nodes are up to 15 s late")
+    return HealthFinding("ok", "wake-ups", says)
+
+
 def check_notices(usage: float) -> HealthFinding:
-    """Check how full the queue of NOTIFY is; a full one stops all commits that notify."""
+    """Check how full the queue of NOTIFY is. When it is full, wake-ups fail."""
     says = f"{usage:.0%} of the NOTIFY queue is in use"
-    if usage > 0.25:
-        return HealthFinding("warn", "notices", says, "end the session that has been in a transaction for long")
-    return HealthFinding("ok", "notices", says)
+    if usage > FULL_QUEUE:
+        return HealthFinding("warn", "notify", says, "end the session that has been in a transaction for long")
+    return HealthFinding("ok", "notify", says)
 
 
 def check_transactions(longest: float | None) -> HealthFinding:
@@ -204,44 +227,50 @@ def check_transactions(longest: float | None) -> HealthFinding:
     if longest is not None and longest > LONG_TRANSACTION:
         return HealthFinding(
             "warn",
-            "transactions",
-            f"one has been open for {longest / 3600:.1f} hours, so dead rows cannot be removed",
+            "vacuum",
+            f"a transaction has been open for {longest / 3600:.1f} hours, so dead rows cannot be removed",
             "find it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and end it",
         )
-    return HealthFinding("ok", "transactions", "none is open for long")
+    return HealthFinding("ok", "vacuum", "none is open for long")
 
 
 # -- the store ---------------------------------------------------------------------------------------------------------
 
 
-def check_nodes(nodes: Sequence[NodeFacts], lease: float) -> Iterable[HealthFinding]:
-    """Say which nodes run, and which were not seen within their lease."""
-    alive = [node for node in nodes if not node.dead]
-    if not alive:
+def check_schema(version: int) -> HealthFinding:
+    """Say which version the tables have. One that is too new was reported already."""
+    if version == 0:
+        return HealthFinding("ok", "schema", "no tables yet, the next start makes them")
+    if version < schema.VERSION:
+        return HealthFinding("ok", "schema", f"version {version}, the next start makes it version {schema.VERSION}")
+    if version > schema.VERSION:
+        return HealthFinding("ok", "schema", f"version {version}, with which version {schema.VERSION} still works")
+    return HealthFinding("ok", "schema", f"version {version}")
+
+
+def check_nodes(nodes: Sequence[NodeFacts]) -> Iterable[HealthFinding]:
+    """Say which nodes run: those that were not declared dead."""
+    if not nodes:
         yield HealthFinding("ok", "nodes", "no server is running")
-    for node in alive:
-        says = f"{node.name} ({node.version}), seen {max(node.age, 0):.1f} s ago"
-        if node.age > lease:
-            yield HealthFinding(
-                "warn", "nodes", says, "it is declared dead as soon as another node has watched it for a whole lease"
-            )
+    for node in nodes:
+        says = f"{node.name}, Dragoman {node.version}, {', '.join(node.agents)}: seen {max(node.age, 0):.1f} s ago"
+        if node.age > STALE:
+            do = "it has crashed or cannot reach the database; its tasks are taken over as soon as another node runs"
+            yield HealthFinding("warn", "nodes", says, do)
         else:
             yield HealthFinding("ok", "nodes", says)
-    versions = sorted({node.version for node in alive})
+    versions = sorted({node.version for node in nodes})
     if len(versions) > 1:
         yield HealthFinding("warn", "nodes", f"they run {' and '.join(versions)}", "finish the upgrade of all nodes")
 
 
-def check_waiting(tasks: int, longest: float | None, alive: int) -> HealthFinding:
+def check_waiting(tasks: int, longest: float | None) -> HealthFinding:
     """Check that no task waits for a node for long."""
     if not tasks:
-        return HealthFinding("ok", "waiting", "no task has waited for a node longer than a minute")
-    says = f"{tasks} {'task waits' if tasks == 1 else 'tasks wait'} for a node, the longest for {longest or 0:.0f} s"
-    if not alive:
-        return HealthFinding("warn", "waiting", says, "start a server with the agents of these tasks")
-    return HealthFinding(
-        "warn", "waiting", says, "start a server with the agents of these tasks, or raise limits_runs or limits_tasks"
-    )
+        return HealthFinding("ok", "queue", "no task has waited for a node for more than a minute")
+    says = f"{tasks} {'task waits' if tasks == 1 else 'tasks wait'} for a node, the oldest for {longest or 0:.0f} s"
+    do = "start another node with the agents of these tasks, or raise limits_runs; a conversation runs one at a time"
+    return HealthFinding("warn", "queue", says, do)
 
 
 def check_tables(tables: Sequence[TableFacts]) -> Iterable[HealthFinding]:

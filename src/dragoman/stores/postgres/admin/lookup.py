@@ -12,7 +12,7 @@ from dragoman.model.error import ConfigError, ServerError
 from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, parse_address
 from dragoman.stores.postgres.admin.session import is_database_error
 
-logger = logging.getLogger("dragoman.server")
+logger = logging.getLogger("dragoman.store")
 # Where a change of users is announced to all nodes.
 CHANNEL = "dragoman_users"
 # Seconds that a lookup may take, and how long after a failed connection no other is tried.
@@ -42,7 +42,8 @@ class UserLookup:
         async with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
-                await connection.close(timeout=_TIMEOUT)
+                async with asyncio.timeout(_TIMEOUT):
+                    await connection.close()
 
     async def fetch_row(self, query: str, *values: Any) -> Any:
         """Return the first row of a query, or None. Raises ServerError when the database does not answer."""
@@ -80,7 +81,7 @@ class UserLookup:
         if time.monotonic() < self._next_attempt:
             raise ServerError(_NOT_NOW)
         self._next_attempt = time.monotonic() + _PAUSE
-        connection = self._connection = await connect(self._url, _SETTINGS, timeout=_TIMEOUT)
+        connection = self._connection = await connect(self._url, _SETTINGS, seconds=_TIMEOUT)
         await connection.add_listener(CHANNEL, lambda *_: self._on_change())
         self._next_attempt = 0.0
         # What changed while nobody listened was not announced here.

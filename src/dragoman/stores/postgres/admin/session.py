@@ -45,7 +45,7 @@ def run_unchecked(url: str, work: Work[T]) -> T:
         try:
             return await work(connection)
         finally:
-            await connection.close(timeout=5)
+            connection.terminate()
 
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="dragoman-administration") as pool:

@@ -66,6 +66,7 @@ class PostgresUsers:
         self._clock = clock or SystemClock()
         self._cache = AccountCache()
         self._lookup: UserLookup | None = None
+        self._has_changed = False
 
     # -- for a server ----------------------------------------------------------------------------------------------
 
@@ -82,12 +83,12 @@ class PostgresUsers:
 
     async def by_name(self, name: str) -> Account | None:
         """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
-        now = self._clock.now()
+        now = self._begin_lookup()
         return await self._cache.by_name(name, now, lambda: self._read(_BY_NAME, name, now))
 
     async def by_key(self, digest: bytes) -> Account | None:
         """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
-        now = self._clock.now()
+        now = self._begin_lookup()
         return await self._cache.by_key(digest, now, lambda: self._read(_BY_KEY, digest, now))
 
     # -- administration --------------------------------------------------------------------------------------------
@@ -238,6 +239,15 @@ class PostgresUsers:
                 await connection.execute("SELECT pg_notify($1, '')", CHANNEL)
 
         run(self._url, transaction)
+        # Its own changes count at once. The cache belongs to the server's event loop, and this may be any thread.
+        self._has_changed = True
+
+    def _begin_lookup(self) -> int:
+        """Return the current time."""
+        if self._has_changed:
+            self._has_changed = False
+            self._cache.clear()
+        return self._clock.now()
 
     async def _read(self, query: str, key: str | bytes, now: int) -> Account | None:
         if self._lookup is None:
