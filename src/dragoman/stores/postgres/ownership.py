@@ -261,8 +261,11 @@ class PostgresOwnership:
         return UNLIMITED if self._runs_limit is None else max(0, self._runs_limit - self._runs)
 
     def count_run(self, change: int) -> None:
-        """Count a run that starts (1) or has ended (-1)."""
+        """Count a run that starts (1) or has ended (-1). What waits for room is looked for at once."""
+        was_full = not self.free_runs
         self._runs += change
+        if was_full and self.free_runs:
+            asyncio.get_running_loop().call_soon(self.on_work)
 
 
 def _do_nothing(*_: object) -> None:
