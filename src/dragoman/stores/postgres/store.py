@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from dragoman.clock import SystemClock, wait
+from dragoman.clock import SystemClock
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
 from dragoman.stores.postgres.lease import NodeLease, new_node_id
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.ownership import PostgresOwnership
-from dragoman.stores.postgres.retry import NO_ANSWER, Retry
+from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
 from dragoman.stores.postgres.writer import GroupCommit
 
 if TYPE_CHECKING:
@@ -204,12 +203,7 @@ class PostgresStore:
         """Raise ServerError when this node must get no more requests: its lease ends, or the database is silent."""
         if self._lease.remaining < self._lease.interval:
             raise ServerError("the lease of this server is about to end: it cannot reach the database")
-        answer = asyncio.ensure_future(self._database.check(self.ownership.node))
         try:
-            if not await wait(self._clock, answer, CHECK_SECONDS):
-                raise ServerError(NO_ANSWER)
-            answer.result()
+            await answer_within(self._clock, CHECK_SECONDS, lambda: self._database.check(self.ownership.node))
         except ConnectionLost as error:
             raise ServerError(NO_ANSWER) from error
-        finally:
-            answer.cancel()

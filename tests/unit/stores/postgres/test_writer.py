@@ -323,6 +323,31 @@ async def test_an_outage_of_any_length_fails_nothing(setup: Setup) -> None:
     assert [change.outcome for change in changes] == ["committed", "committed"]
 
 
+async def test_a_connection_that_has_gone_silent_counts_as_lost(setup: Setup) -> None:
+    async def swallow(statement: Awaitable[Any]) -> Any:
+        await statement
+        await asyncio.get_running_loop().create_future()
+
+    setup.database.fail("commit", swallow, swallow)
+    task = created(new_row())
+    assert await setup.write(task, seconds=9) == ["waiting"]
+    await setup.clock.advance(25)
+    assert task.outcome == "committed"
+    assert await setup.write(appended(task.write.row, 2)) == ["committed"]
+
+
+async def test_records_that_a_database_refuses_after_writing_them_are_committed(setup: Setup) -> None:
+    async def repeat(statement: Awaitable[Any]) -> Any:
+        await statement
+        return await setup.simulated.commit(ONE, [[change.write]])
+
+    task = created(new_row())
+    await setup.write(task)
+    change = appended(task.write.row, 2)
+    setup.database.fail("commit", repeat)  # as the session does after a deadlock
+    assert await setup.write(change) == ["committed"]
+
+
 async def test_lookups_survive_lost_connections_too(setup: Setup) -> None:
     task = created(new_row())
     await setup.write(task)
