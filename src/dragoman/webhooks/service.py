@@ -110,13 +110,13 @@ class DeliveryService(WebhookRegistry):
     async def start(self) -> None:
         """Resume the open webhooks of the store, and start to look for others that were woken or have no process."""
         self._unsubscribe = self.ownership.subscribe(self)
-        for push, row in await self.store.undelivered_pushes():
-            if push.state is PushState.OPEN:
-                self.follow(row, push)
-        await self._catch_up()
         if self.ownership.shared:
-            await self._resume_woken()
+            await self._resume_woken()  # this process has no webhooks before it claims them
         else:
+            for push, row in await self.store.undelivered_pushes():
+                if push.state is PushState.OPEN:
+                    self.follow(row, push)
+            await self._catch_up()
             self._schedule_poll()
         if self._warm is not None:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
@@ -155,7 +155,7 @@ class DeliveryService(WebhookRegistry):
             cursor = followed.push.cursor
         push = super().prepare(config, task=task, dialect=dialect, cursor=cursor)
         # A replacement may be registered with another process within the same millisecond.
-        return structs.replace(push, epoch=random.getrandbits(40)) if self.ownership.shared else push
+        return structs.replace(push, epoch=random.getrandbits(30)) if self.ownership.shared else push
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """Start the delivery of a task's events to a webhook, in place of one with the same id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.ports.store import WOKEN, Push, PushState, TaskRow, Write
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-
-from .conftest import World
 
 
 class SharedStore(MemoryStore):
@@ -104,20 +102,23 @@ class Lease(SoleOwner):
 class Pair:
     """Two processes on one store, one receiver and one clock."""
 
-    def __init__(self, make: Any, receiver: Any, clock: Clock) -> None:
+    def __init__(self, make: Any) -> None:
         self.store = SharedStore()
-        self.receiver = receiver
-        self.clock = clock
+        self.clock = Clock()
+        self.receiver: Any = None
         self._make = make
-        self.worlds: list[World] = []
+        self.worlds: list[Any] = []
 
-    async def join(self, name: str) -> tuple[World, Lease]:
+    async def join(self, name: str) -> tuple[Any, Lease]:
         view = ViewOfStore(self.store, name)
         lease = Lease(view)
         # The engine has the tasks to itself here: only webhooks are shared.
-        world = await self._make(store=view, ownership=lease)
-        if self.worlds:
-            world.bus.listeners = self.worlds[0].bus.listeners  # a bus that reaches both
+        first = self.worlds[0] if self.worlds else None
+        shared = {} if first is None else {"receiver": first.receiver, "keys": first.keys}
+        world = await self._make(store=view, ownership=lease, clock=self.clock, **shared)
+        self.receiver = world.receiver
+        if first is not None:
+            world.bus.listeners = first.bus.listeners  # a bus that reaches both
         self.worlds.append(world)
         return world, lease
 
@@ -127,11 +128,11 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(make: Any, receiver: Any, clock: Clock) -> AsyncIterator[Pair]:
-    yield Pair(make, receiver, clock)
+def pair(make: Any) -> Pair:
+    return Pair(make)
 
 
-async def settle(worlds: Iterable[World]) -> None:
+async def settle(worlds: Iterable[Any]) -> None:
     for _ in range(3):
         for world in worlds:
             await world.settle()
@@ -163,7 +164,9 @@ async def test_the_webhooks_of_a_dead_process_are_taken_over_with_the_same_keys(
     pair.receiver.down = False
     lease.announce()  # a process is gone
     await two.pass_time(2, step=1)
-    assert {came.key for came in pair.receiver.came} >= {f"{task.id}/{(await two.pushes(task))[0].id}/{pair.numbers[-1]}"}
+    assert {came.key for came in pair.receiver.came} >= {
+        f"{task.id}/{(await two.pushes(task))[0].id}/{pair.numbers[-1]}"
+    }
     assert pair.numbers == sorted(set(pair.numbers))
     assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
     assert two.courier.open_count == 0
