@@ -29,6 +29,8 @@ class Callers:
         self.random = random
         self.longest_ms = longest_ms
         self.counted: Counter[str] = Counter()
+        self.done = 0
+        self._changed = asyncio.Condition()
         self._parked: deque[tuple[str, str]] = deque()
         self._acts = (
             *(self._send, self._send_and_look, self._stream, self._stream, self._cancel),
@@ -50,6 +52,15 @@ class Callers:
             except Refused as error:
                 self.records.wrong.append(f"{act.__name__} was refused: {error}")
             self.counted[act.__name__.strip("_")] += 1
+            async with self._changed:
+                self.done += 1
+                self._changed.notify_all()
+
+    async def until_done(self, more: int) -> None:
+        """Wait until callers have done so many more things."""
+        goal = self.done + more
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(lambda: self.done >= goal)
 
     # -- what they do --------------------------------------------------------------------------------------------------
 

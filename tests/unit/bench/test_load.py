@@ -45,6 +45,16 @@ async def test_parked_tasks_are_counted() -> None:
     assert (outcome.errors, outcome.requests) == (0, 20)
 
 
+async def test_the_age_of_events_is_measured_from_when_they_were_written() -> None:
+    with served(dragoman_echo.app("memory")) as url:
+        port = urlsplit(url).port or 0
+        times = {"seconds": 0.2, "warmup": 0.05, "limit": 10.0}
+        outcome = await run(Job("cross", port, os.getpid(), writer_port=port, chunks=25, pace=0.01, **times))
+    assert (outcome.errors, outcome.first_error, outcome.unfinished) == (0, "", 0)
+    assert 0 < outcome.events <= 25
+    assert 0 < outcome.p50_ms < 1000
+
+
 async def test_the_floor_answers_with_as_many_bytes_as_we_do() -> None:
     sizes: dict[str, float] = {}
     for name, app in TARGETS.items():

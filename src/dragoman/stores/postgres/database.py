@@ -48,7 +48,10 @@ class ChangeOutcome(NamedTuple):
 
 
 class TaskOwner(NamedTuple):
-    """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation."""
+    """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation.
+
+    The generation of a draft is 0.
+    """
 
     owner: int | None
     epoch: int
@@ -134,9 +137,10 @@ class Database(Protocol):
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all.
 
-        A sequence is in order, its records have consecutive generations, and its changes have one epoch. A change that
-        begins a run of a `serial` task is its first, or its task's creation; one with a dedupe key is its first, its
-        task's creation or a draft. A sequence of changes of webhooks alone has no others.
+        A sequence is in order, its records have consecutive generations, and its changes have one epoch (a created task
+        has epoch 1 even if its creation says 0). Creating, opening or deleting a task, writing or deleting a draft, a
+        dedupe key and beginning a `serial` run are first in a sequence. Nothing follows a deletion, or a final or
+        waiting state. A sequence of changes of webhooks alone has no others.
 
         The statement may be repeated when its outcome is unknown. So a note is identified by the `key` of its change
         and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a

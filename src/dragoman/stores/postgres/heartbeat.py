@@ -1,0 +1,291 @@
+"""The beat of a node: it renews the lease, and looks whether the other nodes still renew theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from dragoman.clock import SystemClock, sleep, wait
+from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
+from dragoman.stores.postgres.lease import Observer, new_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.clock import Clock, Timer
+    from dragoman.stores.postgres.database import NodeDatabase, Peer
+    from dragoman.stores.postgres.lease import NodeLease
+
+logger = logging.getLogger("dragoman.store")
+T = TypeVar("T")
+
+# A process whose event loop does nothing for so long is not alive: its lease is not renewed.
+STALL_SECONDS = 30.0
+# How often the event loop shows that it works.
+TICK_SECONDS = 1.0
+# How long to try to reach the database at the start, and to leave it at the end.
+START_SECONDS, LEAVE_SECONDS = 10.0, 3.0
+
+
+class NodeListener(Protocol):
+    """Called when the beat has found something out."""
+
+    def on_renewed(self) -> None:
+        """The lease was renewed."""
+        ...
+
+    def on_dead(self) -> None:
+        """Others have declared this node dead. It will join again under a new id."""
+        ...
+
+    def on_joined(self, node: int) -> None:
+        """This process is the node with this new id now, and its lease is valid."""
+        ...
+
+    def on_peer_gone(self) -> None:
+        """Another node has left, or was declared dead: its tasks can be taken."""
+        ...
+
+
+class Heartbeat:
+    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database."""
+
+    def __init__(self, database: NodeDatabase, info: NodeInfo, lease: NodeLease, clock: Clock | None = None) -> None:
+        self._database = database
+        self._info = info
+        self._lease = lease
+        self._clock = clock or SystemClock()
+        self._observer = Observer(lease.seconds)
+        self._peers: frozenset[int] = frozenset()
+        self._joined = False
+
+    @property
+    def node(self) -> int:
+        """The id of this node. It changes when others have declared it dead."""
+        return self._info.id
+
+    async def start(self) -> None:
+        """Register this node, and take its first lease.
+
+        Raises:
+            ConnectionLost: the database did not answer for some seconds.
+        """
+        started = self._lease.now()
+        while True:
+            try:
+                await self._renew(_Silent())
+            except ConnectionLost:
+                if self._lease.now() - started > START_SECONDS:
+                    raise
+                await sleep(self._clock, self._lease.interval)
+            else:
+                return
+
+    async def run(self, listener: NodeListener, is_responsive: Callable[[], bool]) -> None:
+        """Beat for ever, except while the process does not respond."""
+        silent = False
+        while True:
+            await sleep(self._clock, self._lease.interval)
+            if not is_responsive():
+                self._observer.reset()
+                continue
+            try:
+                await self._renew(listener)
+            except ConnectionLost as error:
+                self._observer.reset()
+                if not silent:
+                    logger.warning("the lease of this server could not be renewed: %s", error)
+                silent = True
+            except Exception:
+                self._observer.reset()
+                logger.exception("the lease of this server could not be renewed")
+            else:
+                silent = False
+
+    async def stop(self) -> None:
+        """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
+        self._lease.end()
+        with contextlib.suppress(ConnectionLost):
+            if self._joined:
+                await self._answer(self._database.leave(self._info.id), LEAVE_SECONDS)
+        with contextlib.suppress(ConnectionLost):
+            await self._answer(self._database.close(), LEAVE_SECONDS)
+
+    async def _renew(self, listener: NodeListener) -> None:
+        """Join if need be, renew, and declare dead who is. Raises ConnectionLost."""
+        new = not self._joined
+        if new:
+            await self._answer(self._database.join(self._info))
+            self._joined = True
+        sent = self._lease.now()
+        renewal = await self._answer(self._database.beat(self._info.id))
+        if not renewal.alive:
+            self._lease.end()
+            self._observer.reset()
+            self._joined = False
+            self._info = self._info._replace(id=new_node_id())
+            logger.warning("the other servers have declared this one dead: it goes on as a new one")
+            listener.on_dead()
+            await self._renew(listener)
+            return
+        self._lease.renew(sent)
+        if new:
+            listener.on_joined(self._info.id)
+        listener.on_renewed()
+        await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
+
+    async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
+        alive = {peer.id for peer in peers}
+        for peer in self._observer.observe(self._lease.now(), peers):
+            if await self._answer(self._database.bury(peer.id, peer.beat)):
+                logger.warning("the server %s does not renew its lease: its tasks are taken over", peer.name)
+                alive.discard(peer.id)
+        gone = self._peers - alive
+        self._peers = frozenset(alive)
+        if gone:
+            listener.on_peer_gone()
+
+    async def _answer(self, call: Awaitable[T], seconds: float | None = None) -> T:
+        """Wait for an answer at most a lease: after that it would be of no use. Raises ConnectionLost."""
+        answer = asyncio.ensure_future(call)
+        try:
+            if await wait(self._clock, answer, self._lease.seconds if seconds is None else seconds):
+                return answer.result()
+        finally:
+            answer.cancel()
+        raise ConnectionLost("it does not answer")
+
+
+class _Silent:
+    """The listener of a node that starts: nobody depends on it yet."""
+
+    def on_renewed(self) -> None: ...
+
+    def on_dead(self) -> None: ...
+
+    def on_joined(self, node: int) -> None: ...
+
+    def on_peer_gone(self) -> None: ...
+
+
+class HeartbeatLoop(Protocol):
+    """Where a heartbeat runs."""
+
+    async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
+        """Register the node, take its first lease, and beat from then on. Raises ConnectionLost."""
+        ...
+
+    async def stop(self) -> None:
+        """Leave and stop."""
+        ...
+
+
+class HeartbeatTask:
+    """Beats on the event loop of the server, for tests in virtual time."""
+
+    def __init__(self) -> None:
+        self._heartbeat: Heartbeat | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
+        """Register the node, take its first lease, and beat from then on. Raises ConnectionLost."""
+        await heartbeat.start()
+        self._heartbeat = heartbeat
+        self._task = asyncio.get_running_loop().create_task(heartbeat.run(listener, lambda: True))
+
+    async def stop(self) -> None:
+        """Leave and stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+
+
+class HeartbeatThread:
+    """Beats in a thread of its own, so that code that computes for long does not cost this node its tasks.
+
+    It stops renewing when the event loop of the server has not ticked for `stall` seconds: then the server is stuck.
+    """
+
+    def __init__(self, now: Callable[[], float], stall: float = STALL_SECONDS) -> None:
+        self._now = now
+        self._stall = stall
+        self._last_tick = now()
+        self._ticker: Timer | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
+        """Register the node, take its first lease, and beat from then on. Raises ConnectionLost."""
+        started: Future[None] = Future()
+        distant = _OnLoop(asyncio.get_running_loop(), listener)
+        self._tick()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(heartbeat, distant, started)), name="dragoman-beat", daemon=True
+        )
+        self._thread.start()
+        await asyncio.wrap_future(started)
+
+    async def stop(self) -> None:
+        """Leave and stop."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        if self._loop is not None and self._stopping is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        await asyncio.to_thread(thread.join)
+
+    def _tick(self) -> None:
+        self._last_tick = self._now()
+        self._ticker = SystemClock().call_later(TICK_SECONDS, self._tick)
+
+    def _is_responsive(self) -> bool:
+        return self._now() - self._last_tick < self._stall
+
+    async def _run(self, heartbeat: Heartbeat, listener: NodeListener, started: Future[None]) -> None:
+        """The whole life of the thread."""
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            await heartbeat.start()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the thread was started
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        beating = asyncio.ensure_future(heartbeat.run(listener, self._is_responsive))
+        await self._stopping.wait()
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        await heartbeat.stop()
+
+
+class _OnLoop:
+    """Passes what the beat has found out to a listener on another event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: NodeListener) -> None:
+        self._loop = loop
+        self._listener = listener
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self._loop.call_soon_threadsafe(callback)
+
+    def on_renewed(self) -> None:
+        self._call(self._listener.on_renewed)
+
+    def on_dead(self) -> None:
+        self._call(self._listener.on_dead)
+
+    def on_joined(self, node: int) -> None:
+        self._call(lambda: self._listener.on_joined(node))
+
+    def on_peer_gone(self) -> None:
+        self._call(self._listener.on_peer_gone)

@@ -1,0 +1,73 @@
+"""Task numbers, reserved in blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from dragoman.clock import sleep
+from dragoman.model.error import ServerError
+from dragoman.stores.postgres.database import ConnectionLost
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.stores.postgres.database import Database
+
+logger = logging.getLogger("dragoman.store")
+
+# At 5,000 new tasks a second a block lasts 200 ms. The larger the blocks are, the less the numbers of several nodes say
+# about which task is older.
+BLOCK = 1024
+RETRY_DELAY = 0.2
+
+
+class TaskNumbers:
+    """Task numbers of this node, ascending. The next block is reserved before the last number is used."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._next: int = 0
+        self._end: int = 0
+        self._reserved: int | None = None
+        self._refill: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Reserve the first block. Raises ConnectionLost."""
+        first = await self._database.numbers(BLOCK)
+        self._next, self._end, self._reserved = first, first + BLOCK, None
+
+    def next(self) -> int:
+        """Allocate a number. Raises ServerError when the database did not reserve more in time."""
+        if self._next == self._end:
+            if self._reserved is None:
+                self._start_refill()
+                raise ServerError(
+                    "no task numbers are left, because the database does not answer: try again with the same messageId",
+                    retryAfter="1",
+                )
+            self._next, self._end, self._reserved = self._reserved, self._reserved + BLOCK, None
+        number = self._next
+        self._next = number + 1
+        if self._reserved is None and self._end - number <= BLOCK // 2:
+            self._start_refill()
+        return number
+
+    def close(self) -> None:
+        """Stop reserving numbers."""
+        if self._refill is not None:
+            self._refill.cancel()
+
+    def _start_refill(self) -> None:
+        if self._refill is None or self._refill.done():
+            self._refill = asyncio.get_running_loop().create_task(self._reserve())
+
+    async def _reserve(self) -> None:
+        while True:
+            try:
+                self._reserved = await self._database.numbers(BLOCK)
+            except ConnectionLost:
+                await sleep(self._clock, RETRY_DELAY)
+            else:
+                return

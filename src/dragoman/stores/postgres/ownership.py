@@ -1,0 +1,268 @@
+"""Which of several nodes may write a task: claims in the database, under a lease."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+from dragoman.clock import sleep, wait
+from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
+from dragoman.model.error import ServerError
+from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.stores.postgres.retry import FIRST_DELAY, LAST_DELAY, RETRY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dragoman.clock import Clock
+    from dragoman.engine.ownership.port import Claim, ClaimedTask, OwnershipListener, TaskClaim
+    from dragoman.engine.ports.store import DedupeKey, StoredTask, TaskRow
+    from dragoman.stores.postgres.database import Database
+    from dragoman.stores.postgres.lease import NodeLease
+    from dragoman.stores.postgres.retry import Retry
+    from dragoman.stores.postgres.writer import GroupCommit
+
+logger = logging.getLogger("dragoman.store")
+
+UNLIMITED = 1 << 30
+EXPIRED = "this server cannot renew its lease, because the database does not answer: try again with the same messageId"
+DEAD = "the other servers have declared this one dead and take its tasks: try again with the same messageId"
+
+
+class PostgresOwnership:
+    """The claims of this process, which is one node of several.
+
+    `runs_limit` is how many runs it may have at a time: None is any number, and 0 makes it a front that only accepts
+    messages. It hears of its own lease from the beat, and of other nodes from the bus.
+    """
+
+    shared: bool = True
+
+    def __init__(
+        self,
+        database: Database,
+        lease: NodeLease,
+        writer: GroupCommit,
+        retry: Retry,
+        clock: Clock,
+        runs_limit: int | None = None,
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._writer = writer
+        self._retry = retry
+        self._clock = clock
+        self._runs_limit = runs_limit
+        self._runs = 0
+        self._node = 0
+        self._deaths = 0
+        self._listeners: dict[object, OwnershipListener] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._releases: set[asyncio.Task[None]] = set()
+        self._announce: Callable[[], None] = _do_nothing
+        self._notify: Callable[[str, int], None] = _do_nothing
+
+    # -- start and stop ------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> int:
+        """The id of this node. It changes when others have declared this process dead."""
+        return self._node
+
+    def connect(self, announce: Callable[[], None], notify: Callable[[str, int], None]) -> None:
+        """Connect it to the bus: `announce` tells other nodes of work, `notify` of a change of a task."""
+        self._announce, self._notify = announce, notify
+
+    def start(self, node: int) -> None:
+        """Begin as this node; its lease is valid."""
+        self._node = node
+
+    async def stop(self) -> None:
+        """Finish what is being released."""
+        if self._releases:
+            await asyncio.wait(self._releases)
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
+        """Claim a stored task; None when another node owns it, or it has moved on or, with `revoke`, has ended.
+
+        Raises:
+            ServerError: the database does not answer.
+        """
+        await self._check_lease()
+        row, node = stored.row, self._node
+        # Once more is harmless: a node may claim its own task again.
+        claimed = await self._retry.call(lambda: self._database.claim(node, row.number, row.generation, revoke=revoke))
+        if node != self._node:
+            raise ServerError(DEAD, retryAfter="1")
+        return claimed
+
+    def release(self, claim: Claim) -> None:
+        """Give up a claim. Work that has not begun is queued, and announced to all nodes."""
+        releasing = asyncio.get_running_loop().create_task(self._release(self._node, claim))
+        self._releases.add(releasing)
+        releasing.add_done_callback(self._releases.discard)
+
+    async def _release(self, node: int, claim: Claim) -> None:
+        delay, repeated = FIRST_DELAY, False
+        while node == self._node:  # otherwise it was lost
+            try:
+                released = await self._database.release(node, claim.task, claim.epoch)
+            except ConnectionLost:
+                await sleep(self._clock, delay)
+                delay, repeated = min(2 * delay, LAST_DELAY), True
+            else:
+                if released or repeated:
+                    self.announce_work()
+                return
+
+    async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+        """Claim unfinished tasks of an agent that no live node works on, oldest first.
+
+        What was claimed with an answer that got lost, `owned` shows.
+
+        Raises:
+            ServerError: the database does not answer.
+        """
+        await self._check_lease()
+        node = self._node
+        taken = await self._retry.call(lambda: self._database.take(node, agent, parallel=parallel, limit=limit))
+        return taken if node == self._node else []
+
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
+    ) -> bool:
+        """Add the message of a caller to a submitted or working task, and wake its owner.
+
+        Raises:
+            MessageRepeated: the dedupe key exists already.
+            ServerError: the database does not answer.
+        """
+        key = secrets.randbits(63)
+        outcome = await self._retry.call(lambda: self._database.post(row, body, dedupe_key, generation, key))
+        if outcome.kind == "repeated":
+            raise MessageRepeated("another server has accepted this message")
+        if outcome.kind != "committed":
+            return False
+        self._notify(row.id, row.generation)
+        return True
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+        return await self._retry.call(lambda: self._database.mail(number, after))
+
+    async def owned(self) -> Mapping[int, TaskClaim]:
+        """The tasks that this process owns according to the database, by number. Raises ServerError."""
+        return await self._retry.call(lambda: self._database.owned(self._node))
+
+    # -- the lease -------------------------------------------------------------------------------------------------
+
+    @property
+    def expired(self) -> bool:
+        """True when this process could not renew its lease in time."""
+        return self._lease.expired or not self._node
+
+    async def wait_renewed(self) -> None:
+        """Wait until the lease is valid. Raises OwnershipLost when others have declared this process dead meanwhile."""
+        deaths = self._deaths
+        while self.expired and deaths == self._deaths:
+            await self._next_renewal()
+        if deaths != self._deaths:
+            raise OwnershipLost(DEAD)
+
+    def _next_renewal(self) -> asyncio.Future[None]:
+        renewal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(renewal)
+        return renewal
+
+    async def _check_lease(self) -> None:
+        """Wait some seconds for the lease, if it has ended. Raises ServerError when it is not renewed."""
+        if self.expired:
+            await wait(self._clock, self._next_renewal(), RETRY_SECONDS)
+            if self.expired:
+                raise ServerError(EXPIRED, retryAfter="1")
+
+    # -- called by the beat ----------------------------------------------------------------------------------------
+
+    def on_renewed(self) -> None:
+        """The lease was renewed."""
+        self._wake_waiters()
+
+    def on_dead(self) -> None:
+        """Others have declared this node dead: all claims are lost, and so is what was not written yet."""
+        self._deaths += 1
+        self._node = 0
+        self._writer.lose_all()
+        self._each(lambda listener: listener.on_lost(None))
+        self._wake_waiters()
+
+    def on_joined(self, node: int) -> None:
+        """This process is the node with this new id now."""
+        self._node = node
+        self._writer.resume(node)
+        self.on_work()
+
+    def on_peer_gone(self) -> None:
+        """Another node has left, or was declared dead."""
+        self.on_work()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- listeners -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: OwnershipListener) -> Callable[[], None]:
+        """Call a listener from now on. Returns a function that unsubscribes."""
+        key = object()
+        self._listeners[key] = listener
+        return lambda: _discard(self._listeners, key)
+
+    def announce_work(self) -> None:
+        """Tell all nodes, this one included, that there may be tasks to take."""
+        self._announce()
+        asyncio.get_running_loop().call_soon(self.on_work)
+
+    def on_work(self) -> None:
+        """Tell the engines of this process that there may be tasks to take."""
+        self._each(lambda listener: listener.on_work())
+
+    def on_touched(self, task_ids: Sequence[str]) -> None:
+        """Tell the engines of this process that another node has changed these tasks."""
+        self._each(lambda listener: listener.on_touched(task_ids))
+
+    def on_lost(self, numbers: Iterable[int] | None) -> None:
+        """Tell the engines of this process that the claims of these tasks are lost; None is all."""
+        lost = None if numbers is None else list(numbers)
+        self._each(lambda listener: listener.on_lost(lost))
+
+    def _each(self, call: Callable[[OwnershipListener], None]) -> None:
+        for listener in list(self._listeners.values()):
+            try:
+                call(listener)
+            except Exception:
+                logger.exception("an engine could not be told of a change")
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def free_runs(self) -> int:
+        """How many more runs this process may start."""
+        return UNLIMITED if self._runs_limit is None else max(0, self._runs_limit - self._runs)
+
+    def count_run(self, change: int) -> None:
+        """Count a run that starts (1) or has ended (-1)."""
+        self._runs += change
+
+
+def _do_nothing(*_: object) -> None:
+    pass
+
+
+def _discard(listeners: dict[object, OwnershipListener], key: object) -> None:
+    listeners.pop(key, None)

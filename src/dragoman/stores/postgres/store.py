@@ -1,0 +1,213 @@
+"""The store that several servers share, over the database port."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dragoman.clock import SystemClock, wait
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
+from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
+from dragoman.stores.postgres.lease import NodeLease, new_node_id
+from dragoman.stores.postgres.numbers import TaskNumbers
+from dragoman.stores.postgres.ownership import PostgresOwnership
+from dragoman.stores.postgres.retry import NO_ANSWER, Retry
+from dragoman.stores.postgres.writer import GroupCommit
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.store import (
+        Note,
+        Push,
+        Scope,
+        StoredTask,
+        Sweep,
+        TaskPage,
+        TaskQuery,
+        TaskRow,
+        Write,
+    )
+    from dragoman.model.record import Record
+    from dragoman.stores.postgres.database import Database, NodeDatabase
+    from dragoman.stores.postgres.heartbeat import HeartbeatLoop
+
+LEASE_SECONDS = 6.0
+CHECK_SECONDS = 2.0
+PUSHES_PER_CLAIM = 1000
+
+
+class PostgresStore:
+    """A durable store that any number of servers use at a time. `ownership` says which tasks are this one's.
+
+    Writes never fail for a lost connection: they wait. Reads are repeated for some seconds and then raise ServerError.
+    """
+
+    durable: bool = True
+
+    def __init__(
+        self,
+        database: Database,
+        nodes: NodeDatabase,
+        *,
+        name: str = "",
+        agents: tuple[str, ...] = (),
+        version: str = "",
+        runs_limit: int | None = None,
+        lease: NodeLease | None = None,
+        clock: Clock | None = None,
+        heartbeat_loop: HeartbeatLoop | None = None,
+    ) -> None:
+        self._database = database
+        self._lease = lease = lease or NodeLease(LEASE_SECONDS)
+        self._clock = clock = clock or SystemClock()
+        self._beating = heartbeat_loop or HeartbeatThread(lease.now)
+        self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version), lease, clock)
+        self._retry = Retry(clock, lease.now)
+        self._numbers = TaskNumbers(database, clock)
+        self._writer = GroupCommit(database, clock, self._on_work)
+        self.ownership = PostgresOwnership(database, lease, self._writer, self._retry, clock, runs_limit)
+        self._tables: list[TaskTable] = []
+        self.next_number = self._numbers.next
+
+    def add_table(self, table: TaskTable) -> None:
+        """Add a plug-in table, effective at the next `open`."""
+        if table not in self._tables:
+            self._tables.append(table)
+
+    async def open(self) -> None:
+        """Connect, migrate the tables, and become a node.
+
+        Raises:
+            ConfigError: the database cannot be reached or used.
+        """
+        await self._database.open(self._tables)
+        try:
+            await self._numbers.open()
+            await self._beating.start(self._heartbeat, self.ownership)
+        except BaseException as error:
+            await self._beating.stop()
+            await self._database.close()
+            if isinstance(error, ConnectionLost):
+                raise ConfigError(f"the database of --store does not answer: {error}") from None
+            raise
+        self.ownership.start(self._heartbeat.node)
+        self._writer.open(self._heartbeat.node)
+
+    async def close(self) -> None:
+        """Complete the queued writes, leave the other nodes, and close the connections."""
+        self._numbers.close()
+        await self._writer.close()
+        await self.ownership.stop()
+        await self._beating.stop()
+        await self._database.close()
+
+    def write(self, write: Write) -> None:
+        """Queue a change."""
+        self._writer.put(write)
+
+    def _on_work(self) -> None:
+        self.ownership.announce_work()
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Read a task by its id; None when there is none, or only a draft."""
+        return await self._retry.call(lambda: self._database.task(task_id))
+
+    async def generations(self, task_ids: list[str]) -> list[tuple[str, int]]:
+        """The generations of many tasks, for the poll of the bus."""
+        return await self._retry.call(lambda: self._database.generations(task_ids))
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
+        return await self._retry.call(lambda: self._database.records(number, after, limit))
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        return await self._retry.call(lambda: self._database.notes(number))
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Read one page of tasks."""
+        return await self._retry.call(lambda: self._database.page(query))
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The saved `ctx.state` of a conversation as JSON, or None."""
+        return await self._retry.call(lambda: self._database.context_state(scope, context_id))
+
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+        return await self._retry.call(lambda: self._database.duplicate_of(key, now_ms))
+
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
+        return await self._retry.call(lambda: self._database.reply(key, now_ms))
+
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
+        """The digests of all dedupe keys that have not expired."""
+        return await self._retry.call(lambda: self._database.dedupe_keys(now_ms))
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        return await self._retry.call(lambda: self._database.unfinished(agent))
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first."""
+        return await self._retry.call(lambda: self._database.drafts(agent))
+
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        return await self._retry.call(lambda: self._database.pushes(number))
+
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """Claim the open webhooks that no live node delivers, and return those of this node and the dead ones.
+
+        With `woken`, only those that were woken by hand, or that this node has claimed and not saved since.
+        """
+        node = self.ownership.node
+        while await self._retry.call(lambda: self._database.take_pushes(node, PUSHES_PER_CLAIM)) == PUSHES_PER_CLAIM:
+            pass
+        return await self._retry.call(lambda: self._database.undelivered_pushes(node, woken=woken))
+
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """Read a row of a plug-in table."""
+        return await self._retry.call(lambda: self._database.read_row(table, key))
+
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in table; 0 when it is empty."""
+        return await self._retry.call(lambda: self._database.last_key(table))
+
+    # -- other writes ----------------------------------------------------------------------------------------------
+
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Replace a row of a plug-in table if it still has that version. Return whether it had.
+
+        Raises:
+            ServerError: the database does not answer.
+        """
+        replaced, repeated = await self._retry.call_counting(lambda: self._database.replace_row(row, version))
+        # After a lost answer, the row that is in the way may be this one.
+        return replaced or (repeated and await self.read_row(row.table, row.key) == row)
+
+    async def sweep(self, rules: Sweep) -> int:
+        """Run one step of retention. Returns how many tasks were touched, and 0 when all is done.
+
+        Raises:
+            ServerError: the database does not answer.
+        """
+        return await self._retry.call(lambda: self._database.sweep(rules))
+
+    async def check(self) -> None:
+        """Raise ServerError when this node must get no more requests: its lease ends, or the database is silent."""
+        if self._lease.remaining < self._lease.interval:
+            raise ServerError("the lease of this server is about to end: it cannot reach the database")
+        answer = asyncio.ensure_future(self._database.check(self.ownership.node))
+        try:
+            if not await wait(self._clock, answer, CHECK_SECONDS):
+                raise ServerError(NO_ANSWER)
+            answer.result()
+        except ConnectionLost as error:
+            raise ServerError(NO_ANSWER) from error
+        finally:
+            answer.cancel()

@@ -1,0 +1,106 @@
+"""A whole cluster: PostgreSQL, a proxy before it, nodes, a balancer before them, callers, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from cluster.processes.balancer import RoundRobin
+from cluster.processes.callers import Callers
+from cluster.processes.checker import Checker, failures, summary
+from cluster.processes.nodes import Node, effects_of
+from cluster.processes.postgres import url_through
+from cluster.processes.records import Records
+from cluster.processes.tables import Tables
+from cluster.processes.wire_proxy import WireProxy
+from postgres_server import PostgresServer
+
+CALLERS = 12
+
+
+class Cluster:
+    """Everything that runs, and what is known about it."""
+
+    def __init__(
+        self, folder: Path, postgres: PostgresServer, proxy: WireProxy, nodes: list[Node], url: str, tables: Tables
+    ) -> None:
+        self._folder = folder
+        self.postgres = postgres
+        self.proxy = proxy
+        self.nodes = nodes
+        self.url = url
+        self.tables = tables
+        self.records = Records()
+        self.ids: dict[str, int] = {}
+
+    async def launch(self, node: Node) -> None:
+        """Start a process of a node, and wait until it has joined."""
+        await asyncio.to_thread(node.launch)
+        await self.until_joined(node)
+
+    async def until_joined(self, node: Node) -> None:
+        """Wait until a node has joined, for the first time or again. One at a time."""
+        others = {number for name, number in self.ids.items() if name != node.name}
+        old = self.ids.pop(node.name, None)
+
+        async def joined() -> bool:
+            new = await self.tables.live_nodes() - others - {old}
+            if new:
+                (self.ids[node.name],) = new
+            return bool(new)
+
+        await self.tables.until(f"{node.name} has joined", joined)
+
+    @asynccontextmanager
+    async def load(self, random: Random, callers: int = CALLERS) -> AsyncIterator[Callers]:
+        """Callers, as long as the block lasts; then they finish what they have begun."""
+        over = asyncio.Event()
+        everybody = Callers(self.url, self.records, random)
+        working = asyncio.ensure_future(everybody.until(over, callers))
+        try:
+            yield everybody
+            over.set()
+            await working
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            print(f"\ncallers: {dict(everybody.counted)}")
+
+    async def verdict(self, *, may_fail: bool) -> None:
+        """Wait until everything has come to rest, and compare. Unless it may, no task has failed."""
+        await self.tables.until_settled()
+        stored, effects = await self.tables.read(), effects_of(self._folder)
+        wrong = Checker(self.records, stored, effects).judge()
+        failed = failures(stored.journals.values())
+        print(summary(self.records, stored, effects), f"{len(failed)} failed", *failed[:5], sep="\n")
+        print(f"{len(wrong)} wrong", *wrong[:40], sep="\n")
+        for node in self.nodes:
+            for process in node.processes:
+                if process.tracebacks:
+                    print(f"{node.name} {process.pid}:", *process.output[-60:])
+        assert wrong == []
+        assert may_fail or failed == []
+        assert not any(process.tracebacks for node in self.nodes for process in node.processes)
+
+
+@asynccontextmanager
+async def running_cluster(folder: Path, postgres: PostgresServer, size: int = 3) -> AsyncIterator[Cluster]:
+    """A cluster of nodes that have joined, and its end."""
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(WireProxy(postgres.port))
+        tables = await stack.enter_async_context(Tables(postgres.url()))
+        nodes = [Node(number, folder, url_through(proxy.port, postgres.url())) for number in range(1, size + 1)]
+        stack.push_async_callback(_close, nodes)
+        balancer = await stack.enter_async_context(RoundRobin([node.port for node in nodes]))
+        cluster = Cluster(folder, postgres, proxy, nodes, balancer.url, tables)
+        for node in nodes:
+            await cluster.launch(node)
+        yield cluster
+
+
+async def _close(nodes: list[Node]) -> None:
+    for node in nodes:
+        await asyncio.to_thread(node.close)

@@ -1,0 +1,143 @@
+"""The tables of the cluster, read directly: what really is stored, whatever a node says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import asyncpg
+from cluster.processes.checker import StoredCluster, StoredJournal
+
+SECONDS = 60
+POLL_SECONDS = 0.1
+_STATES = (
+    *("UNSPECIFIED", "SUBMITTED", "WORKING", "COMPLETED", "FAILED", "CANCELED", "INPUT_REQUIRED", "REJECTED"),
+    "AUTH_REQUIRED",
+)
+
+
+class Takeover(NamedTuple):
+    """A task of a dead node: the seconds from the node's last beat to the claim of another."""
+
+    task: int
+    seconds: float
+
+
+class Tables:
+    """A connection to the database, straight and not through a proxy, made again when the database was away."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def __aenter__(self) -> Tables:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close(timeout=5)
+
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        """Run a query, as soon as the database answers."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                try:
+                    if self._connection is None or self._connection.is_closed():
+                        self._connection = await asyncpg.connect(self._dsn)
+                    return await self._connection.fetch(query, *arguments)
+                except (
+                    OSError,
+                    asyncpg.PostgresConnectionError,
+                    asyncpg.InterfaceError,
+                    asyncpg.CannotConnectNowError,
+                ):
+                    await asyncio.sleep(POLL_SECONDS)
+
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:
+        """Wait until the tables say so."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not await condition():  # noqa: ASYNC110 - another process changes it
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"{what}: not within {seconds} s") from None
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    async def live_nodes(self) -> set[int]:
+        """The nodes that nobody has declared dead."""
+        return {row["id"] for row in await self.fetch("SELECT id FROM nodes WHERE NOT dead AND id <> 0")}
+
+    async def until_dead(self, node: int) -> None:
+        """Wait until others have declared a node dead."""
+
+        async def dead() -> bool:
+            return node not in await self.live_nodes()
+
+        await self.until(f"node {node} is dead", dead)
+
+    async def owned_by(self, node: int) -> set[int]:
+        """The tasks that a node owns."""
+        return {row["number"] for row in await self.fetch("SELECT number FROM tasks WHERE owner = $1", node)}
+
+    async def takeovers(self, node: int, tasks: set[int]) -> list[Takeover]:
+        """Wait until the tasks of a dead node are owned by others or have ended; how long each took."""
+
+        async def taken() -> bool:
+            return not await self.fetch(
+                "SELECT 1 FROM tasks WHERE number = ANY($1) AND (owner = $2 OR state IN (1, 2) AND owner IS NULL)",
+                list(tasks),
+                node,
+            )
+
+        await self.until(f"the tasks of node {node} are taken over", taken)
+        rows = await self.fetch(
+            "SELECT number, extract(epoch FROM claimed_at - nodes.seen)::float AS seconds FROM tasks, nodes "
+            "WHERE number = ANY($1) AND nodes.id = $2",
+            list(tasks),
+            node,
+        )
+        # One that its owner has canceled or ended before it died was never taken over.
+        return [Takeover(row["number"], row["seconds"]) for row in rows if row["seconds"] > 0]
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    async def until_settled(self) -> None:
+        """Wait until nobody works on anything."""
+
+        async def settled() -> bool:
+            return not await self.fetch("SELECT 1 FROM tasks WHERE state <= 2 OR owner IS NOT NULL LIMIT 1")
+
+        with suppress(AssertionError):  # the checker says what is left
+            await self.until("everything comes to rest", settled)
+
+    async def read(self) -> StoredCluster:
+        """Everything."""
+        events: dict[int, dict[int, bytes]] = defaultdict(dict)
+        for row in await self.fetch("SELECT task, generation, body FROM events ORDER BY task, generation"):
+            events[row["task"]][row["generation"]] = row["body"]
+        messages: dict[int, list[str]] = defaultdict(list)
+        for row in await self.fetch("SELECT task, body FROM notes WHERE kind IN ('message', 'answer')"):
+            messages[row["task"]].append(json.loads(row["body"])["messageId"])
+        journals = {
+            row["id"]: StoredJournal(
+                row["id"],
+                row["context_id"],
+                f"TASK_STATE_{_STATES[row['state']]}",
+                row["generation"],
+                row["owner"],
+                events[row["number"]],
+                messages[row["number"]],
+            )
+            for row in await self.fetch("SELECT * FROM tasks WHERE state >= 0 ORDER BY number")
+        }
+        drafts = (await self.fetch("SELECT count(*) FROM tasks WHERE state < 0"))[0][0]
+        busy = (await self.fetch("SELECT count(*) FROM contexts WHERE running IS NOT NULL"))[0][0]
+        return StoredCluster(journals, drafts, busy)
