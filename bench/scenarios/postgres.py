@@ -53,9 +53,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
                 _measure(plan, scenario, server, field.sdk_postgres, SEND, job)
 
 
-def _measure(
-    plan: Plan, scenario: Scenario, server: Postgres, contestant: Contestant, case: str, job: Job
-) -> None:
+def _measure(plan: Plan, scenario: Scenario, server: Postgres, contestant: Contestant, case: str, job: Job) -> None:
     nodes = 2 if case == SEND_TWO else 1
     plan.need(job.seconds + job.warmup + (1 + nodes) * OVERHEAD_SECONDS)
     outcome = _burst(plan, server, contestant, nodes, job)
