@@ -95,7 +95,7 @@ class NodeDatabase(Protocol):
         ...
 
     async def join(self, node: NodeInfo) -> None:
-        """Register a node. Raises ConnectionLost."""
+        """Register a node; once more is harmless. Raises ConnectionLost."""
         ...
 
     async def beat(self, node: int) -> Renewal:

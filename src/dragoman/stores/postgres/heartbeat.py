@@ -61,7 +61,8 @@ class Heartbeat:
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peers: frozenset[int] = frozenset()
-        self._joined = False
+        self._joined = False  # the node is registered
+        self._is_new = True  # nobody was told that it is
 
     @property
     def node(self) -> int:
@@ -117,8 +118,7 @@ class Heartbeat:
 
     async def _renew(self, listener: NodeListener) -> None:
         """Join if need be, renew, and declare dead who is. Raises ConnectionLost."""
-        new = not self._joined
-        if new:
+        if not self._joined:
             await self._answer(self._database.join(self._info))
             self._joined = True
         sent = self._lease.now()
@@ -126,14 +126,15 @@ class Heartbeat:
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()
-            self._joined = False
+            self._joined, self._is_new = False, True
             self._info = self._info._replace(id=new_node_id())
             logger.warning("the other servers have declared this one dead: it goes on as a new one")
             listener.on_dead()
             await self._renew(listener)
             return
         self._lease.renew(sent)
-        if new:
+        if self._is_new:
+            self._is_new = False
             listener.on_joined(self._info.id)
         listener.on_renewed()
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
@@ -257,6 +258,7 @@ class HeartbeatThread:
         try:
             await heartbeat.start()
         except BaseException as error:  # noqa: BLE001 - it is raised where the thread was started
+            await heartbeat.stop()
             started.set_exception(error)
             return
         started.set_result(None)

@@ -16,6 +16,8 @@ from dragoman.stores.postgres.retry import NO_ANSWER, Retry
 from dragoman.stores.postgres.writer import GroupCommit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
@@ -116,7 +118,7 @@ class PostgresStore:
         """Read a task by its id; None when there is none, or only a draft."""
         return await self._retry.call(lambda: self._database.task(task_id))
 
-    async def generations(self, task_ids: list[str]) -> list[tuple[str, int]]:
+    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks, for the poll of the bus."""
         return await self._retry.call(lambda: self._database.generations(task_ids))
 

@@ -144,12 +144,15 @@ class GroupCommit:
             missing = OwnershipLost(DECLARED_DEAD)
         except _Abandoned:
             pass
+        except Exception as error:
+            logger.exception("changes could not be written")
+            missing = error
         finally:
             for write in batch.writes:
                 _report(write, attempt.outcomes.get(id(write), missing))
             self._fail_followers(attempt)
-            if attempt.has_work:
-                self._on_work()
+        if attempt.has_work:
+            self._on_work()
 
     def _fail_followers(self, attempt: _Attempt) -> None:
         """Refuse the waiting changes that build on refused ones."""
