@@ -243,7 +243,8 @@ class Database(Protocol):
     async def take_pushes(self, node: int, limit: int) -> int:
         """Claim open webhooks that no live node delivers, oldest first, and mark them WOKEN. Returns how many.
 
-        Those of drafts are left alone.
+        A claim, and whatever else takes a webhook from its node, adds 1 to its `epoch`; one that is stored or replaced
+        has the epoch it comes with. Progress requires node, epoch and `created_ms`. Those of drafts are left alone.
         """
         ...
 
