@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.engine.ports.store import WOKEN, Push, PushState, Scope, TaskRow
-from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.postgres.sql.schema import STATES
 
@@ -37,7 +36,5 @@ async def retry_webhooks(connection: PostgresConnection, task_id: str | None, pu
 
 def _webhook(*row: Any) -> tuple[Push, TaskRow]:
     push = Push(*row[:10], state=PushState(row[10]), error=row[11])
-    number, task_id, agent, tenant, owner, context_id, origin, *state_and_times = row[12:]
-    state: State = STATES[state_and_times[0]]
-    task = TaskRow(number, task_id, Scope(agent, tenant, owner), context_id, origin, state, *state_and_times[1:])
-    return push, task
+    number, task_id, agent, tenant, owner, context_id, origin, state, *times = row[12:]
+    return push, TaskRow(number, task_id, Scope(agent, tenant, owner), context_id, origin, STATES[int(state)], *times)
