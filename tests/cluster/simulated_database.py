@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
-from dragoman.engine.ports.store import Note, PushState, StoredTask
+from dragoman.engine.ports.store import WOKEN, Note, PushState, StoredTask
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, InvalidValue, NodeInfo, Peer, Renewal, TaskOwner
@@ -92,6 +92,7 @@ class SimulatedDatabase(MemoryStore):
         self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
         self._nodes: dict[int, _Node] = {}
         self._posted: set[tuple[int, int]] = set()
+        self._noted: set[tuple[int, int, int]] = set()
         self._push_owners: dict[tuple[int, str], int | None] = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -165,7 +166,11 @@ class SimulatedDatabase(MemoryStore):
         if any(self._key_holder(key) not in (None, first.row.id) for key in keys):
             return _REPEATED
         existing = self._ownership.get(first.row.number)
-        if (first.create and not first.opens_draft) or (first.draft and not first.delete):
+        if first.delete and existing is None:
+            return None
+        if first.draft and not first.delete:
+            fits = first.row.id not in self._by_id and (existing is None or existing.owner == node)
+        elif first.create and not first.opens_draft:
             fits = existing is None and first.row.id not in self._by_id
         else:
             fits = existing is not None and (existing.draft or not (first.draft or first.opens_draft))
@@ -188,7 +193,7 @@ class SimulatedDatabase(MemoryStore):
     def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
         """True when the node does not own the task under the epoch of the first change that needs a claim."""
         for write in sequence:
-            if write.records or write.notes or write.draft or write.delete:
+            if write.records or write.notes or (write.draft and write.delete):
                 return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
         return False
 
@@ -230,6 +235,8 @@ class SimulatedDatabase(MemoryStore):
         if write.push_progress:
             progress = tuple(p for p in write.push_progress if self._push_owners.get((p.task, p.id)) == node)
             write = structs.replace(write, push_progress=progress)
+            if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
+                return  # there is nothing to change
         if write.records or write.notes or not (write.pushes or write.deleted_pushes or write.push_progress):
             ownership = self._ownership.get(row.number)
             if write.delete:
@@ -238,6 +245,12 @@ class SimulatedDatabase(MemoryStore):
                 if ownership is None:
                     ownership = self._insert(_Ownership(row, None if write.queued else node, draft=write.draft))
                 self._change(node, ownership, write)
+        if write.notes and write.key:
+            # A note is there once, however often its statement is repeated.
+            keys = [(row.number, write.key, place) for place in range(len(write.notes))]
+            new = tuple(note for note, key in zip(write.notes, keys, strict=True) if key not in self._noted)
+            self._noted.update(keys)
+            write = structs.replace(write, notes=new)
         error = self._apply(write)
         if error is not None:
             raise error
@@ -441,15 +454,24 @@ class SimulatedDatabase(MemoryStore):
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
-    async def take_pushes(self, node: int, limit: int) -> list[tuple[Push, TaskRow]]:
-        """Claim open webhooks that no live node delivers."""
-        taken: list[tuple[Push, TaskRow]] = []
-        for push, row in await self.undelivered_pushes():
+    async def take_pushes(self, node: int, limit: int) -> int:
+        """Claim open webhooks that no live node delivers, and mark them WOKEN."""
+        taken = 0
+        for push, row in await super().undelivered_pushes():
             owner = self._push_owners.get((push.task, push.id))
-            if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and len(taken) < limit:
+            if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and taken < limit:
                 self._push_owners[push.task, push.id] = node
-                taken.append((push, row))
+                self._by_number[row.number].pushes[push.id] = structs.replace(push, due_ms=WOKEN)
+                taken += 1
         return taken
+
+    async def undelivered_pushes(self, node: int = 0, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """The open webhooks that a node delivers and all dead ones; or only those WOKEN of the node."""
+        return [
+            (push, row)
+            for push, row in await super().undelivered_pushes(woken=woken)
+            if self._push_owners.get((push.task, push.id)) == node or (push.state is PushState.DEAD and not woken)
+        ]
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from cluster.simulated_database import SimulatedDatabase
 
 from dragoman.dialects.table import V1_0
-from dragoman.engine.ports.store import DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
+from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import NodeInfo
@@ -135,6 +135,23 @@ async def test_notes_alone_need_the_claim(tables: Tables) -> None:
     assert await tables.commit(TWO, Write(row, print, notes=note, epoch=1)) == "refused"
     assert await tables.commit(ONE, Write(row, print, notes=note, epoch=1)) == "committed"
     assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
+
+
+async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: Tables) -> None:
+    row, draft = await tables.create(), tables.row()
+    for change in (
+        Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=1),
+        Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), key=2),
+    ):
+        for _ in range(2):
+            assert await tables.commit(ONE, change) == "committed"
+    assert await tables.commit(ONE, Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=3)) == "committed"
+    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun", "begun"]
+    assert [stored.snapshot for stored in await tables.database.drafts("agent")] == [b"d"]
+    deleted = Write(draft, print, draft=True, delete=True, epoch=1)
+    for _ in range(2):
+        assert await tables.commit(ONE, deleted) == "committed"
+    assert await tables.database.drafts("agent") == []
 
 
 async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
@@ -326,12 +343,14 @@ async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables)
 async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(tables: Tables) -> None:
     row = await tables.create(TWO, pushes=())
     assert await tables.commit(TWO, Write(row, print, pushes=(push(row),))) == "committed"
-    assert await tables.database.take_pushes(ONE, 10) == []
+    assert await tables.database.take_pushes(ONE, 10) == 0
     assert await tables.commit(ONE, Write(row, print, push_progress=(push(row, tries=1),))) == "committed"
     assert [p.tries for p in await tables.database.pushes(row.number)] == [0]
     await tables.kill(TWO)
-    assert [p.id for p, _ in await tables.database.take_pushes(ONE, 10)] == ["p"]
-    assert await tables.database.take_pushes(ONE, 10) == []
+    assert await tables.database.undelivered_pushes(ONE, woken=True) == []
+    assert await tables.database.take_pushes(ONE, 10) == 1
+    assert await tables.database.take_pushes(ONE, 10) == 0
+    assert [(p.id, p.due_ms) for p, _ in await tables.database.undelivered_pushes(ONE, woken=True)] == [("p", WOKEN)]
     done = push(row, state=PushState.DONE)
     assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
     assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]
