@@ -8,7 +8,7 @@ from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 from dragoman.stores.postgres.sql.change import content_digest
-from dragoman.stores.postgres.sql.reads import STORED, stored_task
+from dragoman.stores.postgres.sql.reader import STORED, stored_task
 from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, UNFINISHED, WAITING
 
 if TYPE_CHECKING:

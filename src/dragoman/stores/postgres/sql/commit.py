@@ -11,7 +11,7 @@ from dragoman.stores.postgres.sql.change import TaskChange, note_digest
 from dragoman.stores.postgres.sql.retention import delete_task
 from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DRAFT, NUMBERS
 from dragoman.stores.postgres.sql.statement import BUSY, COLUMNS, REPEATED, commit_statement
-from dragoman.stores.postgres.sql.tables import table_texts
+from dragoman.stores.postgres.sql.tables import table_statements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _MOST_SCOPES = 10_000
 _PLAN_AGAIN = (50, 500, 5000)
 
 
-class Committer:
+class BatchCommit:
     """Writes batches of changes, on one connection."""
 
     def __init__(self, tables: Sequence[TaskTable]) -> None:
@@ -148,7 +148,7 @@ class _CommitRows:
 
     def statement(self) -> tuple[str, list[list[Any]]]:
         """The text of the statement and its arrays."""
-        extras = tuple((table_texts(table).put, table_texts(table).columns) for table in self._extras)
+        extras = tuple((table_statements(table).put, table_statements(table).columns) for table in self._extras)
         text = commit_statement(frozenset(self._rows), extras)
         tables = [rows for part in COLUMNS if (rows := self._rows.get(part))]
         tables += [list(rows.values()) for rows in self._extras.values()]

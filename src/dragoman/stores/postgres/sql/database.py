@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.net.postgres import parse_address
-from dragoman.stores.postgres.sql import claims, reads, retention, tables
-from dragoman.stores.postgres.sql.commit import Committer
+from dragoman.stores.postgres.sql import claims, reader, retention, tables
+from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.schema import migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
@@ -53,7 +53,7 @@ class PostgresDatabase:
         self._writer = Session(url)
         self._pool = SessionPool(url, POOL_SIZE)
         self._tables: list[TaskTable] = []
-        self._committer = Committer(self._tables)
+        self._commits = BatchCommit(self._tables)
 
     async def open(self, tables: Sequence[TaskTable]) -> None:
         """Connect, create or migrate the tables of the store, and create those of plug-ins.
@@ -89,7 +89,7 @@ class PostgresDatabase:
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
         return await self._writer.run(
-            lambda connection: self._committer.commit(connection, node, changes, self._now_ms())
+            lambda connection: self._commits.commit(connection, node, changes, self._now_ms())
         )
 
     async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
@@ -138,59 +138,59 @@ class PostgresDatabase:
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
         """The posted messages of a task with a number above `after`."""
-        return await self._run(reads.mail, number, after)
+        return await self._run(reader.mail, number, after)
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Read a task by its id; None when there is none, or only a draft."""
-        return await self._run(reads.task, task_id)
+        return await self._run(reader.task, task_id)
 
     async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks."""
-        return await self._run(reads.generations, task_ids)
+        return await self._run(reader.generations, task_ids)
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
-        return await self._run(reads.records, number, after, limit)
+        return await self._run(reader.records, number, after, limit)
 
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
-        return await self._run(reads.notes, number)
+        return await self._run(reader.notes, number)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
-        return await self._run(reads.page, query)
+        return await self._run(reader.page, query)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
-        return await self._run(reads.context_state, scope, context_id)
+        return await self._run(reader.context_state, scope, context_id)
 
     async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The id of the task that accepted a message with this dedupe key, or None."""
-        return await self._run(reads.duplicate_of, key, now_ms)
+        return await self._run(reader.duplicate_of, key, now_ms)
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
         """The bare message that answered a message with this dedupe key, or None."""
-        return await self._run(reads.reply, key, now_ms)
+        return await self._run(reader.reply, key, now_ms)
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The digests of all dedupe keys that have not expired."""
-        return await self._run(reads.dedupe_keys, now_ms)
+        return await self._run(reader.dedupe_keys, now_ms)
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
-        return await self._run(reads.unfinished, agent)
+        return await self._run(reader.unfinished, agent)
 
     async def drafts(self, agent: str) -> list[StoredTask]:
         """The drafts of an agent, oldest first."""
-        return await self._run(reads.drafts, agent)
+        return await self._run(reader.drafts, agent)
 
     async def pushes(self, number: int) -> list[Push]:
         """The webhooks of a task, oldest first."""
-        return await self._run(reads.pushes, number)
+        return await self._run(reader.pushes, number)
 
     async def undelivered_pushes(self, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
         """The open webhooks that this node delivers and all dead ones, oldest first; or only those WOKEN of it."""
-        return await self._run(reads.undelivered_pushes, node, woken=woken)
+        return await self._run(reader.undelivered_pushes, node, woken=woken)
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
         """Read a row of a plug-in table."""

@@ -74,14 +74,14 @@ WITH old AS MATERIALIZED (
     FROM tasks t LEFT JOIN snapshots p ON p.task = t.number
     WHERE t.{ENDED} AND t.status_ms < $1 AND (t.status_ms, t.number) > ($2, $3)
     ORDER BY t.status_ms, t.number LIMIT $4
-), some AS MATERIALIZED (
+), step AS MATERIALIZED (
     SELECT * FROM (
         SELECT *, row_number() OVER w AS position, sum(generation) OVER w AS records FROM old
         WINDOW w AS (ORDER BY status_ms, number)
     ) o WHERE position = 1 OR records <= {STEP_RECORDS}
-), old_events AS (DELETE FROM events e USING some s WHERE s.has_snapshot AND e.task = s.number),
-old_notes AS (DELETE FROM notes n USING some s WHERE s.has_snapshot AND n.task = s.number AND n.mail <= s.mail)
-SELECT status_ms, number FROM some ORDER BY status_ms, number
+), old_events AS (DELETE FROM events e USING step s WHERE s.has_snapshot AND e.task = s.number),
+old_notes AS (DELETE FROM notes n USING step s WHERE s.has_snapshot AND n.task = s.number AND n.mail <= s.mail)
+SELECT status_ms, number FROM step ORDER BY status_ms, number
 """
 _POSITION = "SELECT key, value FROM dragoman_meta WHERE key IN ('compacted_ms', 'compacted_number')"
 _SET_POSITION = """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TYPES = {"INTEGER": "bigint", "TEXT": "text"}
 
 
-class TableTexts(NamedTuple):
+class TableStatements(NamedTuple):
     """The statements of one table. `put` and `columns` are a part of the statement of a commit."""
 
     create: tuple[str, ...]
@@ -32,7 +32,7 @@ def _quoted(name: str) -> str:
 
 
 @cache
-def table_texts(table: TaskTable) -> TableTexts:
+def table_statements(table: TaskTable) -> TableStatements:
     """Build the statements of a table."""
     # Names of tables and columns come from the code of a plug-in, never from a caller.
     name, key = _quoted(table.name), _quoted(table.columns[0].name)
@@ -49,7 +49,7 @@ def table_texts(table: TaskTable) -> TableTexts:
     replaced = ", ".join(f"{column} = ${number}" for number, column in enumerate(columns[1:], 2))
     column_list = ", ".join(columns)
     version = f"${len(columns) + 1}::{'bigint' if _type_of(table, table.version) == 'INTEGER' else 'text'}"
-    return TableTexts(
+    return TableStatements(
         create=(
             f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(definitions)})",
             *(
@@ -78,7 +78,7 @@ def _type_of(table: TaskTable, name: str) -> str:
 async def create_tables(connection: PostgresConnection, tables: Iterable[TaskTable]) -> None:
     """Create missing tables and indexes."""
     for table in tables:
-        for statement in table_texts(table).create:
+        for statement in table_statements(table).create:
             await connection.execute(statement)
 
 
@@ -87,20 +87,20 @@ async def delete_rows(connection: PostgresConnection, tables: Sequence[TaskTable
     for table in tables:
         keys = [key for task_id in task_ids if (key := table.key_of(task_id)) is not None]
         if keys:
-            await connection.execute(table_texts(table).delete, keys)
+            await connection.execute(table_statements(table).delete, keys)
 
 
 async def read_row(connection: PostgresConnection, table: TaskTable, key: int) -> ExtraRow | None:
     """The row with this key."""
-    values = await connection.fetchrow(table_texts(table).read, key)
+    values = await connection.fetchrow(table_statements(table).read, key)
     return None if values is None else ExtraRow(table, tuple(values))
 
 
 async def replace_row(connection: PostgresConnection, row: ExtraRow, version: Value) -> bool:
     """Replace a row if it still has that version; return whether it had."""
-    return await connection.fetchval(table_texts(row.table).replace, *row.values, version) is not None
+    return await connection.fetchval(table_statements(row.table).replace, *row.values, version) is not None
 
 
 async def last_key(connection: PostgresConnection, table: TaskTable) -> int:
     """The largest key; 0 when there is none."""
-    return await connection.fetchval(table_texts(table).last) or 0
+    return await connection.fetchval(table_statements(table).last) or 0
