@@ -11,6 +11,8 @@ from cluster.simulated_database import SimulatedDatabase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from unit.stores.postgres.changes import NOW, Change, new_row
+from unit.stores.postgres.faulty import FaultyDatabase
 
 from dragoman.engine.ports.store import DedupeKey, Note, TaskRow
 from dragoman.model.record import Record
@@ -18,8 +20,6 @@ from dragoman.model.state import State
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.writer import GroupCommit
 from dragoman.testing.clock import ManualClock
-from unit.stores.postgres.changes import NOW, Change, new_row
-from unit.stores.postgres.faulty import FaultyDatabase
 
 ONE, TWO = 101, 202
 
