@@ -36,6 +36,10 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     pace: float = 0.05
     # The port of the node that writes what `port` reads.
     writer_port: int = 0
+    # Port and process of further nodes: callers go to all in turn, and the CPU time is that of all.
+    nodes: tuple[tuple[int, int], ...] = ()
+    # The process of the database server, the parent of all its others.
+    database_pid: int = 0
     # CPU time to the nanosecond, for short bursts; the server must not end threads meanwhile.
     exact: bool = False
 
@@ -60,6 +64,8 @@ class Outcome(Struct, frozen=True):
     events: int = 0
     unfinished: int = 0
     received_bytes: int = 0
+    # Of the database server, where there is one.
+    database_cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -77,9 +83,19 @@ class Outcome(Struct, frozen=True):
         return self.cpu_seconds / self.requests * 1e6 if self.requests else 0.0
 
     @property
+    def database_cpu_us(self) -> float:
+        """CPU time of the database per request, in microseconds."""
+        return self.database_cpu_seconds / self.requests * 1e6 if self.requests else 0.0
+
+    @property
     def event_cpu_us(self) -> float:
         """CPU time per event, in microseconds."""
         return self.cpu_seconds / self.events * 1e6 if self.events else 0.0
+
+    @property
+    def event_database_cpu_us(self) -> float:
+        """CPU time of the database per event, in microseconds."""
+        return self.database_cpu_seconds / self.events * 1e6 if self.events else 0.0
 
     @property
     def cpu_rate(self) -> float:

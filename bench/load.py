@@ -20,7 +20,7 @@ from bench.tally import Tally
 
 async def run(job: Job) -> Outcome:
     """Do the job."""
-    tally = Tally(job.pid, exact=job.exact)
+    tally = Tally([job.pid, *(pid for _, pid in job.nodes)], database=job.database_pid, exact=job.exact)
     if job.kind == "stream":
         await load_streams(job, tally)
     elif job.kind == "fanout":

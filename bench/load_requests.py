@@ -81,9 +81,10 @@ async def load_requests(job: Job, tally: Tally) -> None:
     else:
         loop.call_later(job.warmup, tally.begin)
         loop.call_later(job.warmup + job.seconds, tally.end)
+    ports = [job.port, *(port for port, _ in job.nodes)]
     callers = [
-        (await loop.create_connection(lambda: Caller(tally, questions), "127.0.0.1", job.port))[1]
-        for _ in range(job.concurrency)
+        (await loop.create_connection(lambda: Caller(tally, questions), "127.0.0.1", ports[number % len(ports)]))[1]
+        for number in range(job.concurrency)
     ]
     _, late = await asyncio.wait([caller.finished for caller in callers], timeout=job.seconds + job.limit)
     tally.end()

@@ -91,7 +91,7 @@ class Reader(Connection):
 async def load_streams(job: Job, tally: Tally) -> None:
     """Read short streams to warm up, then streams until the time is up and the last has ended, or has been given up."""
     messages = wire.Messages(job.ids)
-    await _read(job, Tally(job.pid), messages, WARM_UP_CHUNKS, time.perf_counter() + job.warmup)
+    await _read(job, Tally([job.pid]), messages, WARM_UP_CHUNKS, time.perf_counter() + job.warmup)
     tally.begin()
     await _read(job, tally, messages, job.chunks, time.perf_counter() + job.seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from bench import cores, proc
 from bench.server import CannotStart
 
 _SECONDS = 60
@@ -29,6 +31,15 @@ def binaries() -> Path | None:
     folders = [Path(on_path).resolve().parent] if on_path else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
+def missing() -> str | None:
+    """What has to be installed before anything can be measured on PostgreSQL, as a note; None when nothing is."""
+    if binaries() is None:
+        return "PostgreSQL is not installed: nothing was measured"
+    if importlib.util.find_spec("asyncpg") is None:
+        return "asyncpg is not installed: nothing was measured"
+    return None
 
 
 class Postgres:
@@ -74,7 +85,10 @@ def postgres() -> Generator[Postgres, None, None]:
         (data / "postgresql.auto.conf").write_text(f"{_SETTINGS}port = {port}\n")
         _run(programs / "pg_ctl", *control, "start")
         try:
-            yield Postgres(programs, port, folder)
+            server = Postgres(programs, port, folder)
+            for pid in (server.pid, *proc.children(server.pid)):
+                cores.keep_off_servers(pid)
+            yield server
         finally:
             _run(programs / "pg_ctl", *control, "-m", "immediate", "stop")
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import adk_section, sections, svg
+from bench import adk_section, postgres_section, sections, svg
 from bench.results import Results, Scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -18,6 +18,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "reading": ("GetTask and ListTasks with many tasks", sections.reading),
     "fanout": ("Many readers of one task", sections.fanout),
     "parked": ("Tasks that wait", sections.parked),
+    "postgres": ("SendMessage and streams on PostgreSQL", postgres_section.postgres),
     "cross-node": ("From node to node", sections.cross_node),
     "client": ("The client", sections.client),
     "http": ("The HTTP client", sections.http_client),

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import postgres_server
 import proofs
 import warm_start
 
@@ -119,6 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("SSL_CERT_DIR", None)
     _keep_folders_in_memory()
     warm_start.install()
+    postgres_server.install()
     proofs.install(config)
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.
@@ -133,12 +135,38 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_unconfigure() -> None:
     warm_start.close()
+    postgres_server.close()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Commands remember the tasks they have sent to. Here and in all programs that tests start, not in the real home.
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session")
+def postgres_databases() -> postgres_server.Databases:
+    """The real PostgreSQL of this run, which the first test that needs it starts."""
+    try:
+        return postgres_server.Databases.open()
+    except postgres_server.NoPostgres as error:
+        pytest.skip(f"no PostgreSQL: {error}")
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: postgres_server.Databases) -> Iterator[str]:
+    """The URL of a database of PostgreSQL with all tables and no rows."""
+    url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_databases: postgres_server.Databases) -> Iterator[str]:
+    """The URL of a database of PostgreSQL without any table."""
+    url = postgres_databases.create(empty=True)
+    yield url
+    postgres_databases.drop(url)
 
 
 @pytest.fixture(autouse=True)

@@ -78,9 +78,11 @@ class Executor(AgentExecutor):
 
 
 def app(store: str) -> Any:
-    """The ASGI app; `store` is "memory" or a file."""
+    """The ASGI app; `store` is "memory", a file or the URL of a PostgreSQL."""
     tasks: TaskStore = InMemoryTaskStore()
-    if store != "memory":
+    if store.startswith("postgresql://"):
+        tasks = DatabaseTaskStore(create_async_engine(store.replace("postgresql://", "postgresql+asyncpg://", 1)))
+    elif store != "memory":
         tasks = DatabaseTaskStore(create_async_engine(f"sqlite+aiosqlite:///{store}"))
 
     @asynccontextmanager

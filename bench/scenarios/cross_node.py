@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from bench.plan import OVERHEAD_SECONDS, Plan, generate, tell
-from bench.postgres import binaries, postgres
+from bench.postgres import missing, postgres
 from bench.results import Scenario
 from bench.server import running
 
@@ -14,8 +14,9 @@ EVENTS_PER_SECOND = 100
 
 def run(plan: Plan, scenario: Scenario) -> None:
     """Measure the age of events when they arrive."""
-    if binaries() is None:
-        scenario.notes.append("PostgreSQL is not installed: nothing was measured")
+    why = missing()
+    if why is not None:
+        scenario.notes.append(why)
         return
     seconds, warmup = 2 * plan.settings.seconds, 1.0
     with postgres() as server:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
-from dragoman.engine.ports.store import Note, PushState, StoredTask
+from dragoman.engine.ports.store import WOKEN, Note, PushState, StoredTask
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, InvalidValue, NodeInfo, Peer, Renewal, TaskOwner
@@ -235,6 +235,8 @@ class SimulatedDatabase(MemoryStore):
         if write.push_progress:
             progress = tuple(p for p in write.push_progress if self._push_owners.get((p.task, p.id)) == node)
             write = structs.replace(write, push_progress=progress)
+            if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
+                return  # there is nothing to change
         if write.records or write.notes or not (write.pushes or write.deleted_pushes or write.push_progress):
             ownership = self._ownership.get(row.number)
             if write.delete:
@@ -452,15 +454,24 @@ class SimulatedDatabase(MemoryStore):
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
-    async def take_pushes(self, node: int, limit: int) -> list[tuple[Push, TaskRow]]:
-        """Claim open webhooks that no live node delivers."""
-        taken: list[tuple[Push, TaskRow]] = []
-        for push, row in await self.undelivered_pushes():
+    async def take_pushes(self, node: int, limit: int) -> int:
+        """Claim open webhooks that no live node delivers, and mark them WOKEN."""
+        taken = 0
+        for push, row in await super().undelivered_pushes():
             owner = self._push_owners.get((push.task, push.id))
-            if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and len(taken) < limit:
+            if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and taken < limit:
                 self._push_owners[push.task, push.id] = node
-                taken.append((push, row))
+                self._by_number[row.number].pushes[push.id] = structs.replace(push, due_ms=WOKEN)
+                taken += 1
         return taken
+
+    async def undelivered_pushes(self, node: int = 0, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """The open webhooks that a node delivers and all dead ones; or only those WOKEN of the node."""
+        return [
+            (push, row)
+            for push, row in await super().undelivered_pushes(woken=woken)
+            if self._push_owners.get((push.task, push.id)) == node or (push.state is PushState.DEAD and not woken)
+        ]
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

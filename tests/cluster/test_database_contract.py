@@ -10,7 +10,7 @@ import pytest
 from cluster.simulated_database import SimulatedDatabase
 
 from dragoman.dialects.table import V1_0
-from dragoman.engine.ports.store import DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
+from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import NodeInfo
@@ -343,12 +343,14 @@ async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables)
 async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(tables: Tables) -> None:
     row = await tables.create(TWO, pushes=())
     assert await tables.commit(TWO, Write(row, print, pushes=(push(row),))) == "committed"
-    assert await tables.database.take_pushes(ONE, 10) == []
+    assert await tables.database.take_pushes(ONE, 10) == 0
     assert await tables.commit(ONE, Write(row, print, push_progress=(push(row, tries=1),))) == "committed"
     assert [p.tries for p in await tables.database.pushes(row.number)] == [0]
     await tables.kill(TWO)
-    assert [p.id for p, _ in await tables.database.take_pushes(ONE, 10)] == ["p"]
-    assert await tables.database.take_pushes(ONE, 10) == []
+    assert await tables.database.undelivered_pushes(ONE, woken=True) == []
+    assert await tables.database.take_pushes(ONE, 10) == 1
+    assert await tables.database.take_pushes(ONE, 10) == 0
+    assert [(p.id, p.due_ms) for p, _ in await tables.database.undelivered_pushes(ONE, woken=True)] == [("p", WOKEN)]
     done = push(row, state=PushState.DONE)
     assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
     assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]

@@ -14,12 +14,12 @@ from typing import Any
 from dragoman import Agent, Context
 from dragoman.model.state import Role
 from dragoman.sync import Context as SyncContext
-from dragoman.webhooks import backoff, delivery
+from dragoman.webhooks import backoff, service
 
 agent = Agent("effects", description="Writes down what it does")
 FILE = os.open(os.environ["EFFECTS_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 # Webhooks are tried again soon: a receiver that was busy for a moment is no outage.
-backoff.FIRST_DELAY, backoff.MAX_DELAY, delivery.WAKE_POLL_INTERVAL = 0.05, 0.5, 0.2
+backoff.FIRST_DELAY, backoff.MAX_DELAY, service.WAKE_POLL_INTERVAL = 0.05, 0.5, 0.2
 
 
 def effect(kind: str, nonce: str, task: str, **more: Any) -> None:

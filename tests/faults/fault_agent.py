@@ -19,9 +19,9 @@ from dragoman.sync import Context as SyncContext
 agent = Agent("faulty", description="Runs in processes that are killed")
 FOLDER = Path(os.environ["FAULT_FOLDER"])
 if os.environ.get("FAULT_HASTY"):  # webhooks are tried again soon, so that seconds are a long outage
-    from dragoman.webhooks import backoff, delivery
+    from dragoman.webhooks import backoff, service
 
-    backoff.FIRST_DELAY, backoff.MAX_DELAY, delivery.WAKE_POLL_INTERVAL = 0.05, 0.5, 0.2
+    backoff.FIRST_DELAY, backoff.MAX_DELAY, service.WAKE_POLL_INTERVAL = 0.05, 0.5, 0.2
 if os.environ.get("FAULT_SHORT_STOP"):  # a server that is stopped is patient for a moment only
     from dragoman.engine.execute import runner
     from dragoman.server.listen import shutdown

@@ -35,7 +35,7 @@ COMPONENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "push config store": (("dragoman.compat.executor:PushConfigStore",), ("compat/executor/test_push.py",)),
     "push sender": (
-        ("dragoman.compat.executor:PushSender", "dragoman.webhooks.delivery:DeliveryService"),
+        ("dragoman.compat.executor:PushSender", "dragoman.webhooks.service:DeliveryService"),
         ("webhooks",),
     ),
     "request handler": (("dragoman.compat.executor:RequestHandler",), ("compat/executor/test_handler.py",)),

@@ -12,17 +12,19 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import sleep
+from dragoman.net.postgres import connect
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
+    from dragoman.net.postgres import PostgresConnection
 
-logger = logging.getLogger("dragoman.store")
+logger = logging.getLogger("dragoman.postgres")
 CHANNEL = "dragoman"
 # PostgreSQL refuses payloads of 8,000 bytes. An entry has 3 kB at most: an id of 256 characters, escaped.
 MAX_PAYLOAD = 7_900
@@ -44,30 +46,6 @@ _NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 _WORK, _HELLO, _PRESENT, _RESUMED = 1, 2, 4, 8
 
 
-class _Statement(Protocol):
-    """A prepared statement."""
-
-    async def fetch(self, *args: object) -> object: ...
-
-
-class BusConnection(Protocol):
-    """What the bus needs of a connection, which has the names of asyncpg."""
-
-    def add_termination_listener(self, callback: Callable[[object], None]) -> None: ...
-
-    async def add_listener(self, channel: str, callback: Callable[[object, int, str, object], None]) -> None: ...
-
-    async def execute(self, query: str) -> object: ...
-
-    async def prepare(self, query: str) -> _Statement: ...
-
-    async def close(self) -> None: ...
-
-    def is_closed(self) -> bool: ...
-
-    def terminate(self) -> None: ...
-
-
 class _Notice(msgspec.Struct, array_like=True):
     """A payload: its sender, flags, and tasks with their generations. Later versions may append fields."""
 
@@ -79,7 +57,7 @@ class _Notice(msgspec.Struct, array_like=True):
 class PostgresBus(LocalBus):
     """Notifies the subscribers of all processes on one database; those of this process at once.
 
-    `connect` opens a connection. `generations` reads the generations of tasks from the store, for the poll.
+    `url` is that of the database. `generations` reads the generations of tasks from the store, for the poll.
     `on_foreign` is called with the ids of tasks that other processes have changed, `on_work` when there may be tasks to
     take. `jitter` returns numbers from 0 to 1.
 
@@ -92,7 +70,7 @@ class PostgresBus(LocalBus):
     def __init__(
         self,
         clock: Clock,
-        connect: Callable[[], Awaitable[BusConnection]],
+        url: str,
         generations: Callable[[Sequence[str]], Awaitable[Sequence[tuple[str, int]]]],
         *,
         on_foreign: Callable[[Sequence[str]], None],
@@ -100,7 +78,7 @@ class PostgresBus(LocalBus):
         jitter: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(clock)
-        self._connect = connect
+        self._url = url
         self._generations = generations
         self._on_foreign = on_foreign
         self._on_work = on_work
@@ -109,11 +87,9 @@ class PostgresBus(LocalBus):
         self._own_prefix = f"[{self._sender},"
         self._decode = msgspec.json.Decoder(_Notice).decode
         self._encode = msgspec.json.Encoder().encode
-        self._connection: BusConnection | None = None
-        self._statement: _Statement | None = None
-        # Of the loop that the bus was opened on.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._disconnected = asyncio.Event()
+        self._connection: PostgresConnection | None = None
+        self._statement: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that the bus was opened on
         self._sending: asyncio.Task[None] | None = None
         # What the next NOTIFY carries. It is collected only while `_is_sending`.
         self._is_sending = False
@@ -143,7 +119,6 @@ class PostgresBus(LocalBus):
     async def open(self) -> None:
         """Connect in the background and start to poll. Without a connection, subscribers are woken by the poll."""
         self._is_closed, self._loop = False, asyncio.get_running_loop()
-        self._disconnected = asyncio.Event()
         self._start(self._stay_connected())
         self._start_ticking()
 
@@ -194,7 +169,7 @@ class PostgresBus(LocalBus):
         delay, is_reported = first, False
         while True:
             try:
-                connection = await self._listen()
+                lost = await self._listen()
             except Exception as error:  # noqa: BLE001 - whatever a driver raises: there is no connection
                 if not is_reported:
                     logger.warning("no wake-ups from other nodes: %s; streams poll until they are back", error)
@@ -205,20 +180,22 @@ class PostgresBus(LocalBus):
             if is_reported:
                 logger.info("wake-ups from other nodes are back")
             delay, is_reported = first, False
-            await self._disconnected.wait()
+            await lost.wait()
             self._connection = self._statement = None
             self._is_sending = False
-            connection.terminate()
 
-    async def _listen(self) -> BusConnection:
-        """Open a connection that listens and is ready to notify, and ask who is there."""
-        connection = await self._connect()
-        self._disconnected.clear()
+    async def _listen(self) -> asyncio.Event:
+        """Open a connection that listens and is ready to notify, and ask who is there. Returns what its end sets."""
+        # A NOTIFY needs no disk: what it reports is durable already.
+        connection = await connect(self._url, {"synchronous_commit": "off"}, seconds=_TIMEOUT)
+        lost = asyncio.Event()
+
+        def on_terminated(_: object) -> None:
+            lost.set()
+
         try:
-            connection.add_termination_listener(self._on_terminated)
+            connection.add_termination_listener(on_terminated)
             async with asyncio.timeout(_TIMEOUT):
-                # A NOTIFY needs no disk: what it reports is durable already.
-                await connection.execute("SET synchronous_commit = off")
                 await connection.add_listener(CHANNEL, self._on_payload)
                 self._statement = await connection.prepare(_NOTIFY)
         except BaseException:
@@ -229,10 +206,7 @@ class PostgresBus(LocalBus):
         self._resume(_HELLO)
         self._on_work()
         self._poll_soon()
-        return connection
-
-    def _on_terminated(self, connection: object) -> None:
-        self._disconnected.set()
+        return lost
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -275,8 +249,7 @@ class PostgresBus(LocalBus):
         else:
             self._sending = self._start(self._send(self._connection))
 
-    async def _send(self, connection: BusConnection) -> None:
-        assert self._statement is not None
+    async def _send(self, connection: PostgresConnection) -> None:
         payloads = list(self._payloads(self._tasks, self._flags))
         self._tasks, self._flags = {}, 0
         try:
@@ -285,7 +258,6 @@ class PostgresBus(LocalBus):
         except Exception as error:  # noqa: BLE001 - whatever a driver raises: what was lost is polled
             logger.debug("the connection for wake-ups is given up: %r", error)
             connection.terminate()
-            self._disconnected.set()
             self._is_paced = False
         else:
             self._is_paced = not self._is_closed

@@ -82,7 +82,7 @@ VERBS = {
     "users": Verb("store.users", "Manage users: passwords, permissions, API keys and cookies."),
     "push": Verb("store.push", "Show and retry undelivered webhooks."),
     "listen": Verb("listen", "Receive, check and print webhooks."),
-    "backup": Verb("store.backup", "Back up the SQLite store, even while the server runs."),
+    "backup": Verb("store.backup", "Back up the store, even while servers run."),
     "doctor": Verb("doctor.command", "Check an agent, or the local store and settings."),
     "completion": Verb("completion.command", "Print the shell completion script."),
 }

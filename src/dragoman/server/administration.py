@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.store_url import parse_store
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 def open_administration(url: str) -> Administration | None:
     """Return the administration of a store; None for `memory:`, which only its server can reach. Raises ConfigError."""
+    # Imported late: most commands need one of the two, and asyncpg is not always installed.
+    if is_postgres_url(url):
+        from dragoman.stores.postgres.admin.administration import PostgresAdministration
+
+        return PostgresAdministration(url)
     path = parse_store(url)
     if path is None:
         return None
@@ -23,6 +29,10 @@ def open_administration(url: str) -> Administration | None:
 
 def open_users(url: str, clock: Clock) -> Users:
     """Return the users of a store, for its server. They are not opened yet. Raises ConfigError."""
+    if is_postgres_url(url):
+        from dragoman.stores.postgres.admin.users import PostgresUsers
+
+        return PostgresUsers(url, clock)
     from dragoman.stores.sqlite.admin.users import SqliteUsers
 
     return SqliteUsers(parse_store(url), clock)

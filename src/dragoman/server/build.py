@@ -31,8 +31,8 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.plugins import PluginContext, plugins, webhook_senders
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.webhooks.delivery import DeliveryService
 from dragoman.webhooks.request import ISSUER
+from dragoman.webhooks.service import DeliveryService
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock

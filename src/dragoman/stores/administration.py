@@ -25,11 +25,11 @@ class HealthFinding(NamedTuple):
 
 
 class BackupResult(NamedTuple):
-    """What a backup contains: how many tasks, and its size in bytes. `restore` is how to continue from it."""
+    """What a backup contains: how many tasks, and its size in bytes. `restore` is how to continue from it, in lines."""
 
     tasks: int
     size: int
-    restore: str = ""
+    restore: tuple[str, ...] = ()
 
 
 class Users(Protocol):

@@ -1,4 +1,4 @@
-"""Delivers the events of tasks to webhooks: from the journal, in order, with retries until they arrive.
+"""The delivery of one task's events to one webhook: from the journal, in order, with retries until they arrive.
 
 The retry delay is decided in `backoff.retry_delay`.
 """
@@ -12,31 +12,24 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.engine.journal.replay import JournalCompacted
-from dragoman.engine.ports.store import PushState, Write
+from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.store import PushState
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
 from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
-from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import PayloadBuilder
-from dragoman.webhooks.request import ISSUER, delivery_request, post
-from dragoman.webhooks.scheduler import FairScheduler
+from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.sender import WebhookNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from dragoman.clock import Clock, Timer
-    from dragoman.engine.ports.bus import Bus
-    from dragoman.engine.ports.store import Push, Store, StoredTask, TaskRow
-    from dragoman.model.operation import TaskPushNotificationConfig
+    from dragoman.clock import Timer
+    from dragoman.engine.ports.store import Push, StoredTask, TaskRow
     from dragoman.model.record import Record
-    from dragoman.net.exchange import HttpClient
-    from dragoman.net.guard import AddressGuard
-    from dragoman.webhooks.config import SecretSealer
-    from dragoman.webhooks.request import RequestSigner
-    from dragoman.webhooks.sender import WebhookSender
+    from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
@@ -47,8 +40,6 @@ _TRANSIENT = frozenset((408, 425, 429))
 _REQUEST_TIMEOUT = 90.0
 # Seconds between two reads of a journal whose new records (such as chunks) are not sent to the webhook.
 QUIET_INTERVAL = 0.05
-# Seconds between two looks for webhooks that `dragoman push retry` has woken.
-WAKE_POLL_INTERVAL = 5.0
 LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
@@ -121,7 +112,8 @@ class Delivery:
             self._on_generation(generation)
 
     def _on_generation(self, generation: int) -> None:
-        self._generation = generation
+        if generation > self._generation:  # those of other processes may arrive out of order
+            self._generation = generation
         self._continue()
 
     def stop(self) -> None:
@@ -191,6 +183,9 @@ class Delivery:
         self._has_more = False
         service = self._service
         await service.ready()
+        if service.ownership.shared and not await service.is_claimed(self.push):
+            service.forget(self)
+            return
         stored = await service.store.task(self._row.id)
         if stored is None or stored.row.number != self.push.task:
             service.forget(self)
@@ -205,6 +200,9 @@ class Delivery:
                 await self._deliver_stored_state(stored, payloads)
         except JournalCompacted:
             await self._deliver_stored_state(stored, payloads)
+        except OwnershipLost:
+            service.forget(self)
+            return
         # The replayed task is kept for the next page only.
         self._payloads = payloads if self._has_more else None
 
@@ -245,8 +243,13 @@ class Delivery:
 
         Returns True when the cursor may pass it: it arrived, or was refused and is skipped. False when it is retried
         later, or the webhook was given up.
+
+        Raises:
+            OwnershipLost: another process delivers to the webhook now, because this one could not renew its lease.
         """
         push, service = self.push, self._service
+        if service.ownership.expired:
+            await service.ownership.wait_renewed()
         try:
             if (sender := service.senders.get(self._row.scope.agent)) is not None:
                 async with asyncio.timeout(_REQUEST_TIMEOUT):
@@ -331,168 +334,3 @@ class Delivery:
         self._service.save(self._row, self.push)
         if self.push.state is not PushState.OPEN:
             self._service.forget(self)
-
-
-class DeliveryService(WebhookRegistry):
-    """Implements `Outbox`: delivers the events of all tasks to their webhooks.
-
-    An event is retried with the delays of `backoff` after a lost connection, after 408, 425 and 429, and after every
-    other status that is not 2xx or 4xx. Any other 4xx is recorded and its event skipped. A webhook is given up when it
-    has failed for `give_up` seconds, answers 410, or its address is forbidden; then it is dead until `dragoman push
-    retry` wakes it.
-
-    With `chunks`, the pieces of a streamed artifact are sent too, not only the finished artifact. At most
-    `max_per_host` webhooks of one origin are served at once, and `max_total` in all. `warm` loads what the first
-    delivery needs: it is called in a thread when deliveries start, and raises nothing. `senders` send the tasks of the
-    agents with these names, in place of a request to the webhook.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        bus: Bus,
-        clock: Clock,
-        http: HttpClient,
-        sealer: SecretSealer,
-        guard: AddressGuard,
-        *,
-        signer: RequestSigner | None = None,
-        issuer: str = ISSUER,
-        chunks: bool = False,
-        give_up: float = 86_400.0,
-        max_per_host: int = 16,
-        max_total: int = 256,
-        warm: Callable[[], None] | None = None,
-        senders: Mapping[str, WebhookSender] | None = None,
-    ) -> None:
-        super().__init__(clock, sealer, guard, signer)
-        self.store = store
-        self.bus = bus
-        self.http = http
-        self.issuer = issuer
-        self.chunks = chunks
-        self.give_up_ms = int(give_up * 1000)
-        self.scheduler = FairScheduler(Delivery.start_work, max_per_key=max_per_host, max_total=max_total)
-        self.senders = senders or {}
-        self._warm = warm
-        self._warming: asyncio.Future[None] | None = None
-        self._deliveries: dict[tuple[int, str], Delivery] = {}
-        # The running deliveries, and the poll for woken webhooks while it runs.
-        self.workers: set[asyncio.Task[None]] = set()
-        self._poll_timer: Timer | None = None
-        self._closed = False
-
-    @property
-    def open_count(self) -> int:
-        """How many webhooks are open: their tasks may still have events for them."""
-        return len(self._deliveries)
-
-    @property
-    def busy_count(self) -> int:
-        """How many deliveries are running or queued. The poll for woken webhooks counts as one while it runs."""
-        return len(self.workers) + self.scheduler.waiting
-
-    # -- start and stop ------------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Resume the open webhooks of the store, and start to look for webhooks that were woken."""
-        for push, row in await self.store.undelivered_pushes():
-            if push.state is PushState.OPEN:
-                self.follow(row, push)
-        await self._catch_up()
-        self._schedule_poll()
-        if self._warm is not None:
-            self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
-
-    async def _catch_up(self) -> None:
-        """Catch up with tasks that moved on between reading the store and subscribing to them."""
-        for push, row in await self.store.undelivered_pushes() if self._deliveries else ():
-            delivery = self._deliveries.get((push.task, push.id))
-            if delivery is not None:
-                delivery.catch_up(row.generation)
-
-    async def close(self) -> None:
-        """Stop. What has not arrived stays in the store for the next start."""
-        self._closed = True
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
-        for delivery in list(self._deliveries.values()):
-            self.forget(delivery)
-        workers: list[asyncio.Future[None]] = list(self.workers)
-        if self._warming is not None:
-            workers.append(self._warming)
-        for worker in workers:
-            worker.cancel()
-        if workers:
-            await asyncio.wait(workers)
-        await self.http.close()
-
-    # -- called by the engine --------------------------------------------------------------------------------------
-
-    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """Build the webhook to store; one that replaces a followed webhook continues at its cursor."""
-        followed = self._deliveries.get((task, config.id or ""))
-        if followed is not None:
-            cursor = followed.push.cursor
-        return super().prepare(config, task=task, dialect=dialect, cursor=cursor)
-
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """Start the delivery of a task's events to a webhook, in place of one with the same id."""
-        self.unfollow(push.task, push.id)
-        if not self._closed and push.state is PushState.OPEN:
-            self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
-            delivery.start()
-
-    def unfollow(self, task: int, push_id: str) -> None:
-        """Stop a delivery and cancel its request."""
-        delivery = self._deliveries.get((task, push_id))
-        if delivery is not None:
-            self.forget(delivery)
-            delivery.cancel()
-
-    # -- called by deliveries ---------------------------------------------------------------------------------------
-
-    def forget(self, delivery: Delivery) -> None:
-        """Stop a delivery and drop it."""
-        delivery.stop()
-        if self._deliveries.get(delivery.key) is delivery:
-            del self._deliveries[delivery.key]
-
-    def save(self, row: TaskRow, push: Push) -> None:
-        """Save the progress of a delivery."""
-        self.store.write(Write(row, _log_save_error, push_progress=(push,)))
-
-    # -- webhooks that were woken by hand ------------------------------------------------------------------------------
-
-    def _schedule_poll(self) -> None:
-        if not self._closed:
-            self._poll_timer = self.clock.call_later(WAKE_POLL_INTERVAL, self._poll_woken)
-
-    def _poll_woken(self) -> None:
-        worker = asyncio.ensure_future(self._resume_woken())
-        self.workers.add(worker)
-        worker.add_done_callback(self.workers.discard)
-
-    async def _resume_woken(self) -> None:
-        """Resume the webhooks that `dragoman push retry` has woken."""
-        try:
-            woken = await self.store.undelivered_pushes(woken=True)
-            for push, row in woken:
-                existing = self._deliveries.get((push.task, push.id))
-                if existing is None or existing.is_waiting:
-                    cursor = existing.push.cursor if existing and existing.push.created_ms == push.created_ms else 0
-                    renewed = structs.replace(push, due_ms=0, cursor=max(push.cursor, cursor))
-                    self.follow(row, renewed)
-                    self.save(row, renewed)
-            if woken:
-                await self._catch_up()
-        except DragomanError as error:
-            logger.warning("cannot look for woken webhooks: %s", error)
-        finally:
-            self._schedule_poll()
-
-
-def _log_save_error(error: BaseException | None) -> None:
-    if error is not None:
-        # After a restart the event is sent again, with the same idempotency key.
-        logger.error("the progress of a webhook could not be saved: %s", error)

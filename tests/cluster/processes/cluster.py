@@ -12,10 +12,11 @@ from cluster.processes.balancer import RoundRobin
 from cluster.processes.callers import Callers
 from cluster.processes.checker import Checker, failures, summary
 from cluster.processes.nodes import Node, effects_of
-from cluster.processes.postgres import CrashablePostgres
+from cluster.processes.postgres import url_through
 from cluster.processes.records import Records
 from cluster.processes.tables import Tables
 from cluster.processes.wire_proxy import WireProxy
+from postgres_server import PostgresServer
 
 CALLERS = 12
 
@@ -24,7 +25,7 @@ class Cluster:
     """Everything that runs, and what is known about it."""
 
     def __init__(
-        self, folder: Path, postgres: CrashablePostgres, proxy: WireProxy, nodes: list[Node], url: str, tables: Tables
+        self, folder: Path, postgres: PostgresServer, proxy: WireProxy, nodes: list[Node], url: str, tables: Tables
     ) -> None:
         self._folder = folder
         self.postgres = postgres
@@ -86,12 +87,12 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path, postgres: CrashablePostgres, size: int = 3) -> AsyncIterator[Cluster]:
+async def running_cluster(folder: Path, postgres: PostgresServer, size: int = 3) -> AsyncIterator[Cluster]:
     """A cluster of nodes that have joined, and its end."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(WireProxy(postgres.port))
-        tables = await stack.enter_async_context(Tables(postgres.dsn()))
-        nodes = [Node(number, folder, postgres.dsn(proxy.port)) for number in range(1, size + 1)]
+        tables = await stack.enter_async_context(Tables(postgres.url()))
+        nodes = [Node(number, folder, url_through(proxy.port, postgres.url())) for number in range(1, size + 1)]
         stack.push_async_callback(_close, nodes)
         balancer = await stack.enter_async_context(RoundRobin([node.port for node in nodes]))
         cluster = Cluster(folder, postgres, proxy, nodes, balancer.url, tables)

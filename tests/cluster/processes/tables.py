@@ -113,8 +113,7 @@ class Tables:
         """Wait until nobody works on anything."""
 
         async def settled() -> bool:
-            unfinished = await self.fetch("SELECT 1 FROM tasks WHERE state IN (1, 2) OR owner IS NOT NULL LIMIT 1")
-            return not unfinished and not await self.fetch("SELECT 1 FROM drafts LIMIT 1")
+            return not await self.fetch("SELECT 1 FROM tasks WHERE state <= 2 OR owner IS NOT NULL LIMIT 1")
 
         with suppress(AssertionError):  # the checker says what is left
             await self.until("everything comes to rest", settled)
@@ -137,8 +136,8 @@ class Tables:
                 events[row["number"]],
                 messages[row["number"]],
             )
-            for row in await self.fetch("SELECT * FROM tasks ORDER BY number")
+            for row in await self.fetch("SELECT * FROM tasks WHERE state >= 0 ORDER BY number")
         }
-        drafts = (await self.fetch("SELECT count(*) FROM drafts"))[0][0]
+        drafts = (await self.fetch("SELECT count(*) FROM tasks WHERE state < 0"))[0][0]
         busy = (await self.fetch("SELECT count(*) FROM contexts WHERE running IS NOT NULL"))[0][0]
         return StoredCluster(journals, drafts, busy)

@@ -83,10 +83,11 @@ MISTAKES = [
     ),
     Mistake(
         "wanted what an extra has",
-        "serve app.py --store postgresql://me:hunter2@db/tasks",
+        "serve app.py --store postgresql://me:hunter2@db:x/tasks",
         "dragoman: --store postgresql://…: needs the extra `postgres`: {extra}"
         if find_spec("asyncpg") is None
-        else "dragoman: --store postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db",
+        else "dragoman: --store postgresql://…: a port in the URL of the database is not a number: write "
+        "postgresql://user@host/database, with special characters of a password as %XX",
     ),
     Mistake(
         "misspelt the module",

@@ -17,6 +17,8 @@ import pytest
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
 from dragoman.model.user import Account, is_name
+from dragoman.stores.administration import Users
+from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite import file as writing
 from dragoman.stores.sqlite.admin import users as rows
 from dragoman.stores.sqlite.admin.users import SqliteUsers
@@ -34,24 +36,25 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["file", "memory"])
-async def users(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteUsers]:
-    store = SqliteStore(tmp_path / "t.db")
-    await store.open()
-    made = SqliteUsers(tmp_path / "t.db" if request.param == "file" else None, clock)
+@pytest.fixture(params=["file", "memory", "postgres"])
+async def users(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Users]:
+    if request.param == "postgres":
+        made: Users = PostgresUsers(request.getfixturevalue("postgres_url"), clock)
+    else:
+        made = SqliteUsers(tmp_path / "t.db" if request.param == "file" else None, clock)
+    await asyncio.to_thread(made.prepare)
     await made.open()
     yield made
     await made.close()
-    await store.close()
 
 
-async def found(users: SqliteUsers, name: str = "alice") -> Account:
+async def found(users: Users, name: str = "alice") -> Account:
     account = await users.by_name(name)
     assert account is not None
     return account
 
 
-async def test_a_user_has_the_permissions_that_hold_now(users: SqliteUsers, clock: Clock) -> None:
+async def test_a_user_has_the_permissions_that_hold_now(users: Users, clock: Clock) -> None:
     users.add("alice", "hash", ("count", "list"))
     users.grant("alice", "admin", 60)
     assert (await found(users)).user.permissions == {"count", "list", "admin"}
@@ -67,7 +70,7 @@ async def test_a_user_has_the_permissions_that_hold_now(users: SqliteUsers, cloc
     assert (await found(users)).user.permissions == {"count", "admin"}
 
 
-async def test_a_key_belongs_to_its_user_until_it_runs_out_or_is_revoked(users: SqliteUsers, clock: Clock) -> None:
+async def test_a_key_belongs_to_its_user_until_it_runs_out_or_is_revoked(users: Users, clock: Clock) -> None:
     users.add("alice")
     users.add_key("alice", DIGEST, "abcd", 60)
     account = await users.by_key(DIGEST)
@@ -82,7 +85,7 @@ async def test_a_key_belongs_to_its_user_until_it_runs_out_or_is_revoked(users: 
     assert await users.by_key(b"e" * 32) is None
 
 
-async def test_a_revoked_user_is_gone_and_the_name_stays_taken(users: SqliteUsers) -> None:
+async def test_a_revoked_user_is_gone_and_the_name_stays_taken(users: Users) -> None:
     users.add("alice", "hash", ("count",))
     users.add_key("alice", DIGEST, "abcd")
     before = (await found(users)).epoch
@@ -101,7 +104,7 @@ async def test_a_revoked_user_is_gone_and_the_name_stays_taken(users: SqliteUser
     assert await users.by_key(DIGEST) is None
 
 
-async def test_a_password_begins_another_epoch_and_a_permission_does_not(users: SqliteUsers) -> None:
+async def test_a_password_begins_another_epoch_and_a_permission_does_not(users: Users) -> None:
     users.add("alice", "hash")
     users.grant("alice", "count")
     assert (await found(users)).epoch == 0
@@ -110,14 +113,15 @@ async def test_a_password_begins_another_epoch_and_a_permission_does_not(users: 
     assert (account.epoch, account.password) == (1, "another")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "a|b", "-a", "a\n", "x" * 101, "a/b", "'"])
-async def test_what_cannot_be_a_name_is_refused(users: SqliteUsers, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be a name"):
-        users.add(name)
-    assert not is_name(name)
+async def test_what_cannot_be_a_name_is_refused(users: Users) -> None:
+    for name in ("", "a b", "a:b", "a|b", "-a", "a\n", "x" * 101, "a/b", "'"):
+        with pytest.raises(ConfigError, match="cannot be a name"):
+            users.add(name)
+        assert not is_name(name)
+    assert users.list_users() == []
 
 
-async def test_mistakes_are_told(users: SqliteUsers) -> None:
+async def test_mistakes_are_told(users: Users) -> None:
     users.add("alice@example.com")
     with pytest.raises(ConfigError, match="already"):
         users.add("alice@example.com")
@@ -132,7 +136,7 @@ async def test_mistakes_are_told(users: SqliteUsers) -> None:
     assert [user.name for user in users.list_users()] == ["alice@example.com"]
 
 
-async def test_who_is_closed_says_so(users: SqliteUsers) -> None:
+async def test_who_is_closed_says_so(users: Users) -> None:
     await users.close()
     with pytest.raises(ServerError):
         await users.by_name("alice")

@@ -29,7 +29,7 @@ from dragoman.outputs import Reply
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks.delivery import DeliveryService
+from dragoman.webhooks.service import DeliveryService
 
 URL = "https://hooks.example.com/in"
 

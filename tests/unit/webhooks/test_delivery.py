@@ -19,7 +19,7 @@ from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, Task
 from dragoman.net.guard import AddressForbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks import backoff, delivery
+from dragoman.webhooks import backoff, delivery, service
 from dragoman.webhooks import request as request_module
 from dragoman.webhooks.delivery import LOST_KEY
 
@@ -649,7 +649,7 @@ async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> No
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
+    await world.pass_time(service.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
@@ -661,7 +661,7 @@ async def test_a_failing_webhook_that_is_woken_does_not_wait_for_its_time(world:
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
+    await world.pass_time(service.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
 
 

@@ -18,8 +18,8 @@ from dragoman.model.operation import GetPushConfigRequest
 from dragoman.net.guard import AddressGuard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.webhooks.config import WebhookRegistry
-from dragoman.webhooks.delivery import DeliveryService
 from dragoman.webhooks.request import post, post_request, secrets_of
+from dragoman.webhooks.service import DeliveryService
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

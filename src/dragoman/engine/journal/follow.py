@@ -45,7 +45,6 @@ class _Reader:
     __slots__ = (
         "_announced",
         "_has_started",
-        "_is_live",
         "_must_read",
         "_refused",
         "_watch",
@@ -60,37 +59,43 @@ class _Reader:
         self.row = row
         self.after = after
         self.ends_on_input_required = ends_on_input_required
+        # The run in this process, or the last one: it still has its last records, but not those of a later run.
         self.live: LiveTask | None = None
-        self.has_read = False  # the last batch was read from the store
+        self.has_read = False  # the last batch was to be read from the store
         self._watch = watch
+        self._must_read = True  # something has happened that may have left records in the store
         self._announced = 0  # the generation that was announced before the last read
         self._has_started = False  # what was in the store when the stream began has been read
-        self._is_live = False
-        self._must_read = True
         self._refused: LiveTask | None = None
 
-    def choose(self, current: LiveTask | None) -> LiveTask | None:
-        """The live task to read from: the current one, or else the last. None when all is in the store."""
-        self._is_live = current is not None and current is not self._refused
-        if self._is_live:
+    def from_run(self, current: LiveTask | None, read: Callable[[LiveTask, int, bool], Batch | None]) -> Batch | None:
+        """The next durable records from the memory of a run: `current`, or else the last. None: read the store.
+
+        There are no records when nothing has happened since the last read.
+        """
+        is_live = current is not None and current is not self._refused
+        if is_live:
             self.live = current
-        # Else a released LiveTask still has its last records, but not those of a later run.
-        return self.live
+        batch = None
+        if self.live is None:
+            self.has_read = self._must_read
+        else:
+            batch = read(self.live, self.after, self.ends_on_input_required)
+            self.has_read = batch is None or (self._must_read and not is_live and not batch.records)
+        if not self.has_read:
+            return batch or Batch(())
+        self._must_read, self._announced = False, self._watch.generation
+        return None
+
+    @property
+    def is_refused(self) -> bool:
+        """True when the store has refused the writes of the run that is read from."""
+        return self.live is not None and self.live.broken
 
     def drop_live(self) -> None:
         """Read from the store from now on: the live task writes nothing more."""
         self._refused, self.live = self.live, None
         self._must_read = True
-
-    def needs_store(self, batch: Batch | None) -> bool:
-        """True when the store must be read, because memory has no records after the position, or may lack some."""
-        if batch is None:
-            self.has_read = self._must_read or self.live is not None
-        else:
-            self.has_read = self._must_read and not batch.records and not self._is_live
-        if self.has_read:
-            self._must_read, self._announced = False, self._watch.generation
-        return self.has_read
 
     def advance(self, batch: Batch) -> bool:
         """Move past a batch. True when there is nothing more to read before something happens."""
@@ -101,13 +106,15 @@ class _Reader:
         self._must_read = not self._has_started or len(batch.records) == PAGE
         return not self._must_read
 
-    async def wait(self, seconds: float) -> bool:
-        """Wait for more. False when none was announced."""
+    def rest(self) -> int:
+        """The generation beyond which there may be something to read. All before it has been read."""
         self._has_started = self._has_started or self.has_read
         # What was announced and could not be read then, such as records that were deleted, is not waited for again.
-        is_past = await self._watch.wait_past(max(self.after, self._announced), seconds)
+        return self.after if self.after > self._announced else self._announced
+
+    def wake(self) -> None:
+        """Look at the store again, unless nothing was announced while the stream waited."""
         self._must_read = not self._watch.timed_out
-        return is_past
 
 
 class Follower:
@@ -173,7 +180,7 @@ class Follower:
                     return
             reader = _Reader(row, after, watch, ends_on_input_required)
             while True:
-                batch = await self._next_batch(reader)
+                batch = reader.from_run(self._find_live(row.id), self._from_memory) or await self._from_store(reader)
                 if batch.records:
                     ended, is_caught_up = batch.ended, reader.advance(batch)
                     yield batch
@@ -185,37 +192,35 @@ class Follower:
                 elif reader.has_read and await self._is_over(row, reader.after):
                     return
                 del batch
-                if await self._is_refused(reader):
+                if reader.is_refused:
+                    await self._leave_run(reader)
                     continue
                 if self._closing:
                     return
                 # No record is missed: the watch was subscribed before the first read.
-                if not has_sent or not await reader.wait(self._heartbeat):
+                is_past = False
+                if has_sent:
+                    is_past = await watch.wait_past(reader.rest(), self._heartbeat)
+                    reader.wake()
+                if not is_past:
                     yield Batch(())
                 has_sent = True
 
-    async def _next_batch(self, reader: _Reader) -> Batch:
-        """The next durable records of a stream; none when there are none, or nothing has happened since the last."""
-        live = reader.choose(self._find_live(reader.row.id))
-        batch = None if live is None else self._from_memory(live, reader.after, reader.ends_on_input_required)
-        if reader.needs_store(batch):
-            records = await self._store.records(reader.row.number, reader.after, PAGE)
-            return _truncate(records, reader.ends_on_input_required)
-        return batch or Batch(())
+    async def _from_store(self, reader: _Reader) -> Batch:
+        """The next records from the store."""
+        records = await self._store.records(reader.row.number, reader.after, PAGE)
+        return _truncate(records, reader.ends_on_input_required)
 
-    async def _is_refused(self, reader: _Reader) -> bool:
-        """True when the store has just refused the writes of the run, and the stream goes on from the store.
+    async def _leave_run(self, reader: _Reader) -> None:
+        """Go on from the store, which has refused the writes of the run.
 
         Raises:
             ServerError: no other process has the task, and it is not waiting: its run has failed.
         """
         live = reader.live
-        if live is None or not live.broken:
-            return False
-        if not live.ownership_lost and not await self._is_waiting(reader.row):
+        if live is not None and not live.ownership_lost and not await self._is_waiting(reader.row):
             raise live.refusal
         reader.drop_live()
-        return True
 
     def _from_memory(self, live: LiveTask, after: int, ends_on_input_required: bool) -> Batch | None:
         """The durable records after generation `after`, or None when they must be read from the store."""

@@ -58,6 +58,15 @@ class LiveTask(TaskWriter):
     same if the task was a draft until then.
     """
 
+    # fmt: off
+    __slots__ = (
+        "_artifact_ids", "_flush_pending", "_is_stored_draft", "_new", "_pins", "_row_maker", "_serial",
+        "_started", "_status_metadata", "_text_only", "_unwritten", "_unwritten_bytes", "base_artifacts",
+        "begun", "bytes_written", "claim", "closing", "draft_error", "ended", "error", "followups", "is_queued",
+        "mail", "over", "reply", "state", "unloaded", "wakeup", "worker",
+    )
+    # fmt: on
+
     def __init__(
         self,
         store: Store,

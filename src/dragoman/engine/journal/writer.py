@@ -46,6 +46,15 @@ class TaskWriter:
     store has refused a write.
     """
 
+    # fmt: off
+    __slots__ = (
+        "_abandoned", "_ahead_bytes", "_bus", "_clock", "_error", "_has_pending", "_notes_durable",
+        "_notes_queued", "_on_durable", "_reply_durable", "_settle_waiters", "_settled_at", "_settled_task",
+        "_store", "_waiters", "_window", "_window_bytes", "broken", "committed", "context_id", "draft", "epoch",
+        "folding", "id", "row", "sharing",
+    )
+    # fmt: on
+
     def __init__(
         self,
         store: Store,

@@ -100,6 +100,9 @@ class Push(Struct, frozen=True):
     webhook from one that replaced it under the same id. Delivery has failed `tries` times since `failing_ms` and is not
     retried before `due_ms`. `error` is the reason; it also records the last event that the receiver refused for good,
     even after later events were delivered.
+
+    In a store that several processes share, the process that stored a webhook delivers to it, until another claims it;
+    `epoch` changes with every claim.
     """
 
     task: int
@@ -114,6 +117,7 @@ class Push(Struct, frozen=True):
     due_ms: int = 0
     state: PushState = PushState.OPEN
     error: str = ""
+    epoch: int = 0
 
 
 class Write(Struct):
@@ -123,8 +127,8 @@ class Write(Struct):
     consecutive generations; the row has the generation of the last. `size` estimates the bytes to write. A created task
     starts a new context unless `joins_context`, when the context may have tasks already. With `delete`, the task and
     all that belongs to it are removed. `pushes` are new or replaced webhooks, `deleted_pushes` the ids of removed ones;
-    `push_progress` updates cursors and is ignored for webhooks that were deleted or replaced. A write of webhooks alone
-    may carry an older row. `rows` are written to plug-in tables.
+    `push_progress` updates cursors and is ignored for webhooks that were deleted, replaced or claimed by others. A
+    write of webhooks alone may carry an older row. `rows` are written to plug-in tables.
 
     A `draft` is a task that no query returns before it is created, because the agent may still answer with a bare
     message. Its `snapshot` is the task as it would be created. With `opens_draft`, the created task was a draft. A
@@ -313,7 +317,11 @@ class Store(Protocol):
         ...
 
     async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
-        """The webhooks that are not DONE, dead ones included, with their tasks, oldest first; or only those `WOKEN`."""
+        """The webhooks that are not DONE, dead ones included, with their tasks, oldest first; or only those `WOKEN`.
+
+        A store that several processes share returns those open ones only that this process delivers to. With `woken`,
+        it first claims the ones that no live process delivers to: they are `WOKEN` from then on.
+        """
         ...
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:

@@ -19,8 +19,9 @@ from msgspec import Struct
 from dragoman.dialects.table import CardVersion
 from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config import values
-from dragoman.server.config.store_url import parse_store
+from dragoman.server.config.store_url import check_postgres, parse_store
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import Network
 from dragoman.server.http.authentication import AuthSettings
@@ -324,7 +325,9 @@ def _read(name: str, setting: _SettingValue) -> Any:
         value = SETTINGS[name].parse(setting.value, setting.is_text)
     except ValueError as error:
         raise ConfigError(f"{setting.source}: {error}") from None
-    if name == "store":
+    if name == "store" and is_postgres_url(value):
+        check_postgres(value, setting=setting.source)
+    elif name == "store":
         path = parse_store(value, setting=setting.source)
         if path is not None and setting.base is not None:
             return f"sqlite:///{(setting.base / path).as_posix()}"

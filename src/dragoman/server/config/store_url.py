@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from dragoman.model.error import ConfigError
+from dragoman.net.postgres import is_postgres_url, parse_address
+from dragoman.net.postgres import without_password as without_secrets
 from dragoman.server.agent.frameworks import require
 
 FORMS = "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"
@@ -20,8 +22,11 @@ def parse_store(url: str, *, setting: str = "store") -> Path | None:
     """
     if url == "memory:":
         return None
-    if is_postgres(url):
-        raise ConfigError(f"{setting} postgresql://…: {_why_not_postgresql()}")
+    if is_postgres_url(url):
+        check_postgres(url, setting=setting)
+        raise ConfigError(
+            f"{setting} postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db"
+        )
     path = url.removeprefix("sqlite:///")
     problem = _problem(url, path)
     if problem is not None:
@@ -29,14 +34,23 @@ def parse_store(url: str, *, setting: str = "store") -> Path | None:
     return Path(path).expanduser()
 
 
-def is_postgres(url: str) -> bool:
-    """True for the URL of a PostgreSQL database."""
-    scheme, separator, _ = url.partition("://")
-    return bool(separator) and scheme in ("postgres", "postgresql")
+def check_postgres(url: str, *, setting: str = "store") -> None:
+    """Check the URL of a PostgreSQL database.
+
+    Raises:
+        ConfigError: it cannot be used, or the extra `postgres` is not installed.
+    """
+    try:
+        require("asyncpg", "postgres")
+        parse_address(url)
+    except ConfigError as error:
+        raise ConfigError(f"{setting} postgresql://…: {error}") from None
 
 
 def without_password(url: str) -> str:
     """Return a URL for an error: whole where it cannot contain a password, else its scheme only."""
+    if is_postgres_url(url):
+        return without_secrets(url)
     scheme, separator, _ = url.partition("://")
     if not re.search(r"[@=?]", url) and (not separator or scheme in ("sqlite", "memory")):
         return url
@@ -67,11 +81,3 @@ def _suggestion(url: str) -> str:
     if re.fullmatch(r"[\w./~-]+", path):
         return f"; did you mean `sqlite:///{path}`?"
     return ""
-
-
-def _why_not_postgresql() -> str:
-    try:
-        require("asyncpg", "postgres")
-    except ConfigError as error:
-        return str(error)
-    return "PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
     from dragoman.transports.limits import DenialLog
-    from dragoman.webhooks.delivery import DeliveryService
+    from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.server")
 

@@ -95,7 +95,7 @@ class NodeDatabase(Protocol):
         ...
 
     async def join(self, node: NodeInfo) -> None:
-        """Register a node. Raises ConnectionLost."""
+        """Register a node; once more is harmless. Raises ConnectionLost."""
         ...
 
     async def beat(self, node: int) -> Renewal:
@@ -243,7 +243,8 @@ class Database(Protocol):
     async def take_pushes(self, node: int, limit: int) -> int:
         """Claim open webhooks that no live node delivers, oldest first, and mark them WOKEN. Returns how many.
 
-        Those of drafts are left alone.
+        A claim, and whatever else takes a webhook from its node, adds 1 to its `epoch`; one that is stored or replaced
+        has the epoch it comes with. Progress requires node, epoch and `created_ms`. Those of drafts are left alone.
         """
         ...
 

@@ -9,9 +9,10 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dragoman.clock import SystemClock, sleep, wait
+from dragoman.clock import SystemClock, sleep
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
+from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,7 +62,8 @@ class Heartbeat:
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peers: frozenset[int] = frozenset()
-        self._joined = False
+        self._joined = False  # the node is registered
+        self._is_new = True  # nobody was told that it is
 
     @property
     def node(self) -> int:
@@ -111,29 +113,29 @@ class Heartbeat:
         self._lease.end()
         with contextlib.suppress(ConnectionLost):
             if self._joined:
-                await self._answer(self._database.leave(self._info.id), LEAVE_SECONDS)
+                await answer_within(self._clock, LEAVE_SECONDS, lambda: self._database.leave(self._info.id))
         with contextlib.suppress(ConnectionLost):
-            await self._answer(self._database.close(), LEAVE_SECONDS)
+            await answer_within(self._clock, LEAVE_SECONDS, self._database.close)
 
     async def _renew(self, listener: NodeListener) -> None:
         """Join if need be, renew, and declare dead who is. Raises ConnectionLost."""
-        new = not self._joined
-        if new:
-            await self._answer(self._database.join(self._info))
+        if not self._joined:
+            await self._answer(lambda: self._database.join(self._info))
             self._joined = True
         sent = self._lease.now()
-        renewal = await self._answer(self._database.beat(self._info.id))
+        renewal = await self._answer(lambda: self._database.beat(self._info.id))
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()
-            self._joined = False
+            self._joined, self._is_new = False, True
             self._info = self._info._replace(id=new_node_id())
             logger.warning("the other servers have declared this one dead: it goes on as a new one")
             listener.on_dead()
             await self._renew(listener)
             return
         self._lease.renew(sent)
-        if new:
+        if self._is_new:
+            self._is_new = False
             listener.on_joined(self._info.id)
         listener.on_renewed()
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
@@ -141,7 +143,7 @@ class Heartbeat:
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
         alive = {peer.id for peer in peers}
         for peer in self._observer.observe(self._lease.now(), peers):
-            if await self._answer(self._database.bury(peer.id, peer.beat)):
+            if await self._bury(peer):
                 logger.warning("the server %s does not renew its lease: its tasks are taken over", peer.name)
                 alive.discard(peer.id)
         gone = self._peers - alive
@@ -149,15 +151,12 @@ class Heartbeat:
         if gone:
             listener.on_peer_gone()
 
-    async def _answer(self, call: Awaitable[T], seconds: float | None = None) -> T:
+    async def _bury(self, peer: Peer) -> bool:
+        return await self._answer(lambda: self._database.bury(peer.id, peer.beat))
+
+    async def _answer(self, call: Callable[[], Awaitable[T]]) -> T:
         """Wait for an answer at most a lease: after that it would be of no use. Raises ConnectionLost."""
-        answer = asyncio.ensure_future(call)
-        try:
-            if await wait(self._clock, answer, self._lease.seconds if seconds is None else seconds):
-                return answer.result()
-        finally:
-            answer.cancel()
-        raise ConnectionLost("it does not answer")
+        return await answer_within(self._clock, self._lease.seconds, call)
 
 
 class _Silent:
@@ -182,28 +181,6 @@ class HeartbeatLoop(Protocol):
     async def stop(self) -> None:
         """Leave and stop."""
         ...
-
-
-class HeartbeatTask:
-    """Beats on the event loop of the server, for tests in virtual time."""
-
-    def __init__(self) -> None:
-        self._heartbeat: Heartbeat | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
-        """Register the node, take its first lease, and beat from then on. Raises ConnectionLost."""
-        await heartbeat.start()
-        self._heartbeat = heartbeat
-        self._task = asyncio.get_running_loop().create_task(heartbeat.run(listener, lambda: True))
-
-    async def stop(self) -> None:
-        """Leave and stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._heartbeat is not None:
-            await self._heartbeat.stop()
 
 
 class HeartbeatThread:
@@ -257,6 +234,7 @@ class HeartbeatThread:
         try:
             await heartbeat.start()
         except BaseException as error:  # noqa: BLE001 - it is raised where the thread was started
+            await heartbeat.stop()
             started.set_exception(error)
             return
         started.set_result(None)

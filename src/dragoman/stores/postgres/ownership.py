@@ -80,9 +80,10 @@ class PostgresOwnership:
         self._node = node
 
     async def stop(self) -> None:
-        """Finish what is being released."""
-        if self._releases:
-            await asyncio.wait(self._releases)
+        """Finish what is being released. What a silent database still has, others get when this node has left."""
+        releasing = asyncio.gather(*self._releases, return_exceptions=True)
+        if not await wait(self._clock, releasing, RETRY_SECONDS):
+            releasing.cancel()
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class PostgresOwnership:
 
     async def _release(self, node: int, claim: Claim) -> None:
         delay, repeated = FIRST_DELAY, False
-        while node == self._node:  # otherwise it was lost
+        while node and node == self._node:  # otherwise it was lost
             try:
                 released = await self._database.release(node, claim.task, claim.epoch)
             except ConnectionLost:
@@ -148,6 +149,7 @@ class PostgresOwnership:
         if outcome.kind != "committed":
             return False
         self._notify(row.id, row.generation)
+        asyncio.get_running_loop().call_soon(self.on_touched, (row.id,))  # its owner may be this process
         return True
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
@@ -225,8 +227,11 @@ class PostgresOwnership:
 
     def announce_work(self) -> None:
         """Tell all nodes, this one included, that there may be tasks to take."""
-        self._announce()
         asyncio.get_running_loop().call_soon(self.on_work)
+        try:
+            self._announce()
+        except Exception:
+            logger.exception("work could not be announced")
 
     def on_work(self) -> None:
         """Tell the engines of this process that there may be tasks to take."""
@@ -256,8 +261,11 @@ class PostgresOwnership:
         return UNLIMITED if self._runs_limit is None else max(0, self._runs_limit - self._runs)
 
     def count_run(self, change: int) -> None:
-        """Count a run that starts (1) or has ended (-1)."""
+        """Count a run that starts (1) or has ended (-1). What waits for room is looked for at once."""
+        was_full = not self.free_runs
         self._runs += change
+        if was_full and self.free_runs:
+            asyncio.get_running_loop().call_soon(self.on_work)
 
 
 def _do_nothing(*_: object) -> None:

@@ -1,7 +1,8 @@
-"""Calls of the database that are repeated for some seconds after a lost connection."""
+"""Calls of the database that are repeated after a lost connection, or one that has gone silent."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.clock import sleep
@@ -17,8 +18,14 @@ T = TypeVar("T")
 
 # A server that has restarted, or a standby that takes over, is back within this time; no caller waits for longer.
 RETRY_SECONDS = 5.0
+# No reading takes so long: the connection is dead, and nobody has noticed yet.
+SILENCE_SECONDS = 30.0
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_ANSWER = "the database does not answer: try again with the same messageId"
+
+
+class ConnectionTimeout(ConnectionLost):
+    """There was no answer for long. As with any lost connection, the statement may have been applied, or may yet be."""
 
 
 class Retry:
@@ -40,9 +47,31 @@ class Retry:
         started, delay, repeated = self._now(), FIRST_DELAY, False
         while True:
             try:
-                return await call(), repeated
+                return await answer_within(self._clock, SILENCE_SECONDS, call), repeated
             except ConnectionLost as error:
                 if self._now() - started >= RETRY_SECONDS:
                     raise ServerError(NO_ANSWER, retryAfter="1") from error
             await sleep(self._clock, delay)
             delay, repeated = min(2 * delay, LAST_DELAY), True
+
+
+async def answer_within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Wait for an answer for some seconds. Raises ConnectionTimeout when there is none, and what `call` raises."""
+    task = asyncio.current_task()
+    assert task is not None
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = clock.call_later(seconds, expire)
+    try:
+        return await call()
+    except asyncio.CancelledError:
+        if not expired or task.uncancel():
+            raise
+        raise ConnectionTimeout(f"it has not answered for {seconds:.0f} s") from None
+    finally:
+        timer.cancel()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from dragoman.clock import SystemClock, wait
+from dragoman.clock import SystemClock
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
 from dragoman.stores.postgres.lease import NodeLease, new_node_id
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.ownership import PostgresOwnership
-from dragoman.stores.postgres.retry import NO_ANSWER, Retry
+from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
 from dragoman.stores.postgres.writer import GroupCommit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
@@ -116,7 +117,7 @@ class PostgresStore:
         """Read a task by its id; None when there is none, or only a draft."""
         return await self._retry.call(lambda: self._database.task(task_id))
 
-    async def generations(self, task_ids: list[str]) -> list[tuple[str, int]]:
+    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks, for the poll of the bus."""
         return await self._retry.call(lambda: self._database.generations(task_ids))
 
@@ -202,12 +203,7 @@ class PostgresStore:
         """Raise ServerError when this node must get no more requests: its lease ends, or the database is silent."""
         if self._lease.remaining < self._lease.interval:
             raise ServerError("the lease of this server is about to end: it cannot reach the database")
-        answer = asyncio.ensure_future(self._database.check(self.ownership.node))
         try:
-            if not await wait(self._clock, answer, CHECK_SECONDS):
-                raise ServerError(NO_ANSWER)
-            answer.result()
+            await answer_within(self._clock, CHECK_SECONDS, lambda: self._database.check(self.ownership.node))
         except ConnectionLost as error:
             raise ServerError(NO_ANSWER) from error
-        finally:
-            answer.cancel()

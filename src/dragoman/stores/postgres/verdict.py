@@ -31,12 +31,15 @@ async def judge(
     """Return the error for changes of one task that were not reported as committed, or None when they are.
 
     `owner` is who owns the task now. With `repeated`, the statement was sent before and its outcome is unknown: then
-    what looks like a refusal may be the trace of the changes themselves.
+    what looks like a refusal may be the trace of the changes themselves. That is always asked of records under a claim,
+    which nobody else can have written.
 
     Raises:
         ConnectionLost: the database does not answer.
     """
-    if repeated and await _is_committed(database, clock, sequence, owner):
+    if (repeated or (sequence[0].epoch and sequence[0].records)) and await _is_committed(
+        database, clock, sequence, owner
+    ):
         return None
     if outcome.kind == "busy":
         return ContextBusy("another task of the context is at work")

@@ -13,6 +13,7 @@ from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.postgres.batch import WriteQueue
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
+from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within
 from dragoman.stores.postgres.verdict import judge
 
 if TYPE_CHECKING:
@@ -28,11 +29,12 @@ T = TypeVar("T")
 
 # How long to wait before a statement is sent again: 50 ms, then twice as long each time.
 FIRST_DELAY, LAST_DELAY = 0.05, 1.0
+# How long to wait for an answer: twice as long each time.
+SILENCE_SECONDS = 10.0
 # How long closing waits for a database that does not answer.
 CLOSE_SECONDS = 10.0
 
 DECLARED_DEAD = "the other servers have declared this one dead and take its tasks: try again with the same messageId"
-NO_ANSWER = "the database does not answer: try again with the same messageId"
 
 
 class _NodeChanged(Exception):
@@ -144,12 +146,15 @@ class GroupCommit:
             missing = OwnershipLost(DECLARED_DEAD)
         except _Abandoned:
             pass
+        except Exception as error:
+            logger.exception("changes could not be written")
+            missing = error
         finally:
             for write in batch.writes:
                 _report(write, attempt.outcomes.get(id(write), missing))
             self._fail_followers(attempt)
-            if attempt.has_work:
-                self._on_work()
+        if attempt.has_work:
+            self._on_work()
 
     def _fail_followers(self, attempt: _Attempt) -> None:
         """Refuse the waiting changes that build on refused ones."""
@@ -241,11 +246,13 @@ class GroupCommit:
             _NodeChanged: the node was declared dead before it did.
             _Abandoned: the store was closed before it did.
         """
-        delay, problem = FIRST_DELAY, None
+        delay, silence, problem = FIRST_DELAY, SILENCE_SECONDS, None
         while True:
             try:
-                answer = await call()
+                answer = await answer_within(self._clock, silence, call)
             except ConnectionLost as error:
+                if isinstance(error, ConnectionTimeout):
+                    silence *= 2  # a database that is only slow gets the time it needs
                 if problem is None:
                     logger.warning("the connection to the database was lost (%s): changes wait", error)
                 problem = error

@@ -12,7 +12,7 @@ from dragoman.engine.ports.store import WOKEN, Push, PushState
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Write
 
-# In the order of the fields of `Push`.
+# In the order of the fields of `Push`. Its last one, `epoch`, is for stores that several processes share.
 COLUMNS = """
 w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error
 """
@@ -32,7 +32,7 @@ WHERE task = ? AND id = ? AND created_ms = ?
 def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
     """Write the new, deleted and updated webhooks of a change."""
     for push in write.pushes:
-        connection.execute(_PUT, structs.astuple(push))
+        connection.execute(_PUT, structs.astuple(push)[:-1])
     for push_id in write.deleted_pushes:
         connection.execute("DELETE FROM pushes WHERE task = ? AND id = ?", (write.row.number, push_id))
     for push in write.push_progress:

@@ -9,14 +9,15 @@ from typing import Any
 from cluster.simulated_database import SimulatedDatabase
 
 from dragoman.engine.ports.rows import TaskTable
-from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.engine.ports.store import Write
+from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
 
 
 class FaultyDatabase:
     """Passes every statement on. `faults` are taken one per statement of a name: "unsent", "swallowed" or a callback.
 
     An "unsent" statement is not applied, the answer of a "swallowed" one is lost. A callback is awaited with the
-    statement, and returns its answer.
+    statement, and returns its answer. While `down`, nothing is applied. `invalid` are changes that cannot be stored.
     """
 
     def __init__(self, simulated: SimulatedDatabase) -> None:
@@ -24,6 +25,7 @@ class FaultyDatabase:
         self.faults: dict[str, list[str | Callable[[Awaitable[Any]], Awaitable[Any]]]] = {}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.down = False
+        self.invalid: Callable[[Write], bool] = lambda _: False
 
     def fail(self, name: str, *faults: str | Callable[[Awaitable[Any]], Awaitable[Any]]) -> None:
         """Let the next statements of this name fail."""
@@ -54,6 +56,8 @@ class FaultyDatabase:
                 raise ConnectionLost("it was not sent")
             if callable(fault):
                 return await fault(method(*arguments, **options))
+            if name == "commit" and any(self.invalid(write) for sequence in arguments[1] for write in sequence):
+                raise InvalidValue("a value cannot be stored")
             result = await method(*arguments, **options)
             if fault == "swallowed":
                 raise ConnectionLost("its answer is lost")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.stores.administration import BackupResult
+from dragoman.stores.backup_file import check_target, part_of, write_backup
 from dragoman.stores.sqlite.admin.health import NO_SPACE, open_read_only, schema_version
-from dragoman.stores.sqlite.file import is_same_file, real_path
+from dragoman.stores.sqlite.file import real_path
 from dragoman.telemetry.printable import format_bytes
 
 # Pages per step. Between two steps the interpreter runs, so that Ctrl-C works.
@@ -33,12 +32,11 @@ def back_up(
         ConfigError: the source is not a store, or the target cannot be written.
         DragomanError: there is no room, or the copy failed or is damaged. Nothing is left of it then.
     """
-    part = target.with_name(target.name + ".part")
-    _check_target(source, target, part, force=force)
+    _check_target(source, target, force=force)
     try:
         with _open_source(source) as store:
             check_space(_size_of(store), source, target.absolute().parent)
-            return _write(store, part, target, force=force, progress=progress)
+            return write_backup(target, lambda part: _copy(store, part, progress), force=force)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
             raise DragomanError(f"the store {source} is damaged: {error}: run `dragoman doctor --full`") from error
@@ -56,28 +54,19 @@ def check_space(required: int, source: Path, folder: Path) -> None:
         raise DragomanError(f"{problem}: make room, or name another folder")
 
 
-def _check_target(source: Path, target: Path, part: Path, *, force: bool) -> None:
+def _check_target(source: Path, target: Path, *, force: bool) -> None:
     if not source.exists():
         raise ConfigError(f"there is no store {source}: name the one to copy with --store")
     real = real_path(source)
     own_files = {real.with_name(real.name + suffix) for suffix in _SIBLING_SUFFIXES}
-    if own_files & {target.resolve(), part.resolve()} or (target.exists() and target.samefile(source)):
+    if own_files & {target.resolve(), part_of(target).resolve()} or (target.exists() and target.samefile(source)):
         raise ConfigError(f"{target} belongs to the store itself: use another name")
-    if not target.absolute().parent.is_dir():
-        raise ConfigError(f"{target}: there is no folder {target.parent}: make it first")
-    if target.is_dir():
-        raise ConfigError(f"{target} is a folder: name a file in it, as in {target / source.name}")
-    _refuse_existing(target, force=force)
+    check_target(target, source.name, force=force)
     for suffix in ("-wal", "-journal"):
         # SQLite would replay such a log into the copy.
         foreign_log = target.with_name(target.name + suffix)
         if foreign_log.exists() and foreign_log.stat().st_size:
             raise ConfigError(f"{foreign_log} is there, so {target} is a database somebody uses: use another name")
-
-
-def _refuse_existing(target: Path, *, force: bool) -> None:
-    if not force and (target.exists() or target.is_symlink()):
-        raise ConfigError(f"{target} is there already: use another name, or --force to replace it")
 
 
 @contextmanager
@@ -101,45 +90,6 @@ def _size_of(store: sqlite3.Connection) -> int:
     return pages * int(store.execute("PRAGMA page_size").fetchone()[0])
 
 
-def _write(
-    store: sqlite3.Connection,
-    part: Path,
-    target: Path,
-    *,
-    force: bool,
-    progress: Callable[[int, int], None] | None,
-) -> BackupResult:
-    if force:
-        part.unlink(missing_ok=True)
-    try:
-        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise ConfigError(
-            f"{part} is there: another backup is running, or one was interrupted: remove it, or use --force"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{part} cannot be written: {error.strerror}") from None
-    opened = os.fstat(file)
-    try:
-        try:
-            tasks = _copy(store, part, progress)
-            os.fsync(file)
-            size = os.fstat(file).st_size
-            _refuse_existing(target, force=force)
-            if not is_same_file(str(part), opened):
-                raise FileNotFoundError
-        finally:
-            os.close(file)
-        part.replace(target)
-    except BaseException as error:
-        if isinstance(error, Exception) and not is_same_file(str(part), opened):
-            raise DragomanError(f"another backup to {target} was forced meanwhile: this one is not kept") from error
-        _delete_part(part, opened)
-        raise
-    sync_folder(target.absolute().parent)
-    return BackupResult(tasks, size)
-
-
 def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None) -> int:
     def step(_: int, remaining: int, pages: int) -> None:
         if progress is not None:
@@ -156,9 +106,3 @@ def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], 
         if damage != "ok":
             raise DragomanError(f"the copy is damaged, so the store is: {damage}: run `dragoman doctor --full`")
         return int(copy.execute("SELECT count(*) FROM tasks").fetchone()[0])
-
-
-def _delete_part(part: Path, opened: os.stat_result) -> None:
-    if is_same_file(str(part), opened):
-        for suffix in ("", "-journal", "-wal", "-shm"):
-            part.with_name(part.name + suffix).unlink(missing_ok=True)

@@ -11,20 +11,28 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from dragoman.clock import Clock, SystemClock
-from dragoman.model.error import ConfigError, ServerError
-from dragoman.model.user import Account, Grant, KeySummary, User, UserSummary, is_name
+from dragoman.model.error import ServerError
+from dragoman.model.user import Account, Grant, KeySummary, UserSummary
+from dragoman.stores.accounts import (
+    AccountCache,
+    build_account,
+    check_name,
+    check_permission,
+    key_error,
+    no_permission_error,
+    no_user_error,
+    user_exists_error,
+)
 from dragoman.stores.sqlite.admin.health import open_read_only, schema_version
 from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.schema import VERSION, migrate
 from dragoman.stores.sqlite.store import SqliteStore
 
-# Milliseconds a cached account is valid, should the notice of a change be lost.
-FRESH_MS = 5000
 # The columns `failures` and `locked_until_ms` are not used any more: accounts are not locked.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
+_CHECK_INTERVAL = 0.001
 _IS_VALID = "(until_ms IS NULL OR until_ms > ?)"
 
 
@@ -51,13 +59,8 @@ def _account(
     connection: sqlite3.Connection, now: int, until: int | None, user: int, name: str, password: str, epoch: int
 ) -> Account:
     grants = _grants(connection, user, now)
-    ends = [end for end in (until, *(grant.until for grant in grants)) if end is not None]
-    return Account(
-        user=User(name, name, frozenset(grant.permission for grant in grants)),
-        password=password,
-        epoch=epoch,
-        fresh_until=min(now + FRESH_MS, *ends) if ends else now + FRESH_MS,
-    )
+    permissions = (grant.permission for grant in grants)
+    return build_account(name, password, epoch, permissions, (until, *(grant.until for grant in grants)), now)
 
 
 def _grants(connection: sqlite3.Connection, user: int, now: int) -> tuple[Grant, ...]:
@@ -76,14 +79,8 @@ def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeySumma
 def _user_key(connection: sqlite3.Connection, name: str) -> int:
     row = connection.execute("SELECT user FROM users WHERE name = ? AND NOT revoked", (name,)).fetchone()
     if row is None:
-        raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
+        raise no_user_error(name)
     return int(row[0])
-
-
-T = TypeVar("T")
-MAX_CACHED = 4096
-_MAX_PERMISSION_LENGTH = 200
-_CHECK_INTERVAL = 0.001
 
 
 class SqliteUsers:
@@ -99,10 +96,8 @@ class SqliteUsers:
         self._path = path
         self._checked_at = 0.0
         self._clock = clock or SystemClock()
-        self._accounts: dict[str, Account] = {}
-        self._keys: dict[bytes, Account] = {}
+        self._cache = AccountCache()
         self._stamp = 0
-        self._generation = 0
         self._change_file: int | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._reader: sqlite3.Connection | None = None
@@ -134,23 +129,19 @@ class SqliteUsers:
         if self._change_file is not None:
             os.close(self._change_file)
             self._change_file = None
-        self._clear_cache()
+        self._cache.clear()
 
     async def by_name(self, name: str) -> Account | None:
         """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
         now = self._clear_cache_if_changed()
-        cached = self._accounts.get(name)
-        if cached is not None and now < cached.fresh_until:
-            return cached
-        return await self._load(self._accounts, name, lambda reader: account(reader, name, now))
+        return await self._cache.by_name(name, now, lambda: self._read(lambda reader: account(reader, name, now)))
 
     async def by_key(self, digest: bytes) -> Account | None:
         """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
         now = self._clear_cache_if_changed()
-        cached = self._keys.get(digest)
-        if cached is not None and now < cached.fresh_until:
-            return cached
-        return await self._load(self._keys, digest, lambda reader: account_of_key(reader, digest, now))
+        return await self._cache.by_key(
+            digest, now, lambda: self._read(lambda reader: account_of_key(reader, digest, now))
+        )
 
     # -- administration --------------------------------------------------------------------------------------------
 
@@ -169,10 +160,9 @@ class SqliteUsers:
         Raises:
             ConfigError: the name is invalid or taken; a permission is empty or too long.
         """
-        if not is_name(name):
-            raise ConfigError(f"{name!r} cannot be a name: use letters, digits and . @ + - _, at most 100")
+        check_name(name)
         for permission in permissions:
-            _check_permission(permission)
+            check_permission(permission)
         with self._write_transaction() as db:
             existing = db.execute("SELECT user, revoked FROM users WHERE name = ?", (name,)).fetchone()
             if existing is None:
@@ -181,9 +171,7 @@ class SqliteUsers:
             elif existing[1]:
                 db.execute("UPDATE users SET revoked = 0, password = ? WHERE user = ?", (password, existing[0]))
             else:
-                raise ConfigError(
-                    f"there is a user {name!r} already: `dragoman users password {name}` sets another password"
-                )
+                raise user_exists_error(name)
             for permission in permissions:
                 _grant(db, name, permission, None)
 
@@ -199,7 +187,7 @@ class SqliteUsers:
         Raises:
             ConfigError: there is no such user, or the permission is empty or too long.
         """
-        _check_permission(permission)
+        check_permission(permission)
         with self._write_transaction() as db:
             _grant(db, name, permission, self._expiry(seconds))
 
@@ -228,7 +216,7 @@ class SqliteUsers:
         with self._write_transaction() as db:
             values = (_user_key(db, name), permission)
             if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
-                raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
+                raise no_permission_error(name)
 
     def revoke_key(self, name: str, hint: str) -> None:
         """Revoke the API key with this hint. Raises ConfigError when there is no such user, no such key, or several."""
@@ -236,8 +224,7 @@ class SqliteUsers:
             values = (_user_key(db, name), hint)
             matches = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
             if len(matches) != 1:
-                many = "several keys that end" if matches else "no key that ends"
-                raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
+                raise key_error(name, hint, len(matches))
             db.execute("DELETE FROM api_keys WHERE digest = ?", matches[0])
 
     def account(self, name: str) -> Account | None:
@@ -269,36 +256,21 @@ class SqliteUsers:
         if stamp != self._stamp or self._changes != self._seen_changes:
             self._stamp = stamp
             self._seen_changes = self._changes
-            self._clear_cache()
+            self._cache.clear()
         return self._clock.now()
 
-    def _clear_cache(self) -> None:
-        self._generation += 1
-        self._accounts.clear()
-        self._keys.clear()
-
-    async def _load(
-        self, cache: dict[T, Account], key: T, query: Callable[[sqlite3.Connection], Account | None]
-    ) -> Account | None:
+    async def _read(self, query: Callable[[sqlite3.Connection], Account | None]) -> Account | None:
         if self._pool is None:
             raise ServerError("the store of users is closed")
-        generation = self._generation
 
         def work() -> Account | None:
             with self._read_connection() as reader:
                 return query(reader)
 
         try:
-            account = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except sqlite3.Error as error:
             raise ServerError(f"the users cannot be looked up now: {error}") from error
-        # A result from before a change must not be cached after it.
-        if account is not None and generation == self._generation:
-            cache.pop(key, None)
-            while len(cache) >= MAX_CACHED:
-                del cache[next(iter(cache))]
-            cache[key] = account
-        return account
 
     @contextmanager
     def _read_connection(self) -> Generator[sqlite3.Connection]:
@@ -342,11 +314,6 @@ def _in_memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     migrate(connection, Path("memory"))
     return connection
-
-
-def _check_permission(permission: str) -> None:
-    if not permission or len(permission) > _MAX_PERMISSION_LENGTH or not permission.isprintable():
-        raise ConfigError(f"a permission is a word of 1 to {_MAX_PERMISSION_LENGTH} characters")
 
 
 def _is_migrated(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""The SQL of the store that several servers share, on asyncpg."""

@@ -1,0 +1,198 @@
+"""The tables in PostgreSQL, and the migrations from older versions.
+
+Tables are in the first schema of the search path. A migration is forward only, in one transaction, and by one server at
+a time. `oldest` is the oldest version of the program's tables that works with the database as it is, so that servers of
+two neighboring versions run side by side while they are upgraded one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.model.error import ConfigError
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.net.postgres import PostgresConnection
+
+# States are stored by their protobuf numbers. A draft has none of them.
+STATES: tuple[State, ...] = (
+    State.UNSPECIFIED,
+    State.SUBMITTED,
+    State.WORKING,
+    State.COMPLETED,
+    State.FAILED,
+    State.CANCELED,
+    State.INPUT_REQUIRED,
+    State.REJECTED,
+    State.AUTH_REQUIRED,
+)
+NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
+DRAFT = -1
+# Must be spelled as in the indexes, or PostgreSQL does not use them.
+UNFINISHED = "state IN (1, 2)"
+ENDED = "state IN (3, 4, 5, 7)"
+WAITING = "state IN (6, 8)"
+LISTED = "state >= 0"
+# The scope under which `state_counts` counts the ended tasks of all scopes.
+ALL_SCOPES = 0
+# Keys of advisory locks: the letters "drag", and what is locked.
+LOCK_SPACE = 0x64726167
+MIGRATION_LOCK, SWEEP_LOCK = 1, 2
+
+_VERSION_1 = """
+CREATE TABLE dragoman_meta (key text PRIMARY KEY, value bigint NOT NULL);
+INSERT INTO dragoman_meta VALUES ('version', 0), ('oldest', 0), ('numbers', 0);
+
+-- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead.
+CREATE TABLE nodes (
+    id bigint PRIMARY KEY, name text NOT NULL, agents text[] NOT NULL, version text NOT NULL,
+    beat bigint NOT NULL DEFAULT 1, joined timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen timestamptz NOT NULL DEFAULT clock_timestamp(), dead boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+-- What a node writes to wait for its earlier commits, and to prove that it can write.
+CREATE TABLE probes (node bigint PRIMARY KEY, value bigint NOT NULL);
+
+CREATE TABLE scopes (
+    scope bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    agent text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL, owner text COLLATE "C" NOT NULL,
+    UNIQUE (agent, tenant, owner)
+);
+
+-- Tasks, and drafts with state -1, which no query shows. `owner` is the node whose claim `epoch` numbers: only it
+-- writes, and only at the generation it has read. `begun` is true once the agent's code may have been called for the
+-- last message. `followed` is true when a task of the same context waits for this one. `mail` numbers posted messages.
+CREATE TABLE tasks (
+    number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL,
+    context_id text COLLATE "C" NOT NULL, origin text NOT NULL, state smallint NOT NULL, status_ms bigint NOT NULL,
+    generation integer NOT NULL, created_ms bigint NOT NULL,
+    owner bigint, epoch integer NOT NULL, begun boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,
+    mail integer NOT NULL DEFAULT 0, followed boolean NOT NULL DEFAULT false,
+    queued_at timestamptz, claimed_at timestamptz
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX tasks_newest ON tasks (scope, status_ms, number) WHERE state >= 0;
+CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE state >= 0;
+CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number) WHERE state >= 0;
+CREATE INDEX tasks_unfinished ON tasks (scope, context_id, number) WHERE state IN (1, 2);
+CREATE INDEX tasks_queued ON tasks (number) WHERE state IN (1, 2) AND owner IS NULL;
+CREATE INDEX tasks_drafts ON tasks (number) WHERE state = -1;
+CREATE INDEX tasks_owned ON tasks (owner, number) WHERE owner IS NOT NULL;
+CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
+
+CREATE TABLE events (
+    task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (task, generation)
+);
+-- `digest` is made of the content, so that writing a note again changes nothing; `note` gives the order.
+CREATE TABLE notes (
+    task bigint NOT NULL, digest bigint NOT NULL, note bigint GENERATED ALWAYS AS IDENTITY,
+    generation integer NOT NULL, kind text COLLATE "C" NOT NULL, mail integer NOT NULL, body bytea NOT NULL,
+    PRIMARY KEY (task, digest)
+);
+CREATE INDEX notes_mail ON notes (task, mail) WHERE mail > 0;
+CREATE TABLE snapshots (
+    task bigint PRIMARY KEY, generation integer NOT NULL, mail integer NOT NULL, body bytea NOT NULL
+) WITH (fillfactor = 80);
+
+-- Conversations that have a state, a turn or a home. `running` is the task whose turn it is, and `turn` changes with
+-- every turn. `home` is the node that has the sessions of the conversation. `given` is a parameter of ON CONFLICT, here
+-- and below: in a stored row it means nothing.
+CREATE TABLE contexts (
+    scope bigint NOT NULL, context_id text COLLATE "C" NOT NULL, state bytea, running bigint,
+    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, given bigint, PRIMARY KEY (scope, context_id)
+) WITH (fillfactor = 80);
+CREATE INDEX contexts_at ON contexts (home) WHERE home IS NOT NULL;
+
+-- Dedupe keys, with the number of the task that accepted the message, or the bare message that answered it. A key
+-- without either is void: its task was deleted.
+CREATE TABLE repeats (
+    key bytea PRIMARY KEY, task bigint NOT NULL, task_id text COLLATE "C" NOT NULL, until_ms bigint NOT NULL,
+    reply bytea, given bigint
+);
+CREATE INDEX repeats_old ON repeats (until_ms);
+
+-- How many tasks there are: the sum over all nodes. Each node changes its own rows only: none waits for another.
+CREATE TABLE state_counts (
+    scope bigint NOT NULL, state smallint NOT NULL, node bigint NOT NULL, tasks bigint NOT NULL,
+    PRIMARY KEY (scope, state, node)
+) WITH (fillfactor = 50);
+CREATE INDEX state_counts_of ON state_counts (node);
+
+-- A webhook is owed the journal of its task after its cursor. `owner` is the node that delivers it.
+CREATE TABLE pushes (
+    push bigint GENERATED ALWAYS AS IDENTITY, task bigint NOT NULL, id text COLLATE "C" NOT NULL, dialect text NOT NULL,
+    url text NOT NULL, secrets bytea NOT NULL, cursor integer NOT NULL, created_ms bigint NOT NULL,
+    tries integer NOT NULL, failing_ms bigint NOT NULL, due_ms bigint NOT NULL, state smallint NOT NULL,
+    error text NOT NULL, owner bigint, epoch integer NOT NULL DEFAULT 1, PRIMARY KEY (task, id)
+) WITH (fillfactor = 80);
+CREATE INDEX pushes_owned ON pushes (owner, push) WHERE state = 0;
+CREATE INDEX pushes_owed ON pushes (push) WHERE state <> 1;
+
+-- Who may call. Names are compared as they are; `password` is an argon2 hash, or empty for those who have keys only.
+CREATE TABLE users (
+    "user" bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE,
+    password text NOT NULL, created_ms bigint NOT NULL, failures integer NOT NULL DEFAULT 0,
+    locked_until_ms bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0, revoked boolean NOT NULL DEFAULT false
+);
+CREATE TABLE grants (
+    "user" bigint NOT NULL, permission text COLLATE "C" NOT NULL, until_ms bigint, PRIMARY KEY ("user", permission)
+);
+CREATE TABLE api_keys (
+    digest bytea PRIMARY KEY, "user" bigint NOT NULL, hint text NOT NULL, created_ms bigint NOT NULL, until_ms bigint
+);
+CREATE INDEX api_keys_of ON api_keys ("user");
+"""
+
+# What each version adds, and the oldest version of the program's tables that works with the result.
+_MIGRATIONS: tuple[tuple[str, int], ...] = ((_VERSION_1, 1),)
+VERSION = len(_MIGRATIONS)
+
+
+async def migrate(connection: PostgresConnection, name: str) -> None:
+    """Create the tables, or migrate those of an older version. `name` is that of the database, for texts.
+
+    Raises:
+        ConfigError: the database is another program's or too new, or has another encoding.
+    """
+    encoding = await connection.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise ConfigError(f"{name} has the encoding {encoding}: create a database with ENCODING 'UTF8'")
+    if await check_version(connection, name) >= VERSION:
+        return
+    async with connection.transaction():
+        await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
+        version = await check_version(connection, name)  # another server may have been faster
+        for number, (step, oldest) in enumerate(_MIGRATIONS, 1):
+            if number > version:
+                await connection.execute(step)
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'version'", number)
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'oldest'", oldest)
+
+
+async def check_version(connection: PostgresConnection, name: str) -> int:
+    """Return the version of the tables; 0 when there are none yet.
+
+    Raises:
+        ConfigError: they are another program's, or too new for this one.
+    """
+    schema = await connection.fetchval("SELECT current_schema()")
+    if schema is None:
+        raise ConfigError(f"{name} has no schema for new tables: create the first one of the search_path")
+    # (`to_regclass` would answer from a cache, after another server has created the tables.)
+    has_tables, is_ours = await connection.fetchrow(
+        "SELECT count(*) > 0, coalesce(bool_or(relname = 'dragoman_meta'), false) FROM pg_class "
+        "WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p', 'v', 'm')"
+    )
+    if not is_ours:
+        if has_tables:
+            raise ConfigError(
+                f"{name} has tables of another program in the schema {schema}: use a database of its own, "
+                "or a schema of its own with ?search_path=NAME"
+            )
+        return 0
+    rows = dict(await connection.fetch("SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest')"))
+    if rows["oldest"] > VERSION:
+        raise ConfigError(
+            f"{name} was migrated by a newer Dragoman (schema {rows['version']}, this one has {VERSION}): "
+            "upgrade this server, or use another --store"
+        )
+    return int(rows["version"])

@@ -1,0 +1,232 @@
+"""`users`, `push`, `backup` and `doctor` on a store in PostgreSQL, as on one in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from dragoman.net.postgres import connect
+from dragoman.stores.administration import HealthFinding
+from dragoman.stores.postgres.admin import health
+from dragoman.stores.postgres.admin.backup import split_password
+
+Typed = Callable[..., Any]
+NOW = 1_700_000_000_000
+TASKS = f"""
+INSERT INTO scopes (agent, tenant, owner) VALUES ('hello', '', 'ann');
+INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch, queued_at)
+VALUES (1, 'task-1', 1, 'c', '', 2, {NOW}, 3, {NOW}, 1, NULL),
+    (2, 'task-2', 1, 'd', '', 1, {NOW}, 1, {NOW}, 1, clock_timestamp() - interval '2 minutes'),
+    (3, 'draft', 1, 'e', '', -1, {NOW}, 1, {NOW}, 1, NULL);
+INSERT INTO events VALUES (1, 1, 'one'), (1, 2, 'two'), (1, 3, 'three'), (2, 1, 'one');
+INSERT INTO pushes (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state, error, owner)
+VALUES (1, 'well', '', 'https://u:pw@example.com/', 'sealed', 3, {NOW}, 0, 0, 0, 0, '', 7),
+    (1, 'failing', '', 'https://example.com/', 'sealed', 1, {NOW}, 3, {NOW}, {NOW}, 0, 'HTTP 503', 7),
+    (2, 'dead', '', 'https://example.com/', 'sealed', 0, {NOW}, 400, {NOW}, 0, 2, 'TIMED_OUT', NULL),
+    (2, 'done', '', 'https://example.com/', 'sealed', 1, {NOW}, 0, 0, 0, 1, '', NULL);
+INSERT INTO nodes (id, name, agents, version, seen) VALUES
+    (7, 'one', '{{hello}}', '0.1.0', clock_timestamp()),
+    (8, 'two', '{{hello}}', '0.2.0', clock_timestamp() - interval '1 minute');
+INSERT INTO nodes (id, name, agents, version, dead) VALUES (9, 'three', '{{hello}}', '0.1.0', true);
+"""
+
+
+def database(url: str, *statements: str) -> list[Any]:
+    """Execute statements, and return the rows of the last one."""
+
+    async def work() -> list[Any]:
+        connection = await connect(url)
+        try:
+            for statement in statements[:-1]:
+                await connection.execute(statement)
+            return [tuple(row) for row in await connection.fetch(statements[-1])]
+        finally:
+            await connection.close()
+
+    return asyncio.run(work())
+
+
+@pytest.fixture
+def filled(postgres_url: str) -> str:
+    """The URL of a database with tasks, webhooks and nodes, and with a password that no text may have."""
+    database(postgres_url, TASKS, "SELECT")
+    parts = urlsplit(postgres_url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace("@", ":hunter2@", 1)))
+
+
+def run(typed: Typed, *words: str) -> Any:
+    ended = typed(*words)
+    assert "hunter2" not in ended.out + ended.err
+    return ended
+
+
+# -- users -----------------------------------------------------------------------------------------------------------
+
+
+def test_users_are_managed(typed: Typed, filled: str) -> None:
+    assert run(typed, "users", "add", "ann", "--no-password", "--permission", "admin", "--store", filled).code == 0
+    key = run(typed, "users", "key", "ann", "--store", filled).out.strip()
+    (ann,) = json.loads(run(typed, "users", "list", "--json", "--store", filled).out)
+    assert (ann["name"], ann["keys"][0]["hint"]) == ("ann", key[-4:])
+    assert run(typed, "users", "revoke", "ann", key, "--store", filled).err == "revoked from ann\n"
+
+
+def test_a_cookie_needs_the_secret_of_the_servers(typed: Typed, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(typed, "users", "add", "ann", "--no-password", "--store", filled)
+    assert (
+        "set DRAGOMAN_SECRET to the one that the servers have"
+        in run(typed, "users", "cookie", "ann", "--store", filled).err
+    )
+    monkeypatch.setenv("DRAGOMAN_SECRET", "0123456789abcdef0123456789abcdef")
+    assert run(typed, "users", "cookie", "ann", "--store", filled).out
+
+
+# -- push ------------------------------------------------------------------------------------------------------------
+
+
+def test_webhooks_are_listed_and_retried(typed: Typed, filled: str) -> None:
+    def listed() -> dict[str, str]:
+        rows = json.loads(run(typed, "push", "list", "--json", "--store", filled).out)
+        return {each["id"]: each["state"] for each in rows}
+
+    assert listed() == {"well": "waiting", "failing": "failing", "dead": "dead"}
+    assert run(typed, "push", "retry", "task-2", "--store", filled).err == "retrying 1 webhook\n"
+    assert run(typed, "push", "retry", "--store", filled).err == "retrying 1 webhook\n"
+    assert listed() == {"well": "waiting", "failing": "woken", "dead": "woken"}
+    owners = dict(database(filled, "SELECT id, owner FROM pushes"))
+    assert owners == {"well": 7, "failing": None, "dead": None, "done": None}, "any node may deliver them"
+    assert run(typed, "push", "retry", "nothing", "--store", filled).code == 2
+
+
+# -- backup ----------------------------------------------------------------------------------------------------------
+
+
+needs_programs = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not installed")
+
+
+@needs_programs
+def test_a_backup_is_restored_as_the_command_says(
+    typed: Typed, filled: str, empty_postgres_url: str, tmp_path: Path
+) -> None:
+    done = run(typed, "backup", "copy.dump", "--store", filled)
+    copy = tmp_path / "copy.dump"
+    assert (done.code, done.out) == (0, f"copy.dump: 2 tasks, {copy.stat().st_size} bytes\n")
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir() if "dump" in path.name] == ["copy.dump"]
+    heading, create, restore, _ = done.err.splitlines()
+    assert heading == "to restore it, with the password in PGPASSWORD:"
+    assert create == f"  createdb --maintenance-db={split_password(filled)[0]} restored"
+    name = urlsplit(empty_postgres_url).path[1:]
+    environ = os.environ | {"PGPASSWORD": "hunter2"}
+    subprocess.run(restore.replace("/restored ", f"/{name} "), shell=True, env=environ, check=True, cwd=tmp_path)
+    for table in ("tasks", "events", "pushes", "nodes", "dragoman_meta"):
+        rows = f"SELECT {table}::text FROM {table} ORDER BY 1"
+        assert database(empty_postgres_url, rows) == database(filled, rows)
+    assert run(typed, "users", "add", "ann", "--no-password", "--store", empty_postgres_url).code == 0
+
+
+@needs_programs
+def test_an_existing_file_is_kept_and_a_failed_backup_leaves_none(typed: Typed, filled: str, tmp_path: Path) -> None:
+    (tmp_path / "copy.dump").write_text("mine")
+    assert "--force to replace it" in run(typed, "backup", "copy.dump", "--store", filled).err
+    missing = urlunsplit(urlsplit(filled)._replace(path="/nothing"))
+    assert "does not exist" in run(typed, "backup", "copy.dump", "--force", "--store", missing).err
+    assert (tmp_path / "copy.dump").read_text() == "mine"
+    assert not (tmp_path / "copy.dump.part").exists()
+
+
+def test_without_pg_dump_it_says_what_to_install(
+    typed: Typed, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = run(typed, "backup", "copy.dump", "--store", filled)
+    assert "pg_dump is not on the PATH: install the client programs of PostgreSQL" in ended.err
+    assert not list(tmp_path.glob("copy*"))
+
+
+@pytest.mark.parametrize(
+    ("url", "plain", "password"),
+    [
+        ("postgresql://me:p%40s@one,two:1/db?sslmode=allow", "postgresql://me@one,two:1/db?sslmode=allow", "p@s"),
+        ("postgresql:///db?host=/run/pg&password=x&user=me", "postgresql:///db?host=/run/pg&user=me", "x"),
+        ("postgresql://me@one/db", "postgresql://me@one/db", None),
+    ],
+)  # fmt: skip
+def test_a_password_is_never_on_the_command_line(url: str, plain: str, password: str | None) -> None:
+    assert split_password(url) == (plain, password)
+
+
+# -- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled: str) -> None:
+    checks = json.loads(run(typed, "doctor", "--json", "--store", filled).out)["checks"]
+    found: dict[str, list[str]] = {}
+    for check in checks:
+        found.setdefault(check["check"], []).append(f"{check['level']} {check['says']}")
+    assert found["store"][0].startswith("ok postgresql://postgres@127.0.0.1:")
+    assert found["schema"] == ["ok version 1"]
+    assert found["pooler"] == ["ok none"]
+    one, two, versions = found["nodes"]
+    assert one.startswith("ok one, Dragoman 0.1.0, hello: seen 0.")
+    assert two.startswith("warn two, Dragoman 0.2.0, hello: seen 60.")
+    assert versions == "warn they run 0.1.0 and 0.2.0"
+    assert found["queue"][0].startswith("warn 1 task waits for a node, the oldest for 12")
+
+
+def test_the_doctor_on_what_is_no_store(typed: Typed, empty_postgres_url: str) -> None:
+    def checked(url: str) -> list[str]:
+        checks = json.loads(run(typed, "doctor", "--json", "--store", url).out)["checks"]
+        return [f"{each['level']} {each['says']}" for each in checks if each["check"] in ("schema", "database")]
+
+    assert checked(empty_postgres_url) == ["ok no tables yet, the next start makes them"]
+    database(empty_postgres_url, "CREATE TABLE another (id int)", "SELECT")
+    (other,) = checked(empty_postgres_url)
+    assert "has tables of another program" in other
+    (refused,) = checked("postgresql://me:hunter2@127.0.0.1:1/db")
+    assert "127.0.0.1:1 refuses connections" in refused
+    assert {other[:5], refused[:5]} == {"FAIL "}
+
+
+@pytest.mark.parametrize(
+    ("finding", "level", "says"),
+    [
+        (health.check_version("14.2", 140_002), "warn", "older than what Dragoman is tested with"),
+        (health.check_path(1, 2), "warn", "a connection pooler is in between"),
+        (health.check_encryption(None, is_local=False), "warn", "not encrypted"),
+        (health.check_encryption("TLSv1.3", is_local=False), "ok", "TLSv1.3"),
+        (health.check_durability("on", "on"), "ok", "fsync = on"),
+        (health.check_durability("off", "on"), "FAIL", "fsync = off"),
+        (health.check_standbys("", 2, 0), "warn", "2, all asynchronous: promoting one can lose"),
+        (health.check_standbys("two", 0, 0), "FAIL", "none of them is connected: commits wait"),
+        (health.check_standbys("two", 2, 1), "ok", "2, 1 of them synchronous"),
+        (health.check_clock(-3.0, 0.001), "warn", "differ by 3.000 s"),
+        (health.check_clock(3.0, 2.5), "ok", "differ by 3.000 s"),
+        (health.check_connections(97, 95, 11), "warn", "95 of 97 in use"),
+        (health.check_listeners(1, 2), "warn", "1 of 2 nodes listen"),
+        (health.check_notices(0.5), "warn", "50% of the NOTIFY queue"),
+        (health.check_transactions(7200.0), "warn", "open for 2.0 hours"),
+        (health.check_schema(0), "ok", "no tables yet"),
+    ],
+)
+def test_each_check_has_its_bounds(finding: HealthFinding, level: str, says: str) -> None:
+    assert (finding.level, says in finding.says) == (level, True), finding
+
+
+def test_tables_without_statistics_or_full_of_dead_rows_are_warnings() -> None:
+    good = health.TableFacts("events", 10_000_000, 100_000, 10, analyzed=True)
+    bad = health.TableFacts("tasks", 2_000_000, 5000, 6000, analyzed=False)
+    size, statistics, dead = health.check_tables([good, bad])
+    assert size.says == "12.0 MB; the largest tables: events 10.0 MB, tasks 2.0 MB"
+    assert (statistics.level, statistics.do) == ("warn", "ANALYZE tasks")
+    assert dead.says == "tasks has 6000 dead rows and 5000 live ones"

@@ -1,0 +1,61 @@
+"""Tables are made once, migrated forward, and never taken from another program."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman.model.error import ConfigError
+from dragoman.net.postgres import connect
+from dragoman.stores.postgres.sql.schema import VERSION, check_version, migrate
+
+
+async def test_an_empty_database_gets_its_tables_once(empty_postgres_url: str) -> None:
+    connection = await connect(empty_postgres_url)
+    assert await check_version(connection, "it") == 0
+    await migrate(connection, "it")
+    await migrate(connection, "it")
+    assert await check_version(connection, "it") == VERSION
+    await connection.close()
+
+
+async def test_of_many_servers_that_start_together_one_makes_the_tables(empty_postgres_url: str) -> None:
+    connections = [await connect(empty_postgres_url) for _ in range(5)]
+    await asyncio.gather(*(migrate(connection, "it") for connection in connections))
+    assert await check_version(connections[0], "it") == VERSION
+    await asyncio.gather(*(connection.close() for connection in connections))
+
+
+async def test_the_tables_of_another_program_are_left_alone(empty_postgres_url: str) -> None:
+    connection = await connect(empty_postgres_url)
+    await connection.execute("CREATE TABLE tasks (theirs int)")
+    with pytest.raises(ConfigError, match="tables of another program in the schema public: use a database of its own"):
+        await migrate(connection, "it")
+    await connection.execute("CREATE SCHEMA ours")
+    await connection.close()
+    connection = await connect(f"{empty_postgres_url}?search_path=ours")
+    await migrate(connection, "it")
+    assert await connection.fetchval("SELECT count(*) FROM ours.tasks") == 0
+    await connection.close()
+
+
+async def test_newer_tables_are_used_as_long_as_they_say_so(postgres_url: str) -> None:
+    connection = await connect(postgres_url)
+    await connection.execute(f"UPDATE dragoman_meta SET value = {VERSION + 1} WHERE key = 'version'")
+    await migrate(connection, "it")
+    await connection.execute(f"UPDATE dragoman_meta SET value = {VERSION + 1} WHERE key = 'oldest'")
+    with pytest.raises(ConfigError, match=r"was migrated by a newer Dragoman .*: upgrade this server"):
+        await migrate(connection, "it")
+    await connection.close()
+
+
+async def test_another_encoding_is_refused(empty_postgres_url: str) -> None:
+    connection = await connect(empty_postgres_url)
+    await connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    other = await connect(empty_postgres_url.rpartition("/")[0] + "/latin")
+    with pytest.raises(ConfigError, match="has the encoding LATIN1"):
+        await migrate(other, "it")
+    await other.close()
+    await connection.execute("DROP DATABASE latin")
+    await connection.close()
