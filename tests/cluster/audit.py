@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from cluster.world import START
+
 from dragoman.engine.ownership.port import ClaimedTask
-from dragoman.engine.ports.store import StoredTask, TaskRow, Write
+from dragoman.engine.ports.store import TaskRow, Write
 from dragoman.stores.postgres.database import ChangeOutcome, NodeInfo
 
 ATTEMPTS = 3
@@ -24,7 +26,7 @@ class AuditedDatabase:
     With `ordered`, statements are executed one after the other, so that what is reported later happened later.
     """
 
-    def __init__(self, database: Any, *, ordered: bool = True) -> None:
+    def __init__(self, database: Any, now: Callable[[], float], *, ordered: bool = True) -> None:
         self._database = database
         self._ordered = ordered
         # By task number and epoch, the node that wrote or claimed.
@@ -37,10 +39,25 @@ class AuditedDatabase:
         self.commits = 0
         # Collected, because whoever would get an exception here handles it.
         self.violations: list[str] = []
+        self._now = now
+        self._stories: dict[int, list[tuple[Any, ...]]] = {}
 
-    def report(self, text: str) -> None:
-        """Note that an invariant does not hold."""
+    def report(self, text: str, number: int | None = None) -> None:
+        """Note that an invariant does not hold, for a task perhaps."""
         self.violations.append(text)
+        if number is not None and len(self.violations) < 4:
+            self.violations.append(self.story(number))
+
+    def _note(self, number: int, node: int, *what: Any) -> None:
+        self._stories.setdefault(number, []).append((self._now(), node, *what))
+
+    def story(self, number: int) -> str:
+        """What has happened to a task in the database."""
+        lines = [
+            f"  {time - START:.3f} {self.nodes.get(node, node)} {' '.join(map(str, what))}"
+            for time, node, *what in self._stories.get(number, ())
+        ]
+        return "\n".join([f"the story of task {number}:", *lines])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
@@ -55,6 +72,7 @@ class AuditedDatabase:
         outcomes = await self._database.commit(node, changes)
         self.commits += 1
         for sequence, outcome in zip(changes, outcomes, strict=True):
+            self._note(sequence[0].row.number, node, *outcome, *map(_describe, sequence))
             if outcome.kind == "committed":
                 for write in sequence:
                     self._look_at(node, write)
@@ -62,29 +80,31 @@ class AuditedDatabase:
 
     def _look_at(self, node: int, write: Write) -> None:
         row = write.row
-        if write.records or write.notes or write.draft:
+        if (write.records or write.notes or write.draft) and not write.queued:
             epoch = write.epoch or 1
             if self.writers.setdefault((row.number, epoch), node) != node:
-                self.report(f"two nodes have written task {row.number} under epoch {epoch}")
+                self.report(f"two nodes have written task {row.number} under epoch {epoch}", row.number)
         journal = self.journals.setdefault(row.number, {})
         if write.records:
             before = self.rows.get(row.number)
             if before is not None and before.state.final and self._ordered:
-                self.report(f"task {row.id} had ended as {before.state} and was changed to {row.state}")
+                self.report(f"task {row.id} had ended as {before.state} and was changed to {row.state}", row.number)
             if before is None or before.generation < row.generation:
                 self.rows[row.number] = row
                 self.numbers_by_id[row.id] = row.number
         for record in write.records:
             if record.generation in journal:
-                self.report(f"generation {record.generation} of task {row.id} was written twice")
+                self.report(f"generation {record.generation} of task {row.id} was written twice", row.number)
             if self._ordered and record.generation != len(journal) + 1:
-                self.report(f"generation {record.generation} of task {row.id} follows {len(journal)}")
+                self.report(f"generation {record.generation} of task {row.id} follows {len(journal)}", row.number)
             journal[record.generation] = record.body
 
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim a task."""
         claimed = await self._database.claim(node, number, generation, revoke=revoke)
-        if claimed is not None:
+        if claimed is None:
+            self._note(number, node, "does not get it" if revoke else f"does not get it at {generation}")
+        else:
             self._claimed(node, claimed, "revoke" if revoke else "claim")
         return claimed
 
@@ -95,15 +115,32 @@ class AuditedDatabase:
             self._claimed(node, claimed, "take")
         return taken
 
+    async def release(self, node: int, number: int, epoch: int) -> bool:
+        """Give up a claim."""
+        released = await self._database.release(node, number, epoch)
+        self._note(number, node, "releases epoch", epoch, released)
+        return released
+
+    async def post(self, row: TaskRow, *args: Any) -> ChangeOutcome:
+        """Add a message."""
+        outcome = await self._database.post(row, *args)
+        self._note(row.number, 0, "posted", *outcome)
+        return outcome
+
     def _claimed(self, node: int, claimed: ClaimedTask, how: str) -> None:
         key = (claimed.claim.task, claimed.claim.epoch)
+        self._note(key[0], node, how, key[1], "begun" if claimed.begun else "", "draft" if claimed.draft else "")
         if key in self.claims or key in self.writers:
-            self.report(f"epoch {key[1]} of task {key[0]} was claimed twice")
+            self.report(f"epoch {key[1]} of task {key[0]} was claimed twice", key[0])
         self.claims[key] = _Claimed(node, how)
 
-    async def stored(self, task_id: str) -> StoredTask | None:
-        """Read a task, without faults."""
-        return await self._database.task(task_id)
+
+def _describe(write: Write) -> str:
+    """A change, in short."""
+    flags = [name for name in ("create", "queued", "begins", "draft", "opens_draft", "delete") if getattr(write, name)]
+    notes = [note.kind for note in write.notes]
+    numbers = f"{write.records[0].generation}-{write.records[-1].generation}" if write.records else ""
+    return f"[{' '.join([*flags, *notes, numbers, write.row.state.name, f'epoch {write.epoch}'])}]"
 
 
 class _Run:
@@ -135,12 +172,14 @@ class Effects:
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
         starts = self.starts[live.id, len(ctx.answers)] = self.starts[live.id, len(ctx.answers)] + 1
         if starts > (ATTEMPTS if restartable else 1):
-            self._audit.report(f"the run of task {live.id} has begun {starts} times")
+            self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
         self.check_claim(run)
         if serial:
             for other in self._active:
                 if other.context == run.context and other.number != run.number and self._is_valid(other):
-                    self._audit.report(f"tasks {other.task_id} and {run.task_id} of one context run at once")
+                    self._audit.report(
+                        f"tasks {other.task_id} and {run.task_id} of one context run at once", run.number
+                    )
         self._active[run] = None
         return run
 
@@ -148,7 +187,7 @@ class Effects:
         """Nothing may begin when another node has taken the task over."""
         later = self._audit.claims.get((run.number, run.epoch + 1))
         if later is not None and later.how == "take":
-            self._audit.report(f"task {run.task_id} has effects after node {later.node} had taken it")
+            self._audit.report(f"task {run.task_id} has effects after node {later.node} had taken it", run.number)
 
     def _is_valid(self, run: _Run) -> bool:
         """True when no later claim has revoked that of the run, and the task has not settled."""
@@ -170,4 +209,4 @@ class Effects:
         self.check_claim(run)
         self.once[run.task_id, key] += 1
         if self.once[run.task_id, key] > 1:
-            self._audit.report(f"effect {key} of task {run.task_id} has happened twice")
+            self._audit.report(f"effect {key} of task {run.task_id} has happened twice", run.number)

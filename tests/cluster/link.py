@@ -118,7 +118,7 @@ class Link:
         setattr(self, name, call)
         return call
 
-    async def open(self) -> None:
+    async def open(self, tables: object = ()) -> None:
         """Do nothing: every statement connects."""
 
     async def close(self) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import random as global_random
+import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +31,7 @@ from cluster.node import AGENTS, SimulatedNode
 from cluster.scripted_agent import random_script
 from cluster.simulated_database import SimulatedDatabase
 from cluster.switchboard import Switchboard
-from cluster.world import World
+from cluster.world import START, World
 
 from dragoman.model import ids
 from dragoman.model.error import A2AError, ServerError
@@ -63,8 +65,10 @@ class Cluster:
     def __init__(self, seed: int, *, nodes: int = 3, database: Any = None, backend: Backend | None = None) -> None:
         self.seed = seed
         self.random = random = Random(seed)
+        global_random.seed(seed)  # jitter
         self.world = World()
-        self.audit = AuditedDatabase(database or SimulatedDatabase(lambda: self.world.now), ordered=backend is None)
+        database = database or SimulatedDatabase(lambda: self.world.now)
+        self.audit = AuditedDatabase(database, lambda: self.world.now, ordered=backend is None)
         self.network = Network(self.world, self.audit, random, backend)
         self.board = Switchboard(self.world, random)
         self.effects = Effects(self.audit)
@@ -93,6 +97,9 @@ class Cluster:
         self.check()
         return done
 
+    def _time(self) -> str:
+        return f"{self.world.now - START:.3f}"
+
     def check(self) -> None:
         """Raise AssertionError when something has happened that must not."""
         problems = self.audit.violations + self.world.errors + self._logs.errors
@@ -100,9 +107,9 @@ class Cluster:
             lines = "\n".join([*self.trace, *problems[:10]])
             raise AssertionError(f"seed {self.seed}, after {self.steps.total()} steps:\n{lines}")
 
-    def report(self, text: str) -> None:
+    def report(self, text: str, task_id: str | None = None) -> None:
         """Note that an invariant does not hold."""
-        self.audit.report(text)
+        self.audit.report(text, self.audit.numbers_by_id.get(task_id or ""))
 
     def start_node(self) -> None:
         """Start one more node."""
@@ -145,7 +152,7 @@ class Cluster:
         if node is None:
             return
         sent.times += 1
-        self.trace.append(f"{self.world.now:.3f} {node.name} {'stream' if stream else 'send'} {sent!r}")
+        self.trace.append(f"{self._time()} {node.name} {'stream' if stream else 'send'} {sent!r}")
         if stream:
             reader = Reader(sent.agent, None, self.report)
             reader.ends_on_input_required = True
@@ -297,7 +304,7 @@ class Cluster:
             elif error is None:
                 self.canceled.add(task_id)
 
-        self.trace.append(f"{self.world.now:.3f} {node.name} cancel {task_id[:8]}")
+        self.trace.append(f"{self._time()} {node.name} cancel {task_id[:8]}")
         self._call(node, node.services[agent].cancel(ANYBODY, cancel_request(task_id)), done)
 
     def get(self) -> None:
@@ -386,7 +393,7 @@ class Cluster:
         node = self.random.choice(self.living) if self.living else None
         if node is not None:
             weather = self.random.choice((CALM, CALM, *STORMS))
-            self.trace.append(f"{self.world.now:.3f} {node.name} {weather}")
+            self.trace.append(f"{self._time()} {node.name} {weather}")
             for link in node.links:
                 link.weather = weather
 
@@ -402,7 +409,7 @@ class Cluster:
         if len(self.living) > 1 or self.random.random() < 0.3:
             node = self.random.choice(self.living) if self.living else None
             if node is not None:
-                self.trace.append(f"{self.world.now:.3f} {node.name} is killed")
+                self.trace.append(f"{self._time()} {node.name} is killed")
                 node.kill()
                 self.run(0)
         if self.random.random() < 0.7:
@@ -412,7 +419,7 @@ class Cluster:
         """Stop a node properly, and start another."""
         node = self._any_node()
         if node is not None:
-            self.trace.append(f"{self.world.now:.3f} {node.name} stops")
+            self.trace.append(f"{self._time()} {node.name} stops")
             node.stop()
         self.start()
 
@@ -427,7 +434,7 @@ class Cluster:
         if node is not None:
             seconds = self.random.choice((0.5, 5.0, 7.0, 14.0, 30.0))
             freeze = node.freeze if self.random.random() < 0.7 else node.hang
-            self.trace.append(f"{self.world.now:.3f} {node.name} {freeze.__name__} for {seconds}")
+            self.trace.append(f"{self._time()} {node.name} {freeze.__name__} for {seconds}")
             freeze(stopped=True)
             self.world.after(seconds, lambda: freeze(stopped=False))
 
@@ -437,7 +444,7 @@ class Cluster:
         if node is not None:
             seconds = self.random.choice((0.0, 0.5, 5.0, 10.0, 20.0))
             links = node.links if self.random.random() < 0.6 else (self.random.choice(node.links),)
-            self.trace.append(f"{self.world.now:.3f} {node.name} loses {len(links)} links for {seconds}")
+            self.trace.append(f"{self._time()} {node.name} loses {len(links)} links for {seconds}")
             for link in links:
                 link.break_network(seconds)
             if node.bus_link in links:
@@ -446,7 +453,7 @@ class Cluster:
     def restart_database(self) -> None:
         """Restart the database at once, or after an outage."""
         seconds = self.random.choice((0.0, 0.2, 1.0, 8.0, 30.0))
-        self.trace.append(f"{self.world.now:.3f} the database is away for {seconds}")
+        self.trace.append(f"{self._time()} the database is away for {seconds}")
         self.network.restart(seconds)
         self.board.cut()
 
@@ -471,7 +478,7 @@ class Cluster:
 
     def finish(self) -> None:
         """End all faults, wait until everything is done, and check everything."""
-        self.trace.append(f"{self.world.now:.3f} the faults end")
+        self.trace.append(f"{self._time()} the faults end")
         self.network.down_until = 0
         self.board.loss, self.board.delay = 0.0, 0.004
         if len(self.living) < 2:
@@ -675,19 +682,19 @@ class _ErrorLog(logging.Handler):
 
 @contextmanager
 def _ids_of(random: Random) -> Iterator[None]:
-    """Draw the ids that the code under test makes from the seed, too."""
-    before = ids._generate_ids
+    """Draw from the seed whatever the code under test draws."""
+    before, randbits = ids._generate_ids, secrets.randbits
     ids._pool.clear()
 
     def generate() -> list[str]:
         block = random.randbytes(16 * 8).hex()
         return [ids._uuid(block[start : start + 32]) for start in range(0, len(block), 32)]
 
-    ids._generate_ids = generate
+    ids._generate_ids, secrets.randbits = generate, random.getrandbits
     try:
         yield
     finally:
-        ids._generate_ids = before
+        ids._generate_ids, secrets.randbits = before, randbits
         ids._pool.clear()
 
 

@@ -11,14 +11,14 @@ from cluster.link import Link, Network
 from cluster.scripted_agent import ScriptedAgent
 from cluster.switchboard import BusLine, Switchboard
 from cluster.world import NodeLoop, World, WorldClock
-from dragoman.stores.postgres.beat import Heartbeat, NodeListener
-from dragoman.stores.postgres.lease import Lease
-from dragoman.stores.postgres.store import PostgresStore
 
 from dragoman.bus.postgres import PostgresBus
 from dragoman.engine.operations import Service
 from dragoman.engine.settings import EngineSettings
-from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.postgres.heartbeat import Heartbeat, NodeListener
+from dragoman.stores.postgres.lease import NodeLease
+from dragoman.stores.postgres.store import PostgresStore
 
 LEASE = 6.0
 # Repeats are recognized for as long as a simulation lasts.
@@ -90,15 +90,15 @@ class SimulatedNode:
         self.link = Link(network, self.loop)
         self.beat_link = Link(network, self.beats)
         self.bus_link = Link(network, self.loop)
-        clock = WorldClock(world, self.loop)
+        clock = WorldClock(world)
         self.store = PostgresStore(
             self.link,
             self.beat_link,
             name=name,
             agents=tuple(AGENTS),
-            lease=Lease(LEASE, lambda: world.now),
+            lease=NodeLease(LEASE, lambda: world.now),
             clock=clock,
-            beating=LoopBeating(self.loop, self.beats),
+            heartbeat_loop=LoopBeating(self.loop, self.beats),
         )
         ownership = self.store.ownership
         self.bus = PostgresBus(
@@ -123,7 +123,7 @@ class SimulatedNode:
         }
         self.alive = True
         self.ready = False
-        self._main = self.loop.spawn(self._start())
+        self.loop.spawn(self._start()).add_done_callback(lambda task: task.result())
 
     @property
     def links(self) -> tuple[Link, Link, Link]:
@@ -140,7 +140,7 @@ class SimulatedNode:
             await self.bus.open()
             for service in self.services.values():
                 await service.start()
-        except (Exception, ConnectionLost):  # noqa: BLE001 - it does not start: its operator tries again
+        except (ConfigError, ServerError):  # it does not start: its operator tries again
             self.kill()
             return
         self.ready = True

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
+from dragoman.stores.postgres.heartbeat import STALL_SECONDS
+
 START = 1_800_000_000.0
 
 
@@ -38,8 +40,22 @@ class NodeLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-6
         self._world = world
         self.name = name
-        self.stopped = False
+        self._stopped_at: float | None = None
         self.set_exception_handler(self._on_exception)
+
+    @property
+    def stopped(self) -> bool:
+        """True while it does not run."""
+        return self._stopped_at is not None
+
+    @stopped.setter
+    def stopped(self, stopped: bool) -> None:
+        self._stopped_at = self._world.now if stopped else None
+
+    @property
+    def stuck(self) -> bool:
+        """True when it has not run for so long that the node does not renew its lease."""
+        return self._stopped_at is not None and self._world.now - self._stopped_at > STALL_SECONDS
 
     def time(self) -> float:
         """The time of the world."""
@@ -93,6 +109,7 @@ class World:
         self.turns = 0
         self._loops: list[NodeLoop] = []
         self._gone: list[NodeLoop] = []
+        self._remains: list[set[asyncio.Task[Any]]] = []
         self._order = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         # Called before time moves on: whatever else has to happen at this moment. True when it has done something.
@@ -112,6 +129,8 @@ class World:
         """Never run a loop again."""
         self._loops.remove(loop)
         self._gone.append(loop)
+        # Otherwise the garbage collector would end them, and run what they do at their end.
+        self._remains.append(asyncio.all_tasks(loop))
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back at a later time, outside of all loops."""
@@ -124,7 +143,7 @@ class World:
             self._run_now()
             if until is not None and until():
                 return True
-            due = min((loop.due for loop in self._loops if not loop.stopped), default=end)
+            due = min((loop.due for loop in self._loops if not loop.stopped), default=float("inf"))
             if self._events:
                 due = min(due, self._events[0][0])
             if due > end:
@@ -171,16 +190,15 @@ class World:
 
 
 class WorldClock:
-    """The clock of one node, in the time of its loop."""
+    """The clock of the nodes: the time of the world, and the timers of the loop that runs."""
 
-    def __init__(self, world: World, loop: NodeLoop) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._loop = loop
 
     def now(self) -> int:
         """Milliseconds since 1970."""
         return self._world.now_ms()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        """Call back on the node's loop after that time."""
-        return self._loop.call_later(seconds, callback)
+        """Call back on the running loop after that time."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
