@@ -61,8 +61,9 @@ CREATE TABLE scopes (
 
 -- Tasks, and drafts with state -1, which no query shows. `owner` is the node whose claim `epoch` numbers: only it
 -- writes, and only at the generation it has read. `begun` is true once the agent's code may have been called for the
--- last message. `queued_at` is when its last message arrived, which decides whose turn it is in a context: numbers come
--- in blocks and say nothing across nodes. `followed` is true when a task of the same context waits for this one. `mail` numbers posted messages.
+-- last message. `queued_at` is when that message arrived, which decides whose turn it is in a context: numbers come in
+-- blocks and say nothing across nodes. `followed` is true when a task of the same context waits for this one. `mail`
+-- numbers posted messages.
 CREATE TABLE tasks (
     number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL,
     context_id text COLLATE "C" NOT NULL, origin text NOT NULL, state smallint NOT NULL, status_ms bigint NOT NULL,
