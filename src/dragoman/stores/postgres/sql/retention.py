@@ -52,7 +52,7 @@ _DELETE_ONE = f"""
 WITH doomed AS MATERIALIZED (SELECT number FROM tasks WHERE number = $1 FOR UPDATE), {_DELETE}
 SELECT g.followed OR EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = g.scope AND q.context_id = g.context_id AND q.state IN (1, 2)
-    AND q.owner IS NULL AND q.number <> g.number
+    AND coalesce(q.owner, 0) = 0 AND q.number <> g.number
 ) FROM gone g
 """
 _DELETE_OLDEST = f"""

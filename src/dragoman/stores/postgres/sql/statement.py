@@ -281,7 +281,7 @@ cleared AS (
 _QUEUE = """
 SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
-    AND q.owner IS NULL AND q.number <> i.number
+    AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
 )) FROM updated i"""
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
