@@ -98,13 +98,13 @@ CREATE TABLE snapshots (
 ) WITH (fillfactor = 80);
 
 -- Conversations that have a state, a turn or a home. `running` is the task whose turn it is, and `turn` changes with
--- every turn. `home` is the node that has the sessions of the conversation. `given` is a parameter of ON CONFLICT, here
+-- every turn. `home` is the name of the node that has the sessions of the conversation: a node that is
+-- started again under its name has them still. `given` is a parameter of ON CONFLICT, here
 -- and below: in a stored row it means nothing.
 CREATE TABLE contexts (
     scope bigint NOT NULL, context_id text COLLATE "C" NOT NULL, state bytea, running bigint,
-    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, given bigint, PRIMARY KEY (scope, context_id)
+    turn bigint NOT NULL DEFAULT 0, home text, given bigint, PRIMARY KEY (scope, context_id)
 ) WITH (fillfactor = 80);
-CREATE INDEX contexts_at ON contexts (home) WHERE home IS NOT NULL;
 
 -- Dedupe keys, with the number of the task that accepted the message, or the bare message that answered it. A key
 -- without either is void: its task was deleted.
