@@ -64,9 +64,30 @@ def sqlite(folder: Path) -> Store:
     return SqliteStore(folder / "tasks.db")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def postgres(url: str) -> Store:
+    from dragoman.stores.postgres.sql.database import PostgresDatabase
+    from dragoman.stores.postgres.sql.nodes import PostgresNodes
+    from dragoman.stores.postgres.store import PostgresStore
+
+    # The contract's dedupe keys expire one second after NOW, and are then written again.
+    return PostgresStore(PostgresDatabase(url, lambda: NOW + 1500), PostgresNodes(url))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        return opener(lambda: postgres(url))
     return opener({"memory": MemoryStore, "sqlite": lambda: sqlite(tmp_path)}[request.param])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def reopen_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """Opens the same data again."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        return opener(lambda: postgres(url))
+    return opener(lambda: sqlite(tmp_path))
 
 
 def name(check: Check) -> str:
@@ -85,8 +106,8 @@ async def test_fifty_writers_and_readers_at_once_lose_nothing(open_store: OpenSt
 
 
 @pytest.mark.parametrize("check", durable_store_contract, ids=name)
-async def test_a_file_keeps_everything_across_a_restart(check: Check, tmp_path: Path) -> None:
-    await check(opener(lambda: sqlite(tmp_path)))
+async def test_a_durable_store_keeps_everything_across_a_restart(check: Check, reopen_store: OpenStore) -> None:
+    await check(reopen_store)
 
 
 async def test_a_caller_that_fails_to_take_its_report_keeps_no_other_waiting() -> None:
@@ -163,9 +184,8 @@ async def test_an_extra_row_goes_with_its_task(open_store: OpenStore) -> None:
         assert [await store.read_row(NOTES, number) is None for number in (1, 2, 3, 4)] == [False, False, True, True]
 
 
-async def test_an_extra_row_is_there_after_a_restart(tmp_path: Path) -> None:
-    open_store = opener(lambda: sqlite(tmp_path))
-    async with open_store() as store:
+async def test_an_extra_row_is_there_after_a_restart(reopen_store: OpenStore) -> None:
+    async with reopen_store() as store:
         await create(store, row_of(store, "12"), rows=(extra_row(12),))
-    async with open_store() as store:
+    async with reopen_store() as store:
         assert (await store.read_row(NOTES, 12), await store.last_key(NOTES)) == (extra_row(12), 12)

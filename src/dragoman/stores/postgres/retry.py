@@ -24,7 +24,7 @@ FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_ANSWER = "the database does not answer: try again with the same messageId"
 
 
-class ConnectionSilent(ConnectionLost):
+class ConnectionTimeout(ConnectionLost):
     """There was no answer for long. As with any lost connection, the statement may have been applied, or may yet be."""
 
 
@@ -56,7 +56,7 @@ class Retry:
 
 
 async def answer_within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]]) -> T:
-    """Wait for an answer for some seconds. Raises ConnectionSilent when there is none, and what `call` raises."""
+    """Wait for an answer for some seconds. Raises ConnectionTimeout when there is none, and what `call` raises."""
     task = asyncio.current_task()
     assert task is not None
     expired = False
@@ -72,6 +72,6 @@ async def answer_within(clock: Clock, seconds: float, call: Callable[[], Awaitab
     except asyncio.CancelledError:
         if not expired or task.uncancel():
             raise
-        raise ConnectionSilent(f"it has not answered for {seconds:.0f} s") from None
+        raise ConnectionTimeout(f"it has not answered for {seconds:.0f} s") from None
     finally:
         timer.cancel()

@@ -13,7 +13,7 @@ from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.postgres.batch import WriteQueue
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
-from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionSilent, answer_within
+from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within
 from dragoman.stores.postgres.verdict import judge
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class GroupCommit:
             try:
                 answer = await answer_within(self._clock, silence, call)
             except ConnectionLost as error:
-                if isinstance(error, ConnectionSilent):
+                if isinstance(error, ConnectionTimeout):
                     silence *= 2  # a database that is only slow gets the time it needs
                 if problem is None:
                     logger.warning("the connection to the database was lost (%s): changes wait", error)

@@ -11,6 +11,7 @@ import pytest
 from cluster.simulated_database import SimulatedDatabase
 from unit.stores.postgres.changes import NOW, Change, appended, created, new_row
 from unit.stores.postgres.faulty import FaultyDatabase
+from unit.stores.postgres.heartbeat_task import HeartbeatTask
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
@@ -18,7 +19,6 @@ from dragoman.engine.ports.rows import Column, ExtraRow, TaskTable
 from dragoman.engine.ports.store import WOKEN, DedupeKey, Push, TaskRow
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
-from dragoman.stores.postgres.heartbeat import HeartbeatTask
 from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.numbers import BLOCK
 from dragoman.stores.postgres.store import PostgresStore

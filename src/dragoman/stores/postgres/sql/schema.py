@@ -75,6 +75,7 @@ CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE sta
 CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_unfinished ON tasks (scope, context_id, number) WHERE state IN (1, 2);
 CREATE INDEX tasks_queued ON tasks (number) WHERE state IN (1, 2) AND owner IS NULL;
+CREATE INDEX tasks_drafts ON tasks (number) WHERE state = -1;
 CREATE INDEX tasks_owned ON tasks (owner, number) WHERE owner IS NOT NULL;
 CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
 
@@ -93,17 +94,19 @@ CREATE TABLE snapshots (
 ) WITH (fillfactor = 80);
 
 -- Conversations that have a state, a turn or a home. `running` is the task whose turn it is, and `turn` changes with
--- every turn. `home` is the node that has the sessions of the conversation.
+-- every turn. `home` is the node that has the sessions of the conversation. `given` is a parameter of ON CONFLICT, here
+-- and below: in a stored row it means nothing.
 CREATE TABLE contexts (
     scope bigint NOT NULL, context_id text COLLATE "C" NOT NULL, state bytea, running bigint,
-    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, PRIMARY KEY (scope, context_id)
+    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, given bigint, PRIMARY KEY (scope, context_id)
 ) WITH (fillfactor = 80);
+CREATE INDEX contexts_at ON contexts (home) WHERE home IS NOT NULL;
 
 -- Dedupe keys, with the number of the task that accepted the message, or the bare message that answered it. A key
 -- without either is void: its task was deleted.
 CREATE TABLE repeats (
     key bytea PRIMARY KEY, task bigint NOT NULL, task_id text COLLATE "C" NOT NULL, until_ms bigint NOT NULL,
-    reply bytea
+    reply bytea, given bigint
 );
 CREATE INDEX repeats_old ON repeats (until_ms);
 
@@ -112,6 +115,7 @@ CREATE TABLE state_counts (
     scope bigint NOT NULL, state smallint NOT NULL, node bigint NOT NULL, tasks bigint NOT NULL,
     PRIMARY KEY (scope, state, node)
 ) WITH (fillfactor = 50);
+CREATE INDEX state_counts_of ON state_counts (node);
 
 -- A webhook is owed the journal of its task after its cursor. `owner` is the node that delivers it.
 CREATE TABLE pushes (

@@ -1,0 +1,192 @@
+"""Claims in PostgreSQL: who may write a task, who takes unowned work, and messages for tasks of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
+from dragoman.engine.ports.store import WOKEN
+from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
+from dragoman.stores.postgres.sql.change import content_digest
+from dragoman.stores.postgres.sql.reader import STORED, stored_task
+from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, UNFINISHED, WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.engine.ports.store import DedupeKey, TaskRow
+    from dragoman.net.postgres import PostgresConnection
+
+# A node that is dead never lives again, so that it does not matter how old this answer is.
+_IS_DEAD = "EXISTS (SELECT 1 FROM nodes d WHERE d.id = {0} AND d.dead)"
+# The claimed tasks `t` with what is stored about them. The home of a session is told when that node is gone.
+_CLAIMED = f"""
+SELECT {STORED}, t.attempts, t.begun, (
+    SELECT coalesce(c.home_name, '') FROM contexts c WHERE c.scope = t.scope AND c.context_id = t.context_id
+    AND c.home <> $1 AND {_IS_DEAD.format("c.home")}
+) FROM {{0}} t JOIN scopes s ON s.scope = t.scope LEFT JOIN snapshots p ON p.task = t.number ORDER BY t.number
+"""
+_SET_CLAIM = "owner = $1, epoch = t.epoch + 1, claimed_at = clock_timestamp()"
+_CLAIM = f"""
+WITH claimed AS (
+    UPDATE tasks t SET {_SET_CLAIM} WHERE t.number = $2 AND t.generation = $3 AND t.state >= 0 AND NOT t.{ENDED}
+    AND (CASE WHEN t.owner IS NULL THEN t.{WAITING} ELSE t.owner = $1 OR {_IS_DEAD.format("t.owner")} END)
+    RETURNING t.*
+) {_CLAIMED.format("claimed")}
+"""
+_REVOKE = f"""
+WITH claimed AS (
+    UPDATE tasks t SET {_SET_CLAIM} WHERE t.number = $2 AND t.state >= 0 AND NOT t.{ENDED} RETURNING t.*
+) {_CLAIMED.format("claimed")}
+"""
+_RELEASE = """
+UPDATE tasks t SET owner = NULL, queued_at = clock_timestamp()
+WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND NOT t.begun AND t.state >= 0 RETURNING 1
+"""
+# What dead nodes had claimed and not begun. A waiting task, claimed to be answered, waits again.
+_REQUEUE = f"""
+UPDATE tasks t SET owner = NULL, queued_at = clock_timestamp() FROM (
+    SELECT q.number FROM nodes n JOIN tasks q ON q.owner = n.id
+    WHERE n.dead AND NOT q.begun AND q.state <> {DRAFT} ORDER BY q.number FOR UPDATE OF q SKIP LOCKED
+) q WHERE t.number = q.number
+"""
+# A queued task of a context waits for the older ones and for one that has begun, and for the node that has its session.
+_ORDER = f"""AND NOT EXISTS (
+    SELECT 1 FROM tasks b WHERE b.scope = t.scope AND b.context_id = t.context_id AND b.{UNFINISHED}
+    AND b.number <> t.number AND (b.begun OR b.number < t.number)
+)"""
+_TAKE = f"""
+WITH work AS MATERIALIZED (
+    (
+        SELECT t.number, false AS is_lost FROM tasks t JOIN scopes s ON s.scope = t.scope
+        WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
+        AND NOT EXISTS (
+            SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
+            WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
+        )
+        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+    ) UNION ALL (
+        SELECT t.number, true FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
+        WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
+        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+    )
+), chosen AS MATERIALIZED (SELECT number, is_lost FROM work ORDER BY number LIMIT $3),
+claimed AS (
+    UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + w.is_lost::int
+    FROM chosen w WHERE t.number = w.number
+    AND (CASE WHEN w.is_lost THEN {_IS_DEAD.format("t.owner")} ELSE t.owner IS NULL AND t.{UNFINISHED} END)
+    RETURNING t.*
+) {_CLAIMED.format("claimed")}
+"""
+_POST = f"""
+WITH locked AS MATERIALIZED (
+    SELECT t.number FROM tasks t WHERE t.number = $1 AND t.{UNFINISHED} AND t.generation = coalesce($2, t.generation)
+    FOR NO KEY UPDATE
+), kept AS (
+    INSERT INTO repeats AS r (key, task, task_id, until_ms) SELECT $3::bytea, $1, $4::text, $5::bigint FROM locked
+    WHERE $3::bytea IS NOT NULL
+    ON CONFLICT (key) DO UPDATE SET task = excluded.task, task_id = excluded.task_id, until_ms = excluded.until_ms,
+        reply = NULL WHERE r.until_ms <= $6::bigint
+    RETURNING r.task
+), ready AS MATERIALIZED (
+    SELECT number FROM locked WHERE ($3::bytea IS NULL OR EXISTS (SELECT 1 FROM kept))
+    AND NOT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND digest = $7::bigint)
+), posted AS (
+    UPDATE tasks t SET mail = t.mail + 1 FROM ready i WHERE t.number = i.number RETURNING t.generation, t.mail
+), noted AS (
+    INSERT INTO notes (task, digest, generation, kind, mail, body)
+    SELECT $1, $7::bigint, generation, 'message', mail, $8::bytea FROM posted ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT EXISTS (SELECT 1 FROM locked), EXISTS (SELECT 1 FROM noted)
+"""
+_IS_POSTED = "SELECT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND digest = $2)"
+_TAKE_PUSHES = f"""
+WITH chosen AS MATERIALIZED (
+    SELECT w.task, w.id FROM pushes w JOIN tasks t ON t.number = w.task
+    WHERE w.state = 0 AND t.state >= 0 AND (w.owner IS NULL OR {_IS_DEAD.format("w.owner")})
+    ORDER BY w.push LIMIT $2 FOR UPDATE OF w SKIP LOCKED
+), taken AS (
+    UPDATE pushes w SET owner = $1, epoch = w.epoch + 1, due_ms = {WOKEN} FROM chosen c
+    WHERE w.task = c.task AND w.id = c.id AND w.state = 0 RETURNING 1
+)
+SELECT count(*) FROM taken
+"""
+PROBE = "INSERT INTO probes AS p VALUES ($1, 1) ON CONFLICT (node) DO UPDATE SET value = p.value + 1"
+
+
+async def claim(
+    connection: PostgresConnection, node: int, number: int, generation: int, *, revoke: bool
+) -> ClaimedTask | None:
+    """Claim one task, as `Database.claim` says."""
+    if revoke:
+        row = await connection.fetchrow(_REVOKE, node, number)
+    else:
+        row = await connection.fetchrow(_CLAIM, node, number, generation)
+    return None if row is None else _claimed_task(row)
+
+
+async def release(connection: PostgresConnection, node: int, number: int, epoch: int) -> bool:
+    """Give up a claim on a task that has not begun."""
+    return await connection.fetchval(_RELEASE, node, number, epoch) is not None
+
+
+async def take(
+    connection: PostgresConnection, node: int, agent: str, *, parallel: bool, limit: int
+) -> list[ClaimedTask]:
+    """Claim tasks of an agent that no live node works on, oldest first."""
+    await connection.execute(_REQUEUE)
+    rows = await connection.fetch(_TAKE.format("" if parallel else _ORDER), node, agent, limit)
+    return [_claimed_task(row) for row in rows]
+
+
+def _claimed_task(row: Any) -> ClaimedTask:
+    *columns, attempts, begun, home = row
+    stored = stored_task(columns)
+    return ClaimedTask(stored, Claim(stored.row.number, stored.epoch, attempts), begun, columns[7] == DRAFT, home)
+
+
+async def owned(connection: PostgresConnection, node: int) -> dict[int, TaskClaim]:
+    """The tasks and drafts that a node owns."""
+    rows = await connection.fetch("SELECT number, epoch, mail FROM tasks WHERE owner = $1", node)
+    return {number: TaskClaim(epoch, mail) for number, epoch, mail in rows}
+
+
+async def owners(connection: PostgresConnection, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
+    """Who owns these tasks and drafts now.
+
+    It writes a row first, so that with a synchronous standby it waits for the commits before it.
+    """
+    await connection.execute(PROBE, node)
+    rows = await connection.fetch(
+        "SELECT number, owner, epoch, CASE WHEN state >= 0 THEN generation ELSE 0 END "
+        "FROM tasks WHERE number = ANY($1::bigint[])",
+        list(numbers),
+    )
+    return {number: TaskOwner(owner, epoch, generation) for number, owner, epoch, generation in rows}
+
+
+async def post(
+    connection: PostgresConnection,
+    row: TaskRow,
+    body: bytes,
+    dedupe_key: DedupeKey | None,
+    generation: int | None,
+    now_ms: int,
+) -> ChangeOutcome:
+    """Add a message to a submitted or working task. The same message is added once."""
+    digest, until_ms = (None, None) if dedupe_key is None else dedupe_key
+    note = content_digest(b"mail " + body)
+    is_there, is_added = await connection.fetchrow(
+        _POST, row.number, generation, digest, row.id, until_ms, now_ms, note, body
+    )
+    if is_added:
+        return ChangeOutcome("committed")
+    # Asked again: a statement that is repeated does not see what the first has written while it waited for it.
+    if await connection.fetchval(_IS_POSTED, row.number, note):
+        return ChangeOutcome("committed")
+    return ChangeOutcome("repeated" if is_there else "refused")
+
+
+async def take_pushes(connection: PostgresConnection, node: int, limit: int) -> int:
+    """Claim open webhooks that no live node delivers. Returns how many."""
+    return await connection.fetchval(_TAKE_PUSHES, node, limit)

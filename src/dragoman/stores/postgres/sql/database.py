@@ -1,0 +1,201 @@
+"""The database port on asyncpg: one connection for commits, and a few for everything else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from dragoman.net.postgres import parse_address
+from dragoman.stores.postgres.sql import claims, reader, retention, tables
+from dragoman.stores.postgres.sql.commit import BatchCommit
+from dragoman.stores.postgres.sql.schema import migrate
+from dragoman.stores.postgres.sql.session import Session, SessionPool
+
+if TYPE_CHECKING:
+    from dragoman.engine.ownership.port import ClaimedTask, TaskClaim
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.store import (
+        DedupeKey,
+        Note,
+        Push,
+        Scope,
+        StoredTask,
+        Sweep,
+        TaskPage,
+        TaskQuery,
+        TaskRow,
+        Write,
+    )
+    from dragoman.model.record import Record
+    from dragoman.net.postgres import PostgresConnection
+    from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Connections for reads and claims.
+POOL_SIZE = 4
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class PostgresDatabase:
+    """The tables of one store. It implements the port `Database`, which says what each method does.
+
+    `now_ms` is the time that decides whether a dedupe key has expired.
+    """
+
+    def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms) -> None:
+        self._text = parse_address(url).text
+        self._now_ms = now_ms
+        self._writer = Session(url)
+        self._pool = SessionPool(url, POOL_SIZE)
+        self._tables: list[TaskTable] = []
+        self._commits = BatchCommit(self._tables)
+
+    async def open(self, tables: Sequence[TaskTable]) -> None:
+        """Connect, create or migrate the tables of the store, and create those of plug-ins.
+
+        Raises:
+            ConfigError: the database cannot be reached or used; the text says what to do.
+        """
+        self._tables[:] = tables
+        await self._writer.open()
+        await self._writer.run(self._migrate)
+
+    async def _migrate(self, connection: PostgresConnection) -> None:
+        await migrate(connection, f"the database {self._text}")
+        await tables.create_tables(connection, self._tables)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._writer.close()
+        await self._pool.close()
+
+    async def _run(
+        self, query: Callable[Concatenate[PostgresConnection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._pool.run(lambda connection: query(connection, *args, **kwargs))
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def numbers(self, count: int) -> int:
+        """Reserve `count` task numbers, and return the first."""
+        reserve = "UPDATE dragoman_meta SET value = value + $1 WHERE key = 'numbers' RETURNING value"
+        return await self._pool.run(lambda connection: connection.fetchval(reserve, count)) - count + 1
+
+    async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
+        """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
+        return await self._writer.run(
+            lambda connection: self._commits.commit(connection, node, changes, self._now_ms())
+        )
+
+    async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
+        """Who owns these tasks and drafts now."""
+        return await self._run(claims.owners, node, numbers)
+
+    async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
+        """Claim one task."""
+        return await self._run(claims.claim, node, number, generation, revoke=revoke)
+
+    async def release(self, node: int, number: int, epoch: int) -> bool:
+        """Give up a claim of this node on a task that has not begun."""
+        return await self._run(claims.release, node, number, epoch)
+
+    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+        """Claim tasks of an agent that no live node owns."""
+        return await self._run(claims.take, node, agent, parallel=parallel, limit=limit)
+
+    async def owned(self, node: int) -> dict[int, TaskClaim]:
+        """The tasks that a node owns."""
+        return await self._run(claims.owned, node)
+
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+    ) -> ChangeOutcome:
+        """Add a message to a submitted or working task."""
+        return await self._run(claims.post, row, body, dedupe_key, generation, self._now_ms())
+
+    async def take_pushes(self, node: int, limit: int) -> int:
+        """Claim open webhooks that no live node delivers. Returns how many."""
+        return await self._run(claims.take_pushes, node, limit)
+
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Replace a row of a plug-in table if it still has `version`."""
+        return await self._run(tables.replace_row, row, version)
+
+    async def sweep(self, rules: Sweep) -> int:
+        """One step of retention. Returns how many tasks were touched; 0 when all is done."""
+        return await self._run(retention.sweep, rules, self._tables)
+
+    async def check(self, node: int) -> None:
+        """Write a row, to prove that the database takes writes."""
+        await self._pool.run(lambda connection: connection.execute(claims.PROBE, node))
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The posted messages of a task with a number above `after`."""
+        return await self._run(reader.mail, number, after)
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Read a task by its id; None when there is none, or only a draft."""
+        return await self._run(reader.task, task_id)
+
+    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
+        """The generations of many tasks."""
+        return await self._run(reader.generations, task_ids)
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
+        return await self._run(reader.records, number, after, limit)
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        return await self._run(reader.notes, number)
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Read one page of tasks."""
+        return await self._run(reader.page, query)
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The saved `ctx.state` of a conversation as JSON, or None."""
+        return await self._run(reader.context_state, scope, context_id)
+
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
+        """The id of the task that accepted a message with this dedupe key, or None."""
+        return await self._run(reader.duplicate_of, key, now_ms)
+
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that answered a message with this dedupe key, or None."""
+        return await self._run(reader.reply, key, now_ms)
+
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
+        """The digests of all dedupe keys that have not expired."""
+        return await self._run(reader.dedupe_keys, now_ms)
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        return await self._run(reader.unfinished, agent)
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first."""
+        return await self._run(reader.drafts, agent)
+
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        return await self._run(reader.pushes, number)
+
+    async def undelivered_pushes(self, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
+        """The open webhooks that this node delivers and all dead ones, oldest first; or only those WOKEN of it."""
+        return await self._run(reader.undelivered_pushes, node, woken=woken)
+
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """Read a row of a plug-in table."""
+        return await self._run(tables.read_row, table, key)
+
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in table; 0 when it is empty."""
+        return await self._run(tables.last_key, table)

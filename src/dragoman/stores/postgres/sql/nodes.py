@@ -1,0 +1,69 @@
+"""The nodes in PostgreSQL: who is there, and who is not any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.stores.postgres.database import NodeInfo, Peer, Renewal
+from dragoman.stores.postgres.sql.session import Session
+
+if TYPE_CHECKING:
+    from dragoman.net.postgres import PostgresConnection
+
+_JOIN = """
+INSERT INTO nodes (id, name, agents, version) VALUES ($1, $2, $3, $4)
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, agents = excluded.agents, version = excluded.version
+"""
+_BEAT = """
+WITH renewed AS (
+    UPDATE nodes SET beat = beat + 1, seen = clock_timestamp() WHERE id = $1 AND NOT dead RETURNING id, beat
+)
+SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead
+FROM nodes n LEFT JOIN renewed r ON r.id = n.id WHERE NOT n.dead
+"""
+_BURY = "UPDATE nodes SET dead = true WHERE id = $1 AND beat = $2 AND NOT dead RETURNING 1"
+_LEAVE = "UPDATE nodes SET dead = true, seen = clock_timestamp() WHERE id = $1 AND NOT dead"
+
+
+class PostgresNodes:
+    """Keeps the leases of nodes, on a connection of its own. It implements the port `NodeDatabase`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session: Session | None = None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def join(self, node: NodeInfo) -> None:
+        """Register a node. Raises ConnectionLost."""
+        await self._run().run(
+            lambda connection: connection.execute(_JOIN, node.id, node.name, list(node.agents), node.version)
+        )
+
+    async def beat(self, node: int) -> Renewal:
+        """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
+        rows = await self._run().run(lambda connection: connection.fetch(_BEAT, node))
+        peers = [Peer(peer, name, beat, dead) for _, peer, name, beat, dead in rows]
+        return Renewal(any(is_renewed for is_renewed, *_ in rows), peers)
+
+    async def bury(self, node: int, beat: int) -> bool:
+        """Declare a node dead if its beat is still this one. Raises ConnectionLost."""
+
+        async def work(connection: PostgresConnection) -> bool:
+            return await connection.fetchval(_BURY, node, beat) is not None
+
+        return await self._run().run(work)
+
+    async def leave(self, node: int) -> None:
+        """Declare a node dead that stops by itself. Raises ConnectionLost."""
+        await self._run().run(lambda connection: connection.execute(_LEAVE, node))
+
+    def _run(self) -> Session:
+        # Made here, so that it belongs to the event loop of the caller.
+        if self._session is None:
+            self._session = Session(self._url)
+        return self._session

@@ -1,0 +1,189 @@
+"""The queries of the store in PostgreSQL. A task is read with its last snapshot in one statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
+from dragoman.model.record import Record
+from dragoman.model.state import State
+from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, NUMBERS, STATES, UNFINISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.net.postgres import PostgresConnection
+
+ROW = """
+t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
+"""
+# The columns of a stored task; `t` is the task, `s` its scope and `p` its snapshot.
+STORED = f"{ROW}, p.body, p.generation, t.mail, p.mail, t.epoch"
+_COLUMNS = 16
+_FROM = "FROM tasks t JOIN scopes s ON s.scope = t.scope LEFT JOIN snapshots p ON p.task = t.number"
+# In the order of the fields of `Push`.
+_PUSH = """
+w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error
+"""
+_PUSHES = f"""
+SELECT {_PUSH}, {ROW} FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s ON s.scope = t.scope
+WHERE t.{LISTED} AND w.state <> {int(PushState.DONE)}
+"""
+# Whether what a dedupe key leads to is still there.
+_VALID = "(r.reply IS NOT NULL OR EXISTS (SELECT 1 FROM tasks t WHERE t.number = r.task))"
+
+
+async def task(connection: PostgresConnection, task_id: str) -> StoredTask | None:
+    """Read a task by its id; None when there is none, or only a draft."""
+    row = await connection.fetchrow(f"SELECT {STORED} {_FROM} WHERE t.id = $1 AND t.{LISTED}", task_id)
+    return None if row is None else stored_task(row)
+
+
+async def generations(connection: PostgresConnection, task_ids: Sequence[str]) -> list[tuple[str, int]]:
+    """The generations of many tasks."""
+    query = f"SELECT t.id, t.generation FROM tasks t WHERE t.id = ANY($1::text[]) AND t.{LISTED}"
+    return [(task_id, generation) for task_id, generation in await connection.fetch(query, list(task_ids))]
+
+
+async def records(connection: PostgresConnection, number: int, after: int, limit: int) -> list[Record]:
+    """The records of a task with a generation above `after`, in order, at most `limit`."""
+    rows = await connection.fetch(
+        "SELECT generation, body FROM events WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3",
+        number,
+        after,
+        limit,
+    )
+    return [Record(generation, body) for generation, body in rows]
+
+
+async def notes(connection: PostgresConnection, number: int) -> list[Note]:
+    """All notes of a task, in the order they were written."""
+    rows = await connection.fetch(
+        "SELECT generation, kind, body, mail FROM notes WHERE task = $1 ORDER BY note", number
+    )
+    return [Note(generation, kind, body, mail) for generation, kind, body, mail in rows]
+
+
+async def mail(connection: PostgresConnection, number: int, after: int) -> list[tuple[int, bytes]]:
+    """The posted messages of a task with a number above `after`, in order."""
+    rows = await connection.fetch(
+        "SELECT mail, body FROM notes WHERE task = $1 AND mail > 0 AND mail > $2 ORDER BY mail", number, after
+    )
+    return [(position, body) for position, body in rows]
+
+
+async def page(connection: PostgresConnection, query: TaskQuery) -> TaskPage:
+    """One page of tasks, newest status first, and how many there are: in one statement."""
+    values: list[Any] = [*query.scope]
+
+    def parameter(value: Any) -> str:
+        values.append(value)
+        return f"${len(values)}"
+
+    where = ["t.scope = s.scope", f"t.{LISTED}"]
+    if query.context_id is not None:
+        where.append(f"t.context_id = {parameter(query.context_id)}")
+    if query.state is not None:
+        where.append(f"t.state = {parameter(NUMBERS[query.state])}")
+    if query.since_ms is not None:
+        where.append(f"t.status_ms >= {parameter(query.since_ms)}")
+    filters = " AND ".join(where)
+    if query.context_id is None and query.since_ms is None:
+        state = "" if query.state is None else f" AND n.state = ${len(values)}"
+        total = f"SELECT sum(n.tasks) FROM state_counts n WHERE n.scope = s.scope{state}"
+    else:
+        total = f"SELECT count(*) FROM tasks t WHERE {filters}"
+    if query.after is not None:
+        where.append(f"(t.status_ms, t.number) < ({parameter(query.after.status_ms)}, {parameter(query.after.number)})")
+    # Only fixed texts are joined here; every value is a parameter.
+    text = f"""
+WITH own AS MATERIALIZED (SELECT * FROM scopes WHERE agent = $1 AND tenant = $2 AND owner = $3),
+counted AS MATERIALIZED (SELECT s.*, ({total})::bigint AS total FROM own s)
+SELECT s.total, q.* FROM counted s LEFT JOIN LATERAL (
+    SELECT {STORED} FROM tasks t LEFT JOIN snapshots p ON p.task = t.number
+    WHERE {" AND ".join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT {parameter(query.limit + 1)}
+) q ON true ORDER BY q.status_ms DESC, q.number DESC
+"""
+    rows = await connection.fetch(text, *values)
+    if not rows:
+        return TaskPage((), more=False, total=0)
+    found = (stored_task(row[1:]) for row in map(tuple, rows) if row[1] is not None)
+    return TaskPage.of(found, query, rows[0][0] or 0)
+
+
+async def context_state(connection: PostgresConnection, scope: Scope, context_id: str) -> bytes | None:
+    """The saved `ctx.state` of a conversation as JSON, or None."""
+    return await connection.fetchval(
+        "SELECT c.state FROM scopes s JOIN contexts c ON c.scope = s.scope AND c.context_id = $4 "
+        "WHERE s.agent = $1 AND s.tenant = $2 AND s.owner = $3",
+        *scope,
+        context_id,
+    )
+
+
+async def duplicate_of(connection: PostgresConnection, key: bytes, now_ms: int) -> str | None:
+    """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+    query = f"SELECT r.task_id FROM repeats r WHERE r.key = $1 AND r.until_ms > $2 AND {_VALID}"
+    return await connection.fetchval(query, key, now_ms)
+
+
+async def reply(connection: PostgresConnection, key: bytes, now_ms: int) -> bytes | None:
+    """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
+    return await connection.fetchval("SELECT reply FROM repeats WHERE key = $1 AND until_ms > $2", key, now_ms)
+
+
+async def dedupe_keys(connection: PostgresConnection, now_ms: int) -> list[bytes]:
+    """The digests of all dedupe keys that have not expired."""
+    rows = await connection.fetch("SELECT key FROM repeats WHERE until_ms > $1", now_ms)
+    return [key for (key,) in rows]
+
+
+async def unfinished(connection: PostgresConnection, agent: str) -> list[StoredTask]:
+    """The submitted and working tasks of an agent, oldest first."""
+    rows = await connection.fetch(
+        f"SELECT {STORED} {_FROM} WHERE t.{UNFINISHED} AND s.agent = $1 ORDER BY t.number",
+        agent,
+    )
+    return [stored_task(row) for row in rows]
+
+
+async def drafts(connection: PostgresConnection, agent: str) -> list[StoredTask]:
+    """The drafts of an agent, oldest first."""
+    rows = await connection.fetch(
+        f"SELECT {STORED} {_FROM} WHERE t.state = {DRAFT} AND s.agent = $1 ORDER BY t.number",
+        agent,
+    )
+    return [stored_task(row) for row in rows]
+
+
+async def pushes(connection: PostgresConnection, number: int) -> list[Push]:
+    """The webhooks of a task, oldest first."""
+    rows = await connection.fetch(f"SELECT {_PUSH} FROM pushes w WHERE w.task = $1 ORDER BY w.push", number)
+    return [_push_of(row) for row in rows]
+
+
+async def undelivered_pushes(connection: PostgresConnection, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
+    """The open webhooks that a node delivers and all dead ones, oldest first; or only those WOKEN of the node."""
+    which = f"w.owner = $1 AND w.state = 0 AND w.due_ms = {WOKEN}" if woken else "(w.state <> 0 OR w.owner = $1)"
+    rows = await connection.fetch(f"{_PUSHES} AND {which} ORDER BY w.push", node)
+    return [(_push_of(row), task_row(tuple(row)[12:])) for row in rows]
+
+
+def _push_of(row: Any) -> Push:
+    columns = tuple(row)
+    return Push(*columns[:10], state=PushState(columns[10]), error=columns[11])
+
+
+def task_row(columns: Sequence[Any]) -> TaskRow:
+    """Build a row of a task from the columns of `ROW`."""
+    number, task_id, agent, tenant, owner, context_id, origin, state, status_ms, generation, created_ms = columns
+    task_state = State.SUBMITTED if state == DRAFT else STATES[int(state)]
+    scope = Scope(agent, tenant, owner)
+    return TaskRow(number, task_id, scope, context_id, origin, task_state, status_ms, generation, created_ms)
+
+
+def stored_task(row: Any) -> StoredTask:
+    """Build a stored task from the columns of `STORED`."""
+    columns = tuple(row)
+    body, generation, mail_number, folded, epoch = columns[11:_COLUMNS]
+    return StoredTask(task_row(columns[:11]), body, generation or 0, mail_number, folded or 0, epoch)
