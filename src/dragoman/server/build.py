@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 3
 
 
-class Storage(NamedTuple):
+class _Storage(NamedTuple):
     """A store, the bus that reaches all who use it, and who may write which task; None is this process alone."""
 
     store: Store
@@ -64,10 +64,10 @@ def open_store(url: str) -> Store:
     return MemoryStore() if path is None else SqliteStore(path)
 
 
-def open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> Storage:
+def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> _Storage:
     """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
     if not is_postgres_url(settings.store):
-        return Storage(open_store(settings.store), LocalBus(clock))
+        return _Storage(open_store(settings.store), LocalBus(clock))
     _check_secret(agents, settings)
     # Imported here: most servers need neither these nor asyncpg, which may be missing.
     from dragoman import __version__
@@ -91,7 +91,7 @@ def open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> S
     ownership = store.ownership
     bus = PostgresBus(clock, url, store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work)
     ownership.connect(bus.announce_work, bus.notify)
-    return Storage(store, bus, ownership)
+    return _Storage(store, bus, ownership)
 
 
 def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
@@ -127,7 +127,7 @@ def build(
     for pool in (skill_threads(), helper_threads()):
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
-    storage = open_storage(agents, settings, clock) if store is None else Storage(store, LocalBus(clock))
+    storage = _open_storage(agents, settings, clock) if store is None else _Storage(store, LocalBus(clock))
     store, bus, ownership = storage
     home = session_folder(settings.store)
     extra = plugins()
@@ -243,7 +243,7 @@ def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
 
 def _webhook_delivery(
     settings: Settings,
-    storage: Storage,
+    storage: _Storage,
     clock: Clock,
     keys: LazyKeys,
     addresses: Addresses,

@@ -70,7 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080
     store: str = "sqlite:///.dragoman/tasks.db"
-    node: str = ""
+    node: str | None = None
     lease: float = 6
     url: str | None = None
     trust_proxy: tuple[Network, ...] = ()
@@ -328,7 +328,8 @@ def _from_limits(value: Any) -> dict[str, _SettingValue]:
     for name, limit in _table({} if value is None else value, "keyword limits").items():
         if name not in names and f"limits_{name}" not in RENAMED:
             raise ConfigError(f"keyword limits: there is no limit `{name}`{suggest_name(name, names)}")
-        _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
+        if limit is not None or name != "runs":  # the one limit that is not set by default
+            _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
     return result
 
 
