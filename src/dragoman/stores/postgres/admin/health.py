@@ -13,12 +13,13 @@ from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.postgres.sql import schema
+from dragoman.stores.postgres.sql.database import POOL_SIZE
 from dragoman.telemetry.printable import format_bytes
 
 # The oldest version of PostgreSQL that the tests run on.
 TESTED_VERSION = 15
-# The most connections that a node keeps: writer, readers, lease, wake-ups and users.
-NODE_CONNECTIONS = 8
+# The most connections that a node keeps: for commits, for reads and claims, for its lease, wake-ups and users.
+NODE_CONNECTIONS = 1 + POOL_SIZE + 3
 MAX_CLOCK_DIFFERENCE = 1.0
 LARGE_TABLES = 4
 # A table with fewer rows needs no statistics.
