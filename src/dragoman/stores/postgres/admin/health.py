@@ -38,7 +38,8 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     current_setting('synchronous_standby_names') AS synchronous_standbys,
     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS connections,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connected,
-    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %') AS listeners,
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dragoman bus')
+        AS listeners,
     (SELECT count(*) FROM pg_stat_replication) AS standbys,
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous,
     pg_backend_pid() AS pid,
