@@ -28,10 +28,10 @@ Typed = Callable[..., Any]
 NOW = 1_700_000_000_000
 TASKS = f"""
 INSERT INTO scopes (agent, tenant, owner) VALUES ('hello', '', 'ann');
-INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch, queued_at)
-VALUES (1, 'task-1', 1, 'c', '', 2, {NOW}, 3, {NOW}, 1, NULL),
-    (2, 'task-2', 1, 'd', '', 1, {NOW}, 1, {NOW}, 1, clock_timestamp() - interval '2 minutes'),
-    (3, 'draft', 1, 'e', '', -1, {NOW}, 1, {NOW}, 1, NULL);
+INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch, owner)
+VALUES (1, 'task-1', 1, 'c', '', 2, {NOW}, 3, {NOW}, 1, 7), (2, 'task-2', 1, 'd', '', 1, {NOW}, 1, {NOW}, 1, NULL),
+    (3, 'draft', 1, 'e', '', -1, {NOW}, 1, {NOW}, 1, 7);
+UPDATE tasks SET queued_at = clock_timestamp() - interval '2 minutes';
 UPDATE dragoman_meta SET value = 3 WHERE key = 'numbers';
 INSERT INTO events VALUES (1, 1, 'one'), (1, 2, 'two'), (1, 3, 'three'), (2, 1, 'one');
 INSERT INTO pushes (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state, error, owner)
