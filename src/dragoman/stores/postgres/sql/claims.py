@@ -56,25 +56,26 @@ _ORDER = f"""AND NOT EXISTS (
     AND b.number <> t.number AND (b.begun OR b.number < t.number)
 )"""
 _TAKE = f"""
-WITH work AS MATERIALIZED (
-    (
-        SELECT t.number, false AS is_lost FROM tasks t JOIN scopes s ON s.scope = t.scope
-        WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
-        AND NOT EXISTS (
-            SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
-            WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
-        )
-        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
-    ) UNION ALL (
-        SELECT t.number, true FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
-        WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
-        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+WITH queued AS MATERIALIZED (
+    SELECT t.number FROM tasks t JOIN scopes s ON s.scope = t.scope
+    WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
+    AND NOT EXISTS (
+        SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
+        WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
     )
-), chosen AS MATERIALIZED (SELECT number, is_lost FROM work ORDER BY number LIMIT $3),
+    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+), orphaned AS MATERIALIZED (
+    SELECT t.number FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
+    WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
+    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT number, false AS is_orphaned FROM queued UNION ALL SELECT number, true FROM orphaned
+    ORDER BY number LIMIT $3
+),
 claimed AS (
-    UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + w.is_lost::int
+    UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + w.is_orphaned::int
     FROM chosen w WHERE t.number = w.number
-    AND (CASE WHEN w.is_lost THEN {_IS_DEAD.format("t.owner")} ELSE t.owner IS NULL AND t.{UNFINISHED} END)
+    AND (CASE WHEN w.is_orphaned THEN {_IS_DEAD.format("t.owner")} ELSE t.owner IS NULL AND t.{UNFINISHED} END)
     RETURNING t.*
 ) {_CLAIMED.format("claimed")}
 """
