@@ -106,7 +106,6 @@ DELETE FROM nodes n WHERE n.dead AND n.seen < clock_timestamp() - interval '1 da
 AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.owner = n.id)
 AND NOT EXISTS (SELECT 1 FROM pushes p WHERE p.owner = n.id AND p.state = 0)
 AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
-AND NOT EXISTS (SELECT 1 FROM contexts c WHERE c.home = n.id)
 """
 
 

@@ -61,14 +61,16 @@ CREATE TABLE scopes (
 
 -- Tasks, and drafts with state -1, which no query shows. `owner` is the node whose claim `epoch` numbers: only it
 -- writes, and only at the generation it has read. `begun` is true once the agent's code may have been called for the
--- last message. `followed` is true when a task of the same context waits for this one. `mail` numbers posted messages.
+-- last message. `queued_at` is when that message arrived, which decides whose turn it is in a context: numbers come in
+-- blocks and say nothing across nodes. `followed` is true when a task of the same context waits for this one. `mail`
+-- numbers posted messages.
 CREATE TABLE tasks (
     number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL,
     context_id text COLLATE "C" NOT NULL, origin text NOT NULL, state smallint NOT NULL, status_ms bigint NOT NULL,
     generation integer NOT NULL, created_ms bigint NOT NULL,
     owner bigint, epoch integer NOT NULL, begun boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,
     mail integer NOT NULL DEFAULT 0, followed boolean NOT NULL DEFAULT false,
-    queued_at timestamptz, claimed_at timestamptz
+    queued_at timestamptz NOT NULL DEFAULT clock_timestamp(), claimed_at timestamptz
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX tasks_newest ON tasks (scope, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE state >= 0;
@@ -96,13 +98,13 @@ CREATE TABLE snapshots (
 ) WITH (fillfactor = 80);
 
 -- Conversations that have a state, a turn or a home. `running` is the task whose turn it is, and `turn` changes with
--- every turn. `home` is the node that has the sessions of the conversation. `given` is a parameter of ON CONFLICT, here
+-- every turn. `home` is the name of the node that has the sessions of the conversation: a node that is
+-- started again under its name has them still. `given` is a parameter of ON CONFLICT, here
 -- and below: in a stored row it means nothing.
 CREATE TABLE contexts (
     scope bigint NOT NULL, context_id text COLLATE "C" NOT NULL, state bytea, running bigint,
-    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, given bigint, PRIMARY KEY (scope, context_id)
+    turn bigint NOT NULL DEFAULT 0, home text, given bigint, PRIMARY KEY (scope, context_id)
 ) WITH (fillfactor = 80);
-CREATE INDEX contexts_at ON contexts (home) WHERE home IS NOT NULL;
 
 -- Dedupe keys, with the number of the task that accepted the message, or the bare message that answered it. A key
 -- without either is void: its task was deleted.
