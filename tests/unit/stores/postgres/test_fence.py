@@ -66,12 +66,12 @@ async def test_a_task_at_work_is_claimed_by_nobody_else_unless_revoked(cluster: 
 async def test_a_claim_that_has_not_begun_is_released_and_taken_by_another(cluster: Cluster) -> None:
     one, two = await cluster.node(), await cluster.node()
     row = await one.create(begins=False)
-    assert await one.database.owned(one.id) == {row.number: TaskClaim(1, 0)}
+    assert await one.database.owned(one.id) == {row.number: TaskClaim(1, 0, "agent", row.id)}
     assert await one.database.release(one.id, row.number, 2) is False
     assert await one.database.release(one.id, row.number, 1) is True
     assert await one.database.release(one.id, row.number, 1) is False
     assert await two.take() == [row.number]
-    assert await two.database.owned(two.id) == {row.number: TaskClaim(2, 0)}
+    assert await two.database.owned(two.id) == {row.number: TaskClaim(2, 0, "agent", row.id)}
     begun = await one.create()
     assert await one.database.release(one.id, begun.number, 1) is False
 
@@ -228,16 +228,16 @@ async def test_posted_messages_are_numbered_and_posted_once(cluster: Cluster) ->
     one, two = await cluster.node(), await cluster.node()
     row = await one.create()
     post = two.database.post
-    assert (await post(row, b"a", KEY, None)).kind == "committed"
-    assert (await post(row, b"a", KEY, None)).kind == "committed"  # sent again
-    assert (await post(row, b"other words", KEY, None)).kind == "repeated"
-    assert (await post(row, b"b", None, 1)).kind == "committed"
-    assert (await post(row, b"c", None, 2)).kind == "refused"
+    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"
+    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"  # sent again
+    assert (await post(row, b"a", KEY, None, 2)).kind == "repeated"
+    assert (await post(row, b"b", None, 1, 3)).kind == "committed"
+    assert (await post(row, b"c", None, 2, 4)).kind == "refused"
     assert await one.database.mail(row.number, 0) == [(1, b"a"), (2, b"b")]
     assert await one.database.mail(row.number, 1) == [(2, b"b")]
     assert (await one.database.owned(one.id))[row.number].mail == 2
     assert await one.append(row, State.COMPLETED, snapshot=b"s", mail=1) == "committed"
-    assert (await post(row, b"d", None, None)).kind == "refused"
+    assert (await post(row, b"d", None, None, 5)).kind == "refused"
     stored = await two.database.task(row.id)
     assert stored is not None
     assert (stored.mail, stored.snapshot_mail) == (2, 1)
@@ -249,12 +249,12 @@ async def test_a_message_that_races_the_end_is_refused_or_stored(cluster: Cluste
     async with cluster.locked(ends_first):
         ending = asyncio.create_task(one.append(ends_first, State.COMPLETED))
         await cluster.until_waiting()
-        posting = asyncio.create_task(two.database.post(ends_first, b"late", KEY, None))
+        posting = asyncio.create_task(two.database.post(ends_first, b"late", KEY, None, 1))
         await cluster.until_waiting(2)
     assert (await ending, (await posting).kind) == ("committed", "refused")
     assert await two.database.duplicate_of(KEY.digest, NOW) is None
     async with cluster.locked(posted_first):
-        posting = asyncio.create_task(two.database.post(posted_first, b"in time", KEY, None))
+        posting = asyncio.create_task(two.database.post(posted_first, b"in time", KEY, None, 2))
         await cluster.until_waiting()
         ending = asyncio.create_task(one.append(posted_first, State.COMPLETED))
         await cluster.until_waiting(2)
