@@ -6,6 +6,7 @@ It implements the ports `Database` and `NodeDatabase`. Every method is atomic, b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -38,6 +39,7 @@ class _Ownership:
         "epoch",
         "mail",
         "owner",
+        "queued_at",
         "row",
         "snapshot_mail",
     )
@@ -51,6 +53,7 @@ class _Ownership:
         self.mail = 0
         self.snapshot_mail = 0
         self.claimed_at = 0.0
+        self.queued_at = 0  # the arrival of its last message, among all
         self.draft = draft
         self.context = (row.scope, row.context_id)
 
@@ -84,6 +87,7 @@ class SimulatedDatabase(MemoryStore):
         super().__init__()
         self._now = now
         self._next_number = 1
+        self._arrivals = count(1)
         self._ownership: dict[int, _Ownership] = {}
         # Tasks that are submitted or working, and drafts: what `take` looks through.
         self._unfinished: dict[int, _Ownership] = {}
@@ -217,8 +221,9 @@ class SimulatedDatabase(MemoryStore):
         context = self._contexts.get(key)
         if context is not None and context.running not in (None, row.number):
             return True
+        mine = self._ownership.get(row.number)
         return any(
-            other.begun or (number < row.number and other.row.state in _UNFINISHED)
+            other.begun or ((mine is None or other.queued_at < mine.queued_at) and other.row.state in _UNFINISHED)
             for number, other in self._context_tasks.get(key, {}).items()
             if number != row.number and not other.draft
         )
@@ -262,6 +267,7 @@ class SimulatedDatabase(MemoryStore):
     def _insert(self, ownership: _Ownership) -> _Ownership:
         number = ownership.row.number
         ownership.claimed_at = self._now()
+        ownership.queued_at = next(self._arrivals)
         self._ownership[number] = self._unfinished[number] = ownership
         self._set_owner(ownership, ownership.owner)
         self._context_tasks.setdefault(ownership.context, {})[number] = ownership
@@ -296,6 +302,7 @@ class SimulatedDatabase(MemoryStore):
             self._free(key, row.number)
         elif row.number not in self._unfinished:
             self._unfinished[row.number] = ownership
+            ownership.queued_at = next(self._arrivals)
 
     def _free(self, key: tuple[Scope, str], number: int) -> None:
         context = self._contexts.get(key)
@@ -386,7 +393,7 @@ class SimulatedDatabase(MemoryStore):
         if context is not None and context.running not in (None, number):
             return True
         return any(
-            (other < number and row.row.state in _UNFINISHED) or (other != number and row.begun)
+            (row.queued_at < ownership.queued_at and row.row.state in _UNFINISHED) or (other != number and row.begun)
             for other, row in self._context_tasks[ownership.context].items()
             if not row.draft
         )

@@ -7,6 +7,8 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
   says, the commands and the Python after it reach that server; so do commands that name no address. A page's next
   server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
+  With `serves beside` the server before it goes on, and the port that the page says for this one leads to this one.
+  With `kills` the first of them is killed, instead of running the command; the other answers for the whole page then.
   With `open` it is left running beside what follows, from its first line of output on, and is compared when it has
   ended. With `types="2"` somebody sits at a terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
@@ -34,7 +36,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -316,6 +318,15 @@ def _keyboard(types: str | None) -> Generator[int]:
         os.close(keys)
 
 
+def _address_of(server: Program, block: Block) -> str:
+    """The address that a server says. Raises Mismatch when it says none."""
+    if not server.wait_for(lambda: _ADDRESS.search(server.output) is not None):
+        raise Mismatch(f"{block.place} serves nothing:\n\n{server.output}")
+    found = _ADDRESS.search(server.output)
+    assert found is not None
+    return found[0]
+
+
 def _any_port(text: str) -> str:
     return _PORT.sub(r"\g<1>0", text)
 
@@ -335,14 +346,17 @@ def make_run() -> str:
 
 
 class Reader:
-    """Reads one page and does everything on it."""
+    """Reads one page and does everything on it. `places` are texts of the page that stand for others, such as ports."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, places: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._places = places or {}
         self._ids: Ids = {}
         self._module = ModuleType("the_page")
         self._server: Program | None = None
         self._address = SHOWN_ADDRESS
+        self._beside: list[Program] = []
+        self._others: dict[str, str] = {}  # the addresses that the page shows of servers beside, and their real ones
         self._open: list[tuple[Program, Block | None]] = []
         self._environment = environment() | {"XDG_STATE_HOME": str(folder / ".state")}
 
@@ -353,13 +367,14 @@ class Reader:
         sys.path.insert(0, str(self._folder))
         os.chdir(self._folder)
         try:
-            blocks = blocks_of(page)
+            blocks = [self._placed(block) for block in blocks_of(page)]
             for block, following in itertools.zip_longest(blocks, blocks[1:]):
                 output = following if following and following.follows and following.is_output else None
                 self._do(block, output)
             self._close_open()
         finally:
-            for program in [*(program for program, _ in self._open), *([self._server] if self._server else [])]:
+            servers = [*self._beside, *([self._server] if self._server else [])]
+            for program in [*(program for program, _ in self._open), *servers]:
                 program.kill()
             os.chdir(cwd)
             sys.path[:] = path
@@ -367,6 +382,12 @@ class Reader:
                 if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self._folder)):
                     del sys.modules[name]
             del sys.modules[self._module.__name__]
+
+    def _placed(self, block: Block) -> Block:
+        text = block.text
+        for shown, real in self._places.items():
+            text = text.replace(shown, real)
+        return block._replace(text=text)
 
     def _do(self, block: Block, output: Block | None) -> None:
         if block.title is not None:
@@ -377,8 +398,12 @@ class Reader:
         if block.language == "python":
             if block.title is None or not block.title.startswith("test_"):
                 self._compare(output, self._python(block))
+        elif {"serves", "beside"} <= block.words:
+            self._serve_beside(block, output)
         elif "serves" in block.words:
             self._serve(block, output)
+        elif "kills" in block.words:
+            self._kill_first()
         elif "open" in block.words:
             self._leave_open(block, output)
         else:
@@ -434,13 +459,30 @@ class Reader:
         self._close_open()
         if self._server is not None:
             self._server.kill()
+        server = self._server = self._start(block)
+        self._address = self._environment["DRAGOMAN_AGENT"] = _address_of(server, block)
+        self._compare_lines(server, output)
+
+    def _serve_beside(self, block: Block, output: Block | None) -> None:
+        port = _PORT.search(block.text)
+        assert port is not None, f"{block.place} has no port"
+        shown = SHOWN_ADDRESS.rpartition(":")[0] + ":" + port[0].removeprefix(port[1])
+        server = self._start(block)
+        self._beside.append(server)
+        self._others[shown] = _address_of(server, block)
+        self._compare_lines(server, output)
+
+    def _kill_first(self) -> None:
+        assert self._server is not None
+        self._server.kill()
+        self._server = self._beside.pop(0)
+        self._address = self._environment["DRAGOMAN_AGENT"] = next(iter(self._others.values()))
+
+    def _start(self, block: Block) -> Program:
         command = make_run() if block.text.strip() == "make run" else _any_port(block.text)
-        server = self._server = Program(command, self._folder, self._environment, stderr=True)
-        if not server.wait_for(lambda: _ADDRESS.search(server.output) is not None):
-            raise Mismatch(f"{block.place} serves nothing:\n\n{server.output}")
-        found = _ADDRESS.search(server.output)
-        assert found is not None
-        self._address = self._environment["DRAGOMAN_AGENT"] = found[0]
+        return Program(command, self._folder, self._environment, stderr=True)
+
+    def _compare_lines(self, server: Program, output: Block | None) -> None:
         if output is not None:
             server.wait_for(lambda: match_lines(output.text, self._as_shown(server.output), self._ids) is not None)
             self._compare(output, server.output)
@@ -461,12 +503,15 @@ class Reader:
             self._compare(output, printed)
 
     def _command(self, block: Block) -> str:
-        command = _BARE_ADDRESS.sub(self._address.removeprefix("http://"), _ADDRESS.sub(self._address, block.text))
+        command = _ADDRESS.sub(lambda found: self._others.get(found[0], self._address), block.text)
+        command = _BARE_ADDRESS.sub(self._address.removeprefix("http://"), command)
         for shown, real in self._ids.items():
             command = command.replace(shown, real)
         return command
 
     def _as_shown(self, printed: str) -> str:
         # At the address that the pages show, the commands that a server prints need none.
+        for shown, real in self._others.items():
+            printed = printed.replace(real, shown)
         place = re.escape(self._address.removeprefix("http://"))
         return re.sub(rf"(dragoman (?:send|call)) {place}", r"\1", printed).replace(self._address, SHOWN_ADDRESS)

@@ -275,3 +275,13 @@ def test_what_others_wrote_does_not_control_the_terminal() -> None:
     text = re.sub(r"\x1b\[[0-9]m", "", "".join(startup.lines()))
     assert not set("\x1b\x07\u202e") & set(text)
     assert "\x1b[1ma\x1b[0m" in next(iter(startup.lines()))
+
+
+def test_the_password_of_a_database_is_not_in_the_command_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = "postgresql://me:hunter2@127.0.0.1:1/tasks"
+    settings = Settings(store=store, auth=AuthSettings(("bearer",)))
+    add, _ = Trial(Agent("hello"), settings, DEFAULT_ADDRESS).commands()
+    assert add.endswith(" users add ada --no-password --store postgresql://me@127.0.0.1:1/tasks")
+    monkeypatch.setenv("DRAGOMAN_STORE", store)
+    add, _ = Trial(Agent("hello"), settings, DEFAULT_ADDRESS).commands()
+    assert add.endswith(" users add ada --no-password")

@@ -7,6 +7,7 @@ it out is there a word to replace: TOKEN, CERTIFICATE.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.model.error import DragomanError
+from dragoman.net.postgres import is_postgres_url, without_password
 from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import Settings
 from dragoman.server.http.authentication import AuthSettings
@@ -81,7 +83,10 @@ class Trial(NamedTuple):
 
     def _users(self, *words: str) -> str:
         store = self.settings.store
-        place = [] if store == Settings().store else ["--store", shlex.quote(store)]
+        # A command without `--store` finds it in the environment; a password is never printed.
+        is_found = store == os.environ.get("DRAGOMAN_STORE", Settings().store)
+        printable = without_password(store) if is_postgres_url(store) else store
+        place = [] if is_found else ["--store", shlex.quote(printable)]
         return " ".join([program(), "users", *words, *place])
 
     def _with_token(self, token: str) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
-from dragoman.stores.postgres.sql.change import content_digest
 from dragoman.stores.postgres.sql.reader import STORED, stored_task
 from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, UNFINISHED, WAITING
 
@@ -40,12 +39,12 @@ WITH claimed AS (
 ) {_CLAIMED.format("claimed")}
 """
 _RELEASE = """
-UPDATE tasks t SET owner = NULL, queued_at = clock_timestamp()
+UPDATE tasks t SET owner = NULL
 WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND NOT t.begun AND t.state >= 0 RETURNING 1
 """
 # What dead nodes had claimed and not begun. A waiting task, claimed to be answered, waits again.
 _REQUEUE = f"""
-UPDATE tasks t SET owner = NULL, queued_at = clock_timestamp() FROM (
+UPDATE tasks t SET owner = NULL FROM (
     SELECT q.number FROM nodes n JOIN tasks q ON q.owner = n.id
     WHERE n.dead AND NOT q.begun AND q.state <> {DRAFT} ORDER BY q.number FOR UPDATE OF q SKIP LOCKED
 ) q WHERE t.number = q.number
@@ -53,24 +52,24 @@ UPDATE tasks t SET owner = NULL, queued_at = clock_timestamp() FROM (
 # A queued task of a context waits for the older ones and for one that has begun, and for the node that has its session.
 _ORDER = f"""AND NOT EXISTS (
     SELECT 1 FROM tasks b WHERE b.scope = t.scope AND b.context_id = t.context_id AND b.{UNFINISHED}
-    AND b.number <> t.number AND (b.begun OR b.number < t.number)
+    AND b.number <> t.number AND (b.begun OR (b.queued_at, b.number) < (t.queued_at, t.number))
 )"""
 _TAKE = f"""
-WITH work AS MATERIALIZED (
-    (
-        SELECT t.number, false AS is_lost FROM tasks t JOIN scopes s ON s.scope = t.scope
-        WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
-        AND NOT EXISTS (
-            SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
-            WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
-        )
-        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
-    ) UNION ALL (
-        SELECT t.number, true FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
-        WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
-        ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+WITH queued AS MATERIALIZED (
+    SELECT t.number FROM tasks t JOIN scopes s ON s.scope = t.scope
+    WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
+    AND NOT EXISTS (
+        SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
+        WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
     )
-), chosen AS MATERIALIZED (SELECT number, is_lost FROM work ORDER BY number LIMIT $3),
+    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT t.number FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
+    WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
+    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT number, false AS is_lost FROM queued UNION ALL SELECT number, true FROM lost ORDER BY number LIMIT $3
+),
 claimed AS (
     UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + w.is_lost::int
     FROM chosen w WHERE t.number = w.number
@@ -147,8 +146,12 @@ def _claimed_task(row: Any) -> ClaimedTask:
 
 async def owned(connection: PostgresConnection, node: int) -> dict[int, TaskClaim]:
     """The tasks and drafts that a node owns."""
-    rows = await connection.fetch("SELECT number, epoch, mail FROM tasks WHERE owner = $1", node)
-    return {number: TaskClaim(epoch, mail) for number, epoch, mail in rows}
+    rows = await connection.fetch(
+        "SELECT t.number, t.epoch, t.mail, s.agent, t.id FROM tasks t JOIN scopes s ON s.scope = t.scope "
+        "WHERE t.owner = $1",
+        node,
+    )
+    return {number: TaskClaim(*claim) for number, *claim in rows}
 
 
 async def owners(connection: PostgresConnection, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
@@ -171,18 +174,18 @@ async def post(
     body: bytes,
     dedupe_key: DedupeKey | None,
     generation: int | None,
+    key: int,
     now_ms: int,
 ) -> ChangeOutcome:
-    """Add a message to a submitted or working task. The same message is added once."""
+    """Add a message to a submitted or working task. The same `key` is added once."""
     digest, until_ms = (None, None) if dedupe_key is None else dedupe_key
-    note = content_digest(b"mail " + body)
     is_there, is_added = await connection.fetchrow(
-        _POST, row.number, generation, digest, row.id, until_ms, now_ms, note, body
+        _POST, row.number, generation, digest, row.id, until_ms, now_ms, key, body
     )
     if is_added:
         return ChangeOutcome("committed")
     # Asked again: a statement that is repeated does not see what the first has written while it waited for it.
-    if await connection.fetchval(_IS_POSTED, row.number, note):
+    if await connection.fetchval(_IS_POSTED, row.number, key):
         return ChangeOutcome("committed")
     return ChangeOutcome("repeated" if is_there else "refused")
 

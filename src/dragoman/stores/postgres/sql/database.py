@@ -113,10 +113,10 @@ class PostgresDatabase:
         return await self._run(claims.owned, node)
 
     async def post(
-        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
         """Add a message to a submitted or working task."""
-        return await self._run(claims.post, row, body, dedupe_key, generation, self._now_ms())
+        return await self._run(claims.post, row, body, dedupe_key, generation, key, self._now_ms())
 
     async def take_pushes(self, node: int, limit: int) -> int:
         """Claim open webhooks that no live node delivers. Returns how many."""

@@ -61,14 +61,16 @@ CREATE TABLE scopes (
 
 -- Tasks, and drafts with state -1, which no query shows. `owner` is the node whose claim `epoch` numbers: only it
 -- writes, and only at the generation it has read. `begun` is true once the agent's code may have been called for the
--- last message. `followed` is true when a task of the same context waits for this one. `mail` numbers posted messages.
+-- last message. `queued_at` is when that message arrived, which decides whose turn it is in a context: numbers come in
+-- blocks and say nothing across nodes. `followed` is true when a task of the same context waits for this one. `mail`
+-- numbers posted messages.
 CREATE TABLE tasks (
     number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL,
     context_id text COLLATE "C" NOT NULL, origin text NOT NULL, state smallint NOT NULL, status_ms bigint NOT NULL,
     generation integer NOT NULL, created_ms bigint NOT NULL,
     owner bigint, epoch integer NOT NULL, begun boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,
     mail integer NOT NULL DEFAULT 0, followed boolean NOT NULL DEFAULT false,
-    queued_at timestamptz, claimed_at timestamptz
+    queued_at timestamptz NOT NULL DEFAULT clock_timestamp(), claimed_at timestamptz
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX tasks_newest ON tasks (scope, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE state >= 0;

@@ -127,6 +127,12 @@ _SET_HOME = "home = coalesce(excluded.home, c.home), home_name = coalesce(exclud
 # Not a join: the planner would make it a nested loop.
 _DONE = "(i.task IN (SELECT number FROM done)) IS TRUE"
 
+# Whether the task of a change is behind task `{0}` of its context. A task that is created now is behind all others.
+_IS_BEHIND = (
+    "({0}.begun OR ({0}.queued_at, {0}.number) < "
+    "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
+)
+
 _PARTS: dict[str, str] = {
     # Tasks whose change needs a key or a turn as well. From here on, nobody else changes them.
     "locks": f"""
@@ -144,7 +150,7 @@ allowed AS MATERIALIZED (
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
     AND NOT EXISTS (
         SELECT 1 FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
-        AND b.number <> i.number AND (b.begun OR b.number < i.number)
+        AND b.number <> i.number AND {_IS_BEHIND.format("b")}
     )
 ),
 granted AS (
@@ -180,10 +186,9 @@ kept AS (
 create_input AS MATERIALIZED (SELECT i.* FROM {input} WHERE {has_key} AND {has_turn}),
 created AS (
     INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, owner, epoch,
-        begun, queued_at, claimed_at)
+        begun, claimed_at)
     SELECT i.number, i.id, i.scope, i.context_id, i.origin, i.state, i.status_ms, i.generation, i.created_ms, i.owner,
-        1, i.begun, CASE WHEN i.owner IS NULL AND i.state IN (1, 2) THEN clock_timestamp() END,
-        CASE WHEN i.owner IS NOT NULL THEN clock_timestamp() END
+        1, i.begun, CASE WHEN i.owner IS NOT NULL THEN clock_timestamp() END
     FROM create_input i
     ON CONFLICT DO NOTHING RETURNING number
 )""",
@@ -194,7 +199,7 @@ updated AS (
         generation = coalesce(i.generation, t.generation),
         owner = CASE WHEN i.settles OR i.queued THEN NULL ELSE t.owner END,
         begun = (t.begun OR i.begins) AND NOT (i.settles OR i.queued),
-        queued_at = CASE WHEN i.queued AND NOT i.settles THEN clock_timestamp() ELSE t.queued_at END
+        queued_at = CASE WHEN t.state IN (6, 8) THEN clock_timestamp() ELSE t.queued_at END
     FROM update_input i WHERE t.number = i.number AND {_FENCE.format("i")}
     RETURNING t.number, t.scope, t.context_id, i.settles, i.clears, t.followed
 )""",
@@ -207,10 +212,10 @@ discarded AS (
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
 discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task = i.number)""",
-    "marks": """
+    "marks": f"""
 marked AS (
-    UPDATE tasks t SET followed = true FROM {input} WHERE t.scope = i.scope AND t.context_id = i.context_id
-    AND t.state IN (1, 2) AND t.number <> i.number AND NOT t.followed AND (t.begun OR t.number < i.number)
+    UPDATE tasks t SET followed = true FROM {{input}} WHERE t.scope = i.scope AND t.context_id = i.context_id
+    AND t.state IN (1, 2) AND t.number <> i.number AND NOT t.followed AND {_IS_BEHIND.format("t")}
 )""",
     "events": f"""
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",

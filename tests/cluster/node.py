@@ -1,0 +1,179 @@
+"""One simulated node: the real engine, store, ownership and bus, on loops of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+from cluster.audit import Effects
+from cluster.link import Link, Network
+from cluster.scripted_agent import ScriptedAgent
+from cluster.switchboard import BusLine, Switchboard
+from cluster.world import NodeLoop, World, WorldClock
+
+from dragoman.bus.postgres import PostgresBus
+from dragoman.engine.operations import Service
+from dragoman.engine.settings import EngineSettings
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.postgres.heartbeat import Heartbeat, NodeListener
+from dragoman.stores.postgres.lease import NodeLease
+from dragoman.stores.postgres.store import PostgresStore
+
+LEASE = 6.0
+# Repeats are recognized for as long as a simulation lasts.
+SETTINGS = EngineSettings(drain=3, dedupe=10_000_000)
+AGENTS = {"serial": False, "parallel": True}
+
+
+class LoopBeating:
+    """Beats on a second loop, as the thread of a real node does: it goes on while the first loop is busy."""
+
+    def __init__(self, main: NodeLoop, beats: NodeLoop) -> None:
+        self._main = main
+        self._beats = beats
+        self._heartbeat: Heartbeat | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
+        """Register the node, take its first lease, and beat from then on."""
+        self._heartbeat = heartbeat
+        await self._elsewhere(heartbeat.start())
+        self._task = self._beats.spawn(heartbeat.run(_OnMain(self._main, listener), lambda: not self._main.stuck))
+
+    async def stop(self) -> None:
+        """Leave and stop."""
+        if self._task is not None:
+            self._beats.call_soon(self._task.cancel)
+        if self._heartbeat is not None:
+            await self._elsewhere(self._heartbeat.stop())
+
+    def _elsewhere(self, work: Any) -> asyncio.Future[Any]:
+        """Run on the second loop, and wait on the first."""
+        future: asyncio.Future[Any] = self._main.create_future()
+
+        def done(task: asyncio.Task[Any]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is None:
+                self._main.call_soon(lambda: future.done() or future.set_result(None))
+            else:
+                self._main.call_soon(lambda: future.done() or future.set_exception(error))
+
+        self._beats.spawn(work).add_done_callback(done)
+        return future
+
+
+class _OnMain:
+    """Passes what the beat has found out to the first loop."""
+
+    def __init__(self, loop: NodeLoop, listener: NodeListener) -> None:
+        self._loop = loop
+        self._listener = listener
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._listener, name)
+        return lambda *args: self._loop.call_soon(method, *args)
+
+
+class SimulatedNode:
+    """A server process. `ready` is True once it serves; `alive` is False when it was killed or has stopped."""
+
+    def __init__(
+        self, world: World, network: Network, board: Switchboard, effects: Effects, random: Random, name: str
+    ) -> None:
+        self._world = world
+        self._effects = effects
+        self._board = board
+        self.name = name
+        self.loop = world.add_loop(name)
+        self.beats = world.add_loop(f"{name}-beats")
+        self.link = Link(network, self.loop)
+        self.beat_link = Link(network, self.beats)
+        self.bus_link = Link(network, self.loop)
+        clock = WorldClock(world)
+        self.store = PostgresStore(
+            self.link,
+            self.beat_link,
+            name=name,
+            agents=tuple(AGENTS),
+            lease=NodeLease(LEASE, lambda: world.now),
+            clock=clock,
+            heartbeat_loop=LoopBeating(self.loop, self.beats),
+        )
+        ownership = self.store.ownership
+        self.bus = PostgresBus(
+            clock,
+            self._connect_bus,
+            self.link.generations,
+            on_foreign=ownership.on_touched,
+            on_work=ownership.on_work,
+            jitter=random.random,
+        )
+        ownership.connect(self.bus.announce_work, self.bus.notify)
+        self.services = {
+            agent: Service(
+                ScriptedAgent(agent, parallel=parallel, node=self, effects=effects),
+                self.store,
+                self.bus,
+                clock,
+                SETTINGS,
+                ownership=ownership,
+            )
+            for agent, parallel in AGENTS.items()
+        }
+        self.alive = True
+        self.ready = False
+        self.loop.spawn(self._start()).add_done_callback(lambda task: task.result())
+
+    @property
+    def links(self) -> tuple[Link, Link, Link]:
+        """Its connections to the database."""
+        return self.link, self.beat_link, self.bus_link
+
+    async def _connect_bus(self) -> BusLine:
+        await self.bus_link.check(0)
+        return BusLine(self._board, self.loop, self.bus_link)
+
+    async def _start(self) -> None:
+        try:
+            await self.store.open()
+            await self.bus.open()
+            for service in self.services.values():
+                await service.start()
+        except (ConfigError, ServerError):  # it does not start: its operator tries again
+            self.kill()
+            return
+        self.ready = True
+
+    def kill(self) -> None:
+        """End the process at once: nothing is cleaned up."""
+        if not self.alive:
+            return
+        self.alive = self.ready = False
+        for link in self.links:
+            link.sever()
+        self._board.cut(self.bus_link)
+        self._effects.forget(self)
+        self._world.kill(self.loop)
+        self._world.kill(self.beats)
+
+    def stop(self) -> None:
+        """Stop the process properly."""
+        if self.ready:
+            self.ready = False
+            self.loop.spawn(self._stop())
+
+    async def _stop(self) -> None:
+        for service in self.services.values():
+            await service.close()
+        await self.bus.close()
+        await self.store.close()
+        self.kill()
+
+    def freeze(self, *, stopped: bool) -> None:
+        """SIGSTOP, and SIGCONT."""
+        self.loop.stopped = self.beats.stopped = stopped
+
+    def hang(self, *, stopped: bool) -> None:
+        """The event loop is busy with something else, and again free. The beats go on."""
+        self.loop.stopped = stopped
