@@ -61,11 +61,11 @@ class _Ownership:
 class _Context:
     """The row of a context: the task whose turn it is, and the node it is pinned to."""
 
-    __slots__ = ("pin", "running")
+    __slots__ = ("home", "running")
 
     def __init__(self) -> None:
         self.running: int | None = None
-        self.pin: int | None = None
+        self.home: str | None = None
 
 
 class _Node:
@@ -290,7 +290,7 @@ class SimulatedDatabase(MemoryStore):
             ownership.snapshot_mail = write.mail
         key = ownership.context
         if write.pins:
-            self._contexts.setdefault(key, _Context()).pin = node
+            self._contexts.setdefault(key, _Context()).home = self._nodes[node].info.name
         if write.begins:
             ownership.begun = True
             if write.serial and (write.joins_context or not write.create or write.draft):
@@ -378,10 +378,11 @@ class SimulatedDatabase(MemoryStore):
                 if not parallel and self._is_behind(number, ownership):
                     continue
                 context = self._contexts.get(ownership.context)
-                if context is not None and context.pin not in (None, node):
-                    if not self._is_dead(context.pin):
+                if context is not None and context.home is not None:
+                    if context.home not in {other.info.name for other in self._nodes.values() if not other.dead}:
+                        home = context.home
+                    elif context.home != self._nodes[node].info.name:
                         continue
-                    home = self._nodes[context.pin].info.name if context.pin in self._nodes else str(context.pin)
             elif not self._is_dead(owner):
                 continue
             taken.append(self._claim(node, ownership, home))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import subprocess
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -29,7 +31,7 @@ def load(name: str) -> ModuleType:
 examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
-LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", ""}
+LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "sql", ""}
 # Blocks of all pages together that may say `no-run`; two of them need a2a-sdk, and tests/interop runs them.
 SHOWN_ONLY = 7
 
@@ -41,18 +43,38 @@ def name(page: Path) -> str:
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")  # what the page on ADK says, too
 @pytest.mark.timeout(240)  # a page may start a dozen programs, one after the other
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the pages are written for curl, which is not here")
-    with model_for(page) as url:
+    with model_for(page) as url, database_for(page, request) as places:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", model_api.KEY)
-        examples.Reader(tmp_path).read(page)
+        examples.Reader(tmp_path, places).read(page)
 
 
 def model_for(page: Path) -> AbstractContextManager[str]:
     """A model for the page that talks with one; the others have none to talk with."""
     return served(model_api.model_api) if page.name == "models.md" else nullcontext("http://127.0.0.1:1")
+
+
+@contextmanager
+def database_for(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """A PostgreSQL for the page that creates a database; the others have none. Yields what its address stands for."""
+    if page.name != "scaling.md":
+        yield {}
+        return
+    for program in ("psql", "pg_dump"):
+        if shutil.which(program) is None:
+            pytest.skip(f"the page is written for {program}, which is not here")
+    server: str = request.getfixturevalue("postgres_url").rpartition("/")[0]
+    drop = ["DROP DATABASE IF EXISTS dragoman WITH (FORCE)", "DROP DATABASE IF EXISTS restored WITH (FORCE)"]
+    drop += ["DROP ROLE IF EXISTS dragoman"]
+    command = ["psql", "-q", f"{server}/postgres", *(word for statement in drop for word in ("-c", statement))]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    yield {"postgresql://postgres@127.0.0.1:5432": server, "127.0.0.1:5432": server.rpartition("@")[2]}
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
 # -- that nothing escapes ------------------------------------------------------------------------------------------

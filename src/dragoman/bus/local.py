@@ -126,6 +126,12 @@ class LocalBus:
         # By task id, in the order of subscription.
         self.listeners: dict[str, dict[LocalWatch | _Callback, None]] = {}
 
+    async def open(self) -> None:
+        """Do nothing: there is no other process."""
+
+    async def close(self) -> None:
+        """Do nothing, as `open`."""
+
     def watch(self, task_id: str) -> LocalWatch:
         """Subscribe to a task while the context manager is open."""
         return LocalWatch(self, task_id, self._clock)

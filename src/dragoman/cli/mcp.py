@@ -319,8 +319,14 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
 
 
 def _store_path(store: str | None) -> Path | None:
+    from dragoman.net.postgres import is_postgres_url
     from dragoman.server.config.store_url import parse_store
 
+    if store is not None and is_postgres_url(store):
+        raise ConfigError(
+            "--store postgresql://…: `dragoman mcp` keeps what its host has asked for in a SQLite file of its own: "
+            "use --store sqlite:///FILE, or leave it out"
+        )
     return None if store is None else parse_store(store, setting="--store")
 
 

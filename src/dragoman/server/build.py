@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
@@ -16,12 +17,13 @@ from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import AddressGuard as AddressGuard
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_users
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning
 from dragoman.server.config.memory_limit import memory_for
-from dragoman.server.config.store_url import parse_store
+from dragoman.server.config.store_url import parse_store, session_folder
 from dragoman.server.http.address import Addresses
 from dragoman.server.http.app import App, HostedAgent
 from dragoman.server.http.authentication import Authentication, AuthSettings, SchemeAuthentication
@@ -36,6 +38,8 @@ from dragoman.webhooks.service import DeliveryService
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
+    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
@@ -46,10 +50,64 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 3
 
 
+class _Storage(NamedTuple):
+    """A store, the bus that reaches all who use it, and who may write which task; None is this process alone."""
+
+    store: Store
+    bus: Bus
+    ownership: Ownership | None = None
+
+
 def open_store(url: str) -> Store:
-    """Create the store of a URL without opening it. Raises ConfigError."""
+    """Create the store of a URL, which is not that of PostgreSQL, without opening it. Raises ConfigError."""
     path = parse_store(url)
     return MemoryStore() if path is None else SqliteStore(path)
+
+
+def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> _Storage:
+    """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
+    if not is_postgres_url(settings.store):
+        return _Storage(open_store(settings.store), LocalBus(clock))
+    _check_secret(agents, settings)
+    # Imported here: most servers need neither these nor asyncpg, which may be missing.
+    from dragoman import __version__
+    from dragoman.bus.postgres import PostgresBus
+    from dragoman.stores.postgres.lease import NodeLease
+    from dragoman.stores.postgres.sql.database import PostgresDatabase
+    from dragoman.stores.postgres.sql.nodes import PostgresNodes
+    from dragoman.stores.postgres.store import PostgresStore
+
+    url = settings.store
+    store = PostgresStore(
+        PostgresDatabase(url),
+        PostgresNodes(url),
+        name=settings.node or socket.gethostname(),
+        agents=tuple(agent.name for agent in agents),
+        version=__version__,
+        runs_limit=settings.limits.runs,
+        lease=NodeLease(settings.lease),
+        clock=clock,
+    )
+    ownership = store.ownership
+    bus = PostgresBus(clock, url, store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work)
+    ownership.connect(bus.announce_work, bus.notify)
+    return _Storage(store, bus, ownership)
+
+
+def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
+    """Raise ConfigError when several servers need the same key, and there is none."""
+    uses = {
+        "webhooks": settings.push,
+        "signed cards": settings.sign,
+        "logins": settings.auth is not None or any(skill.permission for agent in agents for skill in agent.skills),
+    }
+    needed = [use for use, is_on in uses.items() if is_on]
+    if needed and not settings.secret:
+        advice = ", or turn webhooks off with --no-push" if needed == ["webhooks"] else ""
+        raise ConfigError(
+            f"{' and '.join(needed)} need a key that all servers on one PostgreSQL have in common: set DRAGOMAN_SECRET "
+            f"to the same random text on each, such as the output of `openssl rand -hex 32`{advice}"
+        )
 
 
 def build(
@@ -69,16 +127,15 @@ def build(
     for pool in (skill_threads(), helper_threads()):
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
-    store = store or open_store(settings.store)
-    path = parse_store(settings.store)
-    home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
+    storage = _open_storage(agents, settings, clock) if store is None else _Storage(store, LocalBus(clock))
+    store, bus, ownership = storage
+    home = session_folder(settings.store)
     extra = plugins()
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
         agent.functions.finds_effects = settings.dev
         if agent.backend.sessions is not None:
             agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
-    bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
         heartbeat=settings.heartbeat,
@@ -98,13 +155,13 @@ def build(
         closing_message=settings.closing_message,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
-    keys = LazyKeys(settings.secret, path)
+    keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
     addresses = Addresses(settings.url, settings.trust_proxy)
     signing = _signing(settings, keys) if settings.sign else None
     delivery_factory = None
     if settings.push:
         delivery_factory = partial(
-            _webhook_delivery, settings, store, bus, clock, keys, addresses, webhook_senders(agents)
+            _webhook_delivery, settings, storage, clock, keys, addresses, webhook_senders(agents)
         )
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
@@ -112,7 +169,15 @@ def build(
         HostedAgent(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refiners, engine)),
+            partial(
+                Service,
+                EngineAgent(agent),
+                store,
+                bus,
+                clock,
+                reduce(partial(_refine, agent), refiners, engine),
+                ownership=ownership,
+            ),
             settings.limits.body,
             blocking=settings.blocking,
             strict_files=settings.strict_files,
@@ -134,6 +199,7 @@ def build(
         auth_factory,
         cross_site,
         janitor,
+        bus=bus,
         delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,
@@ -177,8 +243,7 @@ def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
 
 def _webhook_delivery(
     settings: Settings,
-    store: Store,
-    bus: LocalBus,
+    storage: _Storage,
     clock: Clock,
     keys: LazyKeys,
     addresses: Addresses,
@@ -198,8 +263,8 @@ def _webhook_delivery(
         client.prepare()
 
     return DeliveryService(
-        store,
-        bus,
+        storage.store,
+        storage.bus,
         clock,
         client,
         keys,
@@ -209,4 +274,5 @@ def _webhook_delivery(
         chunks=settings.push_chunks,
         warm=warm,
         senders=senders,
+        ownership=storage.ownership,
     )

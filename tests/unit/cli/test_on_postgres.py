@@ -15,19 +15,24 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from dragoman.model.state import State
 from dragoman.net.postgres import connect
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
+from dragoman.stores.postgres.sql.database import PostgresDatabase
+from dragoman.stores.postgres.sql.nodes import PostgresNodes
+from dragoman.stores.postgres.store import PostgresStore
 
 Typed = Callable[..., Any]
 NOW = 1_700_000_000_000
 TASKS = f"""
 INSERT INTO scopes (agent, tenant, owner) VALUES ('hello', '', 'ann');
-INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch, queued_at)
-VALUES (1, 'task-1', 1, 'c', '', 2, {NOW}, 3, {NOW}, 1, NULL),
-    (2, 'task-2', 1, 'd', '', 1, {NOW}, 1, {NOW}, 1, clock_timestamp() - interval '2 minutes'),
-    (3, 'draft', 1, 'e', '', -1, {NOW}, 1, {NOW}, 1, NULL);
+INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch, owner)
+VALUES (1, 'task-1', 1, 'c', '', 2, {NOW}, 3, {NOW}, 1, 7), (2, 'task-2', 1, 'd', '', 1, {NOW}, 1, {NOW}, 1, NULL),
+    (3, 'draft', 1, 'e', '', -1, {NOW}, 1, {NOW}, 1, 7);
+UPDATE tasks SET queued_at = clock_timestamp() - interval '2 minutes';
+UPDATE dragoman_meta SET value = 3 WHERE key = 'numbers';
 INSERT INTO events VALUES (1, 1, 'one'), (1, 2, 'two'), (1, 3, 'three'), (2, 1, 'one');
 INSERT INTO pushes (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state, error, owner)
 VALUES (1, 'well', '', 'https://u:pw@example.com/', 'sealed', 3, {NOW}, 0, 0, 0, 0, '', 7),
@@ -132,7 +137,21 @@ def test_a_backup_is_restored_as_the_command_says(
     for table in ("tasks", "events", "pushes", "nodes", "dragoman_meta"):
         rows = f"SELECT {table}::text FROM {table} ORDER BY 1"
         assert database(empty_postgres_url, rows) == database(filled, rows)
-    assert run(typed, "users", "add", "ann", "--no-password", "--store", empty_postgres_url).code == 0
+    assert asyncio.run(use_store(empty_postgres_url)) == (["one", "two", "three"], 4)
+
+
+async def use_store(url: str) -> tuple[list[str], int]:
+    """What a store says of the first task, and the number of its next one."""
+    store = PostgresStore(PostgresDatabase(url), PostgresNodes(url))
+    await store.open()
+    try:
+        stored = await store.task("task-1")
+        assert stored is not None
+        assert stored.row.state is State.WORKING
+        records = await store.records(stored.row.number, 0, 10)
+        return [record.body.decode() for record in records], store.next_number()
+    finally:
+        await store.close()
 
 
 @needs_programs

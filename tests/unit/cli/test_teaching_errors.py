@@ -127,7 +127,8 @@ MISTAKES = [
     Mistake(
         "gave a file name as store",
         "serve app.py --store tasks.db",
-        "dragoman: --store tasks.db: must be `memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`; "
+        "dragoman: --store tasks.db: must be `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or "
+        "`postgresql://user@host/database`; "
         "did you mean `sqlite:///tasks.db`?",
     ),
     Mistake(

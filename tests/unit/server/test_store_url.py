@@ -11,7 +11,7 @@ import pytest
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.frameworks import require
 from dragoman.server.config.installation import install_line
-from dragoman.server.config.store_url import parse_store, without_password
+from dragoman.server.config.store_url import parse_store, session_folder, without_password
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,11 @@ def test_a_store_url_means_a_file_or_memory(url: str, path: Path | None):
         ("sqlite:///", "names no file"),
         ("sqlite:////var/lib/", "names no file"),
         ("sqlite:///tasks.db?mode=ro", "takes no ?options"),
-        ("mysql://localhost/tasks", "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"),
-        ("", "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"),
+        (
+            "mysql://localhost/tasks",
+            "`memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`",
+        ),
+        ("", "`memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`"),
     ],
 )
 def test_any_other_url_is_told_with_the_forms_there_are(url: str, says: str):
@@ -85,9 +88,34 @@ def test_postgresql_without_its_extra_says_how_to_get_it():
 
 
 @pytest.mark.skipif(find_spec("asyncpg") is None, reason="asyncpg is not installed")
-def test_postgresql_with_its_extra_is_not_in_this_version():
-    with pytest.raises(ConfigError, match="PostgreSQL is not in this version: use sqlite:///"):
-        parse_store("postgresql://me:hunter2@db/tasks")
+def test_where_a_file_is_needed_postgresql_is_refused():
+    with pytest.raises(ConfigError, match=r"--store postgresql://…: only servers can use PostgreSQL: use sqlite:///"):
+        parse_store("postgresql://me:hunter2@db/tasks", setting="--store")
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    ["postgressql", "postgre", "PostgreSQL", "pg", "psql", "postgresql+asyncpg", "jdbc:postgresql"],
+)
+def test_what_others_call_postgresql_is_told_its_name(scheme: str):
+    with pytest.raises(ConfigError) as caught:
+        parse_store(f"{scheme}://me:hunter2@db/tasks")
+    assert "did you mean `postgresql://…`?" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("memory:", None),
+        ("sqlite:////var/lib/tasks.db", Path("/var/lib/tasks.db.sessions")),
+        ("postgresql://me:hunter2@db/tasks", Path.cwd() / ".dragoman/tasks.sessions"),
+        ("postgresql://me@one,two:5433/my%20tasks?sslmode=require", Path.cwd() / ".dragoman/my tasks.sessions"),
+        ("postgresql:///", Path.cwd() / ".dragoman/postgres.sessions"),
+    ],
+)
+def test_sessions_have_a_place_also_without_a_file(url: str, folder: Path | None):
+    assert session_folder(url) == folder
 
 
 def test_a_module_that_is_there_is_imported():

@@ -83,6 +83,11 @@ class McpTools:
         return tuple(self._tools.values())
 
     @property
+    def asks_within_calls(self) -> bool:
+        """True when a server may ask while a call is open, so that only this process can pass the answer on."""
+        return any(each.source.asks_within_calls for each in self._supervisors)
+
+    @property
     def about(self) -> ServerMetadata:
         """What the server reports about itself, for the agent card."""
         if len(self._supervisors) != 1:

@@ -34,6 +34,11 @@ class Source(Struct, frozen=True):
     headers: dict[str, str] = {}
     revision: str = ""
 
+    @property
+    def asks_within_calls(self) -> bool:
+        """True when it may ask while a call is open: the newest revision has no such questions."""
+        return self.revision != LATEST_MODERN_VERSION
+
 
 def parse_sources(
     servers: Sequence[object],

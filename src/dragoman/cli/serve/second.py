@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.model.error import ConfigError
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.store_url import parse_store
 from dragoman.server.listen.serve import PortInUse, free_port
 from dragoman.server.listen.trial import program
@@ -32,7 +33,7 @@ def with_command(error: ConfigError, settings: Settings) -> ConfigError:
     options: dict[str, str] = {}
     if isinstance(error, PortInUse):
         options["--port"] = str(free_port(settings.host, settings.port))
-    path = parse_store(settings.store)
+    path = None if is_postgres_url(settings.store) else parse_store(settings.store)
     if path is not None and (isinstance(error, StoreInUse) or (options and is_in_use(path))):
         options["--store"] = f"sqlite:///{_unused(path).as_posix()}"
     if not options:

@@ -57,6 +57,11 @@ class Runnable(Protocol):
         ...
 
     @property
+    def pinned(self) -> bool:
+        """True when a conversation has something that only the process of its first run has, such as a program."""
+        ...
+
+    @property
     def streams(self) -> bool:
         """False when the agent's card declares that it does not stream."""
         ...

@@ -28,6 +28,14 @@ class Watch(Protocol):
 class Bus(Protocol):
     """Notifies subscribers. It carries no data, so a lost notification costs time and never an event."""
 
+    async def open(self) -> None:
+        """Start to reach other processes, if there can be any. It works within its process before that, too."""
+        ...
+
+    async def close(self) -> None:
+        """Stop to reach other processes, after what was notified has been sent."""
+        ...
+
     def watch(self, task_id: str) -> AbstractContextManager[Watch]:
         """Subscribe to a task while the context manager is open."""
         ...

@@ -24,6 +24,7 @@ class EngineAgent:
         self.closing: ClosingChoice = agent.closing
         self.closing_message = agent.closing_message
         self.parallel = agent.parallel
+        self.pinned = backend.pinned
         self.output_metadata = backend.output_metadata
         self.open, self.close = backend.open, agent.close
         capabilities: Any = agent.card.get("capabilities")

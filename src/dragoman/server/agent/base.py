@@ -46,6 +46,11 @@ class Backend(NamedTuple):
     tools: McpTools | None = None
     sessions: CommandSessions | None = None
 
+    @property
+    def pinned(self) -> bool:
+        """True when conversations belong to one process: they have a program, or a server asks within calls."""
+        return self.sessions is not None or (self.tools is not None and self.tools.asks_within_calls)
+
     async def open(self) -> None:
         """Start or connect tools and programs. Raises DragomanError when one cannot be reached."""
         for part in (self.tools, self.sessions):

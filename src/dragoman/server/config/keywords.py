@@ -29,6 +29,7 @@ class LimitKeywords(TypedDict, total=False):
     tasks: int
     attempts: int
     caller_tasks: int
+    runs: int | None
     streams: int
     caller_streams: int
     threads: int
@@ -44,6 +45,8 @@ class SettingKeywords(TypedDict, total=False):
     host: str | None
     port: int | None
     store: str | None
+    node: str | None
+    lease: float | None
     url: str | None
     trust_proxy: str | Sequence[str | Network] | None
     auth: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | Callable[..., Any] | None

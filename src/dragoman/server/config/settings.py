@@ -29,6 +29,8 @@ from dragoman.telemetry.printable import one_line
 
 logger = logging.getLogger("dragoman.settings")
 
+# Settings that mean something only where several servers have one store.
+_SHARED = {"node": "a name of their own", "lease": "a lease", "limits_runs": "a limit of runs"}
 # How long running tasks may take, in seconds, when a changed file restarts the server.
 RELOAD_DRAIN = 3
 # The default rate limit of a caller when authentication is on.
@@ -52,6 +54,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     tasks: int = 10_000
     attempts: int = 3
     caller_tasks: int = 2000
+    runs: int | None = None
     streams: int = 10_000
     caller_streams: int = 2000
     threads: int = 128
@@ -67,6 +70,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080
     store: str = "sqlite:///.dragoman/tasks.db"
+    node: str | None = None
+    lease: float = 6
     url: str | None = None
     trust_proxy: tuple[Network, ...] = ()
     auth: Any = None
@@ -137,6 +142,13 @@ def load_settings(
     raw |= _from_keywords(keywords)
     raw |= _from_flags(flags or {})
     checked = {name: _read(name, value) for name, value in raw.items()}
+    if not is_postgres_url(checked.get("store", "")):
+        for name in _SHARED:
+            if name in checked:
+                raise ConfigError(
+                    f"{raw[name].source}: only servers that share a store have {_SHARED[name]}: "
+                    "use --store postgresql://user@host/database, or leave it out"
+                )
     if checked.get("dev"):
         checked.setdefault("dedupe", 0)
         # A Python program that calls `serve` cannot be started again from within.
@@ -316,7 +328,8 @@ def _from_limits(value: Any) -> dict[str, _SettingValue]:
     for name, limit in _table({} if value is None else value, "keyword limits").items():
         if name not in names and f"limits_{name}" not in RENAMED:
             raise ConfigError(f"keyword limits: there is no limit `{name}`{suggest_name(name, names)}")
-        _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
+        if limit is not None or name != "runs":  # the one limit that is not set by default
+            _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
     return result
 
 

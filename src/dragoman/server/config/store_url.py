@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from dragoman.model.error import ConfigError
-from dragoman.net.postgres import is_postgres_url, parse_address
+from dragoman.model.part import safe_filename
+from dragoman.net.postgres import SCHEMES, is_postgres_url, parse_address
 from dragoman.net.postgres import without_password as without_secrets
 from dragoman.server.agent.frameworks import require
 
-FORMS = "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"
+FORMS = "`memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`"
+# What others call it in a URL, a driver included.
+_POSTGRES_NAMES = ("pg", "psql", "pgsql", "postgre", "postgresql+asyncpg", "postgresql+psycopg", "jdbc")
 
 
 def parse_store(url: str, *, setting: str = "store") -> Path | None:
     """Return the SQLite file of a store URL, or None for `memory:`. `setting` is its name in errors.
 
     Raises:
-        ConfigError: the URL has none of the supported forms, or names a database that this version cannot use.
+        ConfigError: the URL has none of the supported forms, or is that of PostgreSQL: ask `is_postgres_url` first.
     """
     if url == "memory:":
         return None
     if is_postgres_url(url):
-        check_postgres(url, setting=setting)
-        raise ConfigError(
-            f"{setting} postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db"
-        )
+        raise ConfigError(f"{setting} postgresql://…: only servers can use PostgreSQL: use sqlite:///FILE here")
     path = url.removeprefix("sqlite:///")
     problem = _problem(url, path)
     if problem is not None:
@@ -45,6 +46,19 @@ def check_postgres(url: str, *, setting: str = "store") -> None:
         parse_address(url)
     except ConfigError as error:
         raise ConfigError(f"{setting} postgresql://…: {error}") from None
+
+
+def session_folder(url: str) -> Path | None:
+    """Return where the server of a store keeps the session folders of programs; None for temporary ones.
+
+    That is a folder beside a SQLite file. With PostgreSQL it is on the server's own machine, below `.dragoman` in the
+    folder in which the server was started, and has the name of the database.
+    """
+    if is_postgres_url(url):
+        name = safe_filename(unquote(urlsplit(parse_address(url).text).path.strip("/"))) or "postgres"
+        return Path(".dragoman", f"{name}.sessions").absolute()
+    path = parse_store(url)
+    return None if path is None else path.absolute().with_name(f"{path.name}.sessions")
 
 
 def without_password(url: str) -> str:
@@ -74,6 +88,8 @@ def _suggestion(url: str) -> str:
     if url.strip(":/") == "memory":
         return "; did you mean `memory:`?"
     scheme, colon, rest = url.partition(":")
+    if colon and (scheme.lower() in _POSTGRES_NAMES or get_close_matches(scheme.lower(), SCHEMES, n=1, cutoff=0.7)):
+        return "; did you mean `postgresql://…`?"  # the rest may contain a password
     near = get_close_matches(scheme.lower(), ("sqlite", "memory"), n=1) if colon else []
     if near and near[0] != scheme and re.fullmatch(r"[\w./~-]*", rest):
         return f"; did you mean `{'memory:' if near[0] == 'memory' else f'sqlite:{rest}'}`?"

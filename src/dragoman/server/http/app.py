@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dragoman.dialects.reading.checks import JsonLimits
     from dragoman.engine.journal.retention import Janitor
     from dragoman.engine.operations import Service
+    from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
     from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.card import AgentCard
@@ -57,6 +58,7 @@ class App:
         cross_site: CrossSiteCheck | None = None,
         janitor: Janitor | None = None,
         *,
+        bus: Bus | None = None,
         delivery_factory: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
@@ -65,6 +67,7 @@ class App:
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
         self._store = store
+        self._bus = bus
         self._addresses = addresses
         # With MCP tools, authentication is built once they are open: tools and permissions come from their servers.
         self._auth_factory = auth_factory
@@ -136,16 +139,18 @@ class App:
             if previous_loop is not None:
                 if self._auth is not None:
                     await self._auth.close()
-                await self._store.close()
+                await self._close_store()
                 self._rebuild()
         assert self._start_lock is not None
         async with self._start_lock:
             if self._ready_loop is None:
                 await self._store.open()
                 try:
+                    if self._bus is not None:
+                        await self._bus.open()
                     await self._open_parts()
                 except BaseException:
-                    await self._store.close()
+                    await self._close_store()
                     await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
                     raise
                 self._ready_loop, self._drained = loop, False
@@ -198,9 +203,14 @@ class App:
                 await self._delivery.close()
             if self._auth is not None:
                 await self._auth.close()
-            await self._store.close()
+            await self._close_store()
             for hosted in self._hosted:
                 await hosted.agent.close()
+
+    async def _close_store(self) -> None:
+        if self._bus is not None:
+            await self._bus.close()
+        await self._store.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
         """Continue a task in auth-required or input-required from your own code, such as an OAuth callback.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from dragoman.dialects.table import V1_0, VERSION_HEADER
-from dragoman.server.config.store_url import parse_store
+from dragoman.net.postgres import is_postgres_url
+from dragoman.server.config.store_url import parse_store, without_password
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.http.pages import AGENTS, CARD
@@ -54,12 +55,11 @@ class Startup(NamedTuple):
     def lines(self) -> Iterator[str]:
         """Yield the lines, free of control characters but those of the style."""
         settings, names = self.settings, one_line(self.servable.name)
-        store = parse_store(settings.store)
         yield f"serving {self.style.bold(names)} at {self.base}"
         several = len(self.agents) > 1
         if not several:
             yield from self._agent(self.agents[0], "")
-        yield self._line("store", "memory: lost when the server stops" if store is None else str(store))
+        yield self._line("store", _store(settings.store))
         if settings.reload:
             yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):
@@ -117,7 +117,7 @@ class Startup(NamedTuple):
     def warnings(self) -> list[str]:
         """Return what the user should know about the agents, their tasks and who may call."""
         warnings = [f"warning: {text}" for agent in self.agents if (text := _missing_skills(agent))]
-        if self.settings.reload and parse_store(self.settings.store) is None:
+        if self.settings.reload and self.settings.store == "memory:":
             warnings.append("warning: the tasks are in memory: every restart loses them")
         if self.settings.auth is not None:
             if not Trial(self.agents[0], self.settings, self.base).commands():
@@ -134,6 +134,12 @@ class Startup(NamedTuple):
                 "they know"
             )
         return warnings
+
+
+def _store(url: str) -> str:
+    if url == "memory:":
+        return "memory: lost when the server stops"
+    return without_password(url) if is_postgres_url(url) else str(parse_store(url))
 
 
 def _missing_skills(agent: Any) -> str | None:

@@ -13,12 +13,13 @@ from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.postgres.sql import schema
+from dragoman.stores.postgres.sql.database import POOL_SIZE
 from dragoman.telemetry.printable import format_bytes
 
 # The oldest version of PostgreSQL that the tests run on.
 TESTED_VERSION = 15
-# The most connections that a node keeps: writer, readers, lease, wake-ups and users.
-NODE_CONNECTIONS = 8
+# The most connections that a node keeps: for commits, for reads and claims, for its lease, wake-ups and users.
+NODE_CONNECTIONS = 1 + POOL_SIZE + 3
 MAX_CLOCK_DIFFERENCE = 1.0
 LARGE_TABLES = 4
 # A table with fewer rows needs no statistics.
@@ -37,7 +38,8 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     current_setting('synchronous_standby_names') AS synchronous_standbys,
     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS connections,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connected,
-    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %') AS listeners,
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dragoman bus')
+        AS listeners,
     (SELECT count(*) FROM pg_stat_replication) AS standbys,
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous,
     pg_backend_pid() AS pid,

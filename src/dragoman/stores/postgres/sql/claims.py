@@ -21,8 +21,8 @@ _IS_DEAD = "EXISTS (SELECT 1 FROM nodes d WHERE d.id = {0} AND d.dead)"
 # The claimed tasks `t` with what is stored about them. The home of a session is told when that node is gone.
 _CLAIMED = f"""
 SELECT {STORED}, t.attempts, t.begun, (
-    SELECT coalesce(c.home_name, '') FROM contexts c WHERE c.scope = t.scope AND c.context_id = t.context_id
-    AND c.home <> $1 AND {_IS_DEAD.format("c.home")}
+    SELECT c.home FROM contexts c WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = c.home AND NOT n.dead)
 ) FROM {{0}} t JOIN scopes s ON s.scope = t.scope LEFT JOIN snapshots p ON p.task = t.number ORDER BY t.number
 """
 _SET_CLAIM = "owner = $1, epoch = t.epoch + 1, claimed_at = clock_timestamp()"
@@ -59,8 +59,8 @@ WITH queued AS MATERIALIZED (
     SELECT t.number FROM tasks t JOIN scopes s ON s.scope = t.scope
     WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
     AND NOT EXISTS (
-        SELECT 1 FROM contexts c JOIN nodes n ON n.id = c.home
-        WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> $1 AND NOT n.dead
+        SELECT 1 FROM contexts c JOIN nodes n ON n.name = c.home AND NOT n.dead
+        WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> (SELECT name FROM nodes WHERE id = $1)
     )
     ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
 ), lost AS MATERIALIZED (

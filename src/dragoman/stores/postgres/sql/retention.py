@@ -52,7 +52,7 @@ _DELETE_ONE = f"""
 WITH doomed AS MATERIALIZED (SELECT number FROM tasks WHERE number = $1 FOR UPDATE), {_DELETE}
 SELECT g.followed OR EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = g.scope AND q.context_id = g.context_id AND q.state IN (1, 2)
-    AND q.owner IS NULL AND q.number <> g.number
+    AND coalesce(q.owner, 0) = 0 AND q.number <> g.number
 ) FROM gone g
 """
 _DELETE_OLDEST = f"""
@@ -106,7 +106,6 @@ DELETE FROM nodes n WHERE n.dead AND n.seen < clock_timestamp() - interval '1 da
 AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.owner = n.id)
 AND NOT EXISTS (SELECT 1 FROM pushes p WHERE p.owner = n.id AND p.state = 0)
 AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
-AND NOT EXISTS (SELECT 1 FROM contexts c WHERE c.home = n.id)
 """
 
 

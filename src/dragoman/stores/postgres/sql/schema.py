@@ -77,6 +77,8 @@ CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE sta
 CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_unfinished ON tasks (scope, context_id, number) WHERE state IN (1, 2);
 CREATE INDEX tasks_queued ON tasks (number) WHERE state IN (1, 2) AND owner IS NULL;
+-- The same tasks by context. It says so in other words: each query has its own index, however small the tables look.
+CREATE INDEX tasks_behind ON tasks (scope, context_id) WHERE state IN (1, 2) AND coalesce(owner, 0) = 0;
 CREATE INDEX tasks_drafts ON tasks (number) WHERE state = -1;
 CREATE INDEX tasks_owned ON tasks (owner, number) WHERE owner IS NOT NULL;
 CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
@@ -96,13 +98,13 @@ CREATE TABLE snapshots (
 ) WITH (fillfactor = 80);
 
 -- Conversations that have a state, a turn or a home. `running` is the task whose turn it is, and `turn` changes with
--- every turn. `home` is the node that has the sessions of the conversation. `given` is a parameter of ON CONFLICT, here
+-- every turn. `home` is the name of the node that has the sessions of the conversation: a node that is
+-- started again under its name has them still. `given` is a parameter of ON CONFLICT, here
 -- and below: in a stored row it means nothing.
 CREATE TABLE contexts (
     scope bigint NOT NULL, context_id text COLLATE "C" NOT NULL, state bytea, running bigint,
-    turn bigint NOT NULL DEFAULT 0, home bigint, home_name text, given bigint, PRIMARY KEY (scope, context_id)
+    turn bigint NOT NULL DEFAULT 0, home text, given bigint, PRIMARY KEY (scope, context_id)
 ) WITH (fillfactor = 80);
-CREATE INDEX contexts_at ON contexts (home) WHERE home IS NOT NULL;
 
 -- Dedupe keys, with the number of the task that accepted the message, or the bare message that answered it. A key
 -- without either is void: its task was deleted.
@@ -181,8 +183,9 @@ async def check_version(connection: PostgresConnection, name: str) -> int:
         raise ConfigError(f"{name} has no schema for new tables: create the first one of the search_path")
     # (`to_regclass` would answer from a cache, after another server has created the tables.)
     has_tables, is_ours = await connection.fetchrow(
-        "SELECT count(*) > 0, coalesce(bool_or(relname = 'dragoman_meta'), false) FROM pg_class "
-        "WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p', 'v', 'm')"
+        "SELECT count(*) > 0, coalesce(bool_or(relname = 'dragoman_meta'), false) FROM pg_class c "
+        "WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p') "
+        "AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')"  # those of extensions
     )
     if not is_ours:
         if has_tables:

@@ -122,8 +122,8 @@ _FENCE = (
     "AND t.generation = coalesce({0}.expected, t.generation) "
     "AND ({0}.draft = 0 OR ({0}.draft < 0) = (t.state < 0))"
 )
-_HOME = f"CASE WHEN i.pins THEN {_NODE} END, CASE WHEN i.pins THEN (SELECT name FROM nodes WHERE id = {_NODE}) END"
-_SET_HOME = "home = coalesce(excluded.home, c.home), home_name = coalesce(excluded.home_name, c.home_name)"
+_HOME = f"CASE WHEN i.pins THEN (SELECT name FROM nodes WHERE id = {_NODE}) END"
+_SET_HOME = "home = coalesce(excluded.home, c.home)"
 # Not a join: the planner would make it a nested loop.
 _DONE = "(i.task IN (SELECT number FROM done)) IS TRUE"
 
@@ -154,7 +154,7 @@ allowed AS MATERIALIZED (
     )
 ),
 granted AS (
-    INSERT INTO contexts AS c (scope, context_id, running, turn, state, home, home_name, given)
+    INSERT INTO contexts AS c (scope, context_id, running, turn, state, home, given)
     SELECT i.scope, i.context_id, i.running, 0, i.state, {_HOME}, i.abandoned FROM allowed i
     ON CONFLICT (scope, context_id) DO UPDATE SET running = excluded.running, turn = c.turn + 1, given = NULL,
         state = coalesce(excluded.state, c.state), {_SET_HOME}
@@ -199,6 +199,7 @@ updated AS (
         generation = coalesce(i.generation, t.generation),
         owner = CASE WHEN i.settles OR i.queued THEN NULL ELSE t.owner END,
         begun = (t.begun OR i.begins) AND NOT (i.settles OR i.queued),
+        attempts = CASE WHEN i.settles THEN 0 ELSE t.attempts END,
         queued_at = CASE WHEN t.state IN (6, 8) THEN clock_timestamp() ELSE t.queued_at END
     FROM update_input i WHERE t.number = i.number AND {_FENCE.format("i")}
     RETURNING t.number, t.scope, t.context_id, i.settles, i.clears, t.followed
@@ -236,7 +237,7 @@ opened_input AS MATERIALIZED (SELECT i.task FROM {{input}} WHERE {_DONE}),
 old_snapshots AS (DELETE FROM snapshots s USING opened_input i WHERE s.task = i.task)""",
     "contexts": f"""
 new_contexts AS (
-    INSERT INTO contexts AS c (scope, context_id, state, home, home_name, given)
+    INSERT INTO contexts AS c (scope, context_id, state, home, given)
     SELECT i.scope, i.context_id, i.state, {_HOME}, i.settled FROM {{input}} WHERE {_DONE}
     ON CONFLICT (scope, context_id) DO UPDATE SET state = coalesce(excluded.state, c.state), {_SET_HOME}, given = NULL,
         running = CASE WHEN c.running = excluded.given THEN NULL ELSE c.running END
@@ -281,7 +282,7 @@ cleared AS (
 _QUEUE = """
 SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
-    AND q.owner IS NULL AND q.number <> i.number
+    AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
 )) FROM updated i"""
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
