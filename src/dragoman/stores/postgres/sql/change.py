@@ -81,7 +81,8 @@ class TaskChange:
         """True when a run begins that has to wait for others of its context."""
         if not (self.first.begins and self.first.serial):
             return False
-        return self.kind != "create" or self.first.joins_context
+        # Nobody else can know the context of a task that starts one.
+        return self.kind == "update" or self.first.joins_context
 
     @property
     def waits(self) -> bool:

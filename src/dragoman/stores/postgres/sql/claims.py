@@ -53,6 +53,9 @@ UPDATE tasks t SET owner = NULL FROM (
 _ORDER = f"""AND NOT EXISTS (
     SELECT 1 FROM tasks b WHERE b.scope = t.scope AND b.context_id = t.context_id AND b.{UNFINISHED}
     AND b.number <> t.number AND (b.begun OR (b.queued_at, b.number) < (t.queued_at, t.number))
+) AND NOT EXISTS (
+    SELECT 1 FROM contexts c JOIN tasks d ON d.number = c.running WHERE c.scope = t.scope
+    AND c.context_id = t.context_id AND c.running <> t.number AND d.begun
 )"""
 _TAKE = f"""
 WITH queued AS MATERIALIZED (
