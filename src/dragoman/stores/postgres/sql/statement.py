@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
     "events": ("task bigint", "generation integer", "body bytea"),
-    "notes": ("task bigint", "digest bigint", "generation integer", "kind text", "mail integer", "body bytea"),
+    "notes": ("task bigint", "key bigint", "generation integer", "kind text", "mail integer", "body bytea"),
     "snapshots": ("task bigint", "generation integer", "mail integer", "body bytea"),
     "opened": ("task bigint",),
     "contexts": (
@@ -226,8 +226,8 @@ marked AS (
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
     "notes": f"""
 new_notes AS (
-    INSERT INTO notes (task, digest, generation, kind, mail, body)
-    SELECT i.task, i.digest, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
+    INSERT INTO notes (task, key, generation, kind, mail, body)
+    SELECT i.task, i.key, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
 )""",
     "snapshots": f"""
 new_snapshots AS (
