@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
     "events": ("task bigint", "generation integer", "body bytea"),
-    "notes": ("task bigint", "digest bigint", "generation integer", "kind text", "mail integer", "body bytea"),
+    "notes": ("task bigint", "key bigint", "generation integer", "kind text", "mail integer", "body bytea"),
     "snapshots": ("task bigint", "generation integer", "mail integer", "body bytea"),
     "opened": ("task bigint",),
     "contexts": (
@@ -210,7 +210,11 @@ updated AS (
 discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
     DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state = -1
-    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number
+    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number, t.scope, t.context_id
+),
+returned AS (
+    UPDATE contexts c SET running = NULL FROM discarded i
+    WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
@@ -224,8 +228,8 @@ marked AS (
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
     "notes": f"""
 new_notes AS (
-    INSERT INTO notes (task, digest, generation, kind, mail, body)
-    SELECT i.task, i.digest, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
+    INSERT INTO notes (task, key, generation, kind, mail, body)
+    SELECT i.task, i.key, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
 )""",
     "snapshots": f"""
 new_snapshots AS (
@@ -281,11 +285,15 @@ cleared AS (
     UPDATE contexts c SET running = NULL FROM updated i
     WHERE i.clears AND c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
 )"""
-_QUEUE = """
-SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
+_HAS_QUEUED = """EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
     AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
-)) FROM updated i"""
+)"""
+# The results: whether others wait for a task that has settled, or for a draft that was answered without a task.
+_QUEUES = {
+    "updated": f"SELECT i.number, 0, i.settles AND (i.followed OR {_HAS_QUEUED}) FROM updated i",
+    "discarded": f"SELECT i.number, 0, {_HAS_QUEUED} FROM discarded i",
+}
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
 
@@ -316,7 +324,7 @@ def commit_statement(parts: frozenset[str], extras: tuple[tuple[str, tuple[str, 
         texts.append(_CLEARS.strip())
     for text, columns in extras:
         texts.append(text.format(input=numbers.input(columns), done=_DONE))
-    results = [_QUEUE if table == "updated" else f"SELECT number, {COMMITTED}, false FROM {table}" for table in tables]
+    results = [_QUEUES.get(table, f"SELECT number, {COMMITTED}, false FROM {table}") for table in tables]
     if has_turns:
         results.append(
             f"SELECT i.number, {BUSY}, false FROM turn_input i WHERE NOT (i.number IN (SELECT number FROM turned)) AND "
