@@ -233,5 +233,5 @@ class _CommitRows:
             self._rows["unhooks"].append((change.number, push_id, alone))
 
 
-def _delivery(push: Push) -> tuple[int, int, int, int, str]:
-    return (push.tries, push.failing_ms, push.due_ms, int(push.state), push.error)
+def _delivery(push: Push) -> tuple[int, int, int, int, str, int]:
+    return (push.tries, push.failing_ms, push.due_ms, int(push.state), push.error, push.epoch)

@@ -99,6 +99,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
         "alone boolean",
     ),
     "progress": (
@@ -111,6 +112,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
     ),
     "unhooks": ("task bigint", "id text", "alone boolean"),
 }
@@ -256,15 +258,15 @@ new_counts AS (
     "puts": f"""
 new_pushes AS (
     INSERT INTO pushes AS p (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state,
-        error, owner)
+        error, owner, epoch)
     SELECT i.task, i.id, i.dialect, i.url, i.secrets, i.cursor, i.created_ms, i.tries, i.failing_ms, i.due_ms, i.state,
-        i.error, CASE WHEN i.state = 0 THEN {_NODE} END
+        i.error, CASE WHEN i.state = 0 THEN {_NODE} END, i.epoch
     FROM {{input}}
     WHERE CASE WHEN i.alone THEN EXISTS (SELECT 1 FROM tasks t WHERE t.number = i.task) ELSE {_DONE} END
     ON CONFLICT (task, id) DO UPDATE SET dialect = excluded.dialect, url = excluded.url, secrets = excluded.secrets,
         cursor = excluded.cursor, created_ms = excluded.created_ms, tries = excluded.tries,
         failing_ms = excluded.failing_ms, due_ms = excluded.due_ms, state = excluded.state, error = excluded.error,
-        owner = excluded.owner, epoch = p.epoch + 1
+        owner = excluded.owner, epoch = excluded.epoch
 )""",
     # A webhook that is done or dead has no owner, and may be opened again by any node.
     "progress": f"""
@@ -272,7 +274,7 @@ new_progress AS (
     UPDATE pushes p SET cursor = i.cursor, tries = i.tries, failing_ms = i.failing_ms, due_ms = i.due_ms,
         state = i.state, error = i.error, owner = CASE WHEN i.state = 0 THEN {_NODE} END
     FROM {{input}} WHERE p.task = i.task AND p.id = i.id AND p.created_ms = i.created_ms
-    AND (p.owner = {_NODE} OR p.state <> 0)
+    AND p.epoch = i.epoch AND (p.owner = {_NODE} OR p.state <> 0)
 )""",
     "unhooks": f"""
 unhook_input AS MATERIALIZED (SELECT i.task, i.id FROM {{input}} WHERE i.alone OR {_DONE}),
