@@ -134,8 +134,8 @@ MISTAKES = [
     Mistake(
         "gave the host's tools a database of servers",
         "mcp http://127.0.0.1:1 --store postgresql://me:hunter2@db/tasks",
-        "dragoman: --store postgresql://…: `dragoman mcp` keeps what its host has asked for in a SQLite file of its own: "
-        "use --store sqlite:///FILE, or leave it out",
+        "dragoman: --store postgresql://…: `dragoman mcp` keeps what its host has asked for in a SQLite file of its "
+        "own: use --store sqlite:///FILE, or leave it out",
     ),
     Mistake(
         "gave one server a limit that only several have",
