@@ -167,6 +167,19 @@ def message(text: str) -> dict[str, Any]:
 
 
 @needs_programs
+def test_of_a_shared_database_only_the_schema_of_the_store_is_backed_up(
+    typed: Typed, empty_postgres_url: str, tmp_path: Path
+) -> None:
+    database(empty_postgres_url, "CREATE TABLE another (id int)", 'CREATE SCHEMA "My Agents"', "SELECT")
+    store = f"{empty_postgres_url}?search_path=%22My%20Agents%22"
+    assert run(typed, "users", "add", "ann", "--no-password", "--store", store).code == 0
+    assert run(typed, "backup", "copy.dump", "--store", store).code == 0
+    listed = subprocess.run(["pg_restore", "--list", "copy.dump"], cwd=tmp_path, capture_output=True, check=True)
+    assert b"TABLE DATA My Agents users" in listed.stdout
+    assert b"another" not in listed.stdout
+
+
+@needs_programs
 def test_an_existing_file_is_kept_and_a_failed_backup_leaves_none(typed: Typed, filled: str, tmp_path: Path) -> None:
     (tmp_path / "copy.dump").write_text("mine")
     assert "--force to replace it" in run(typed, "backup", "copy.dump", "--store", filled).err
@@ -190,6 +203,7 @@ def test_without_pg_dump_it_says_what_to_install(
     [
         ("postgresql://me:p%40s@one,two:1/db?sslmode=allow", "postgresql://me@one,two:1/db?sslmode=allow", "p@s"),
         ("postgresql:///db?host=/run/pg&password=x&user=me", "postgresql:///db?host=/run/pg&user=me", "x"),
+        ("postgresql://me@one/db?search_path=mine&sslpassword=x", "postgresql://me@one/db", None),
         ("postgresql://me@one/db", "postgresql://me@one/db", None),
     ],
 )  # fmt: skip
