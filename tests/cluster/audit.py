@@ -54,7 +54,7 @@ class AuditedDatabase:
     def story(self, number: int) -> str:
         """What has happened to a task in the database."""
         lines = [
-            f"  {time - START:.3f} {self.nodes.get(node, node)} {' '.join(map(str, what))}"
+            f"  {time - START:.3f} {self.nodes.get(node, node)} ({node % 1000}) {' '.join(map(str, what))}"
             for time, node, *what in self._stories.get(number, ())
         ]
         return "\n".join([f"the story of task {number}:", *lines])
@@ -72,7 +72,11 @@ class AuditedDatabase:
         outcomes = await self._database.commit(node, changes)
         self.commits += 1
         for sequence, outcome in zip(changes, outcomes, strict=True):
-            self._note(sequence[0].row.number, node, *outcome, *map(_describe, sequence))
+            number = sequence[0].row.number
+            self._note(number, node, *outcome, *map(_describe, sequence))
+            if outcome.kind == "refused" and number in (owners := await self._database.owners(node, [number])):
+                owner, epoch, generation = owners[number]
+                self._note(number, owner or 0, f"has it under epoch {epoch} at {generation}")
             if outcome.kind == "committed":
                 for write in sequence:
                     self._look_at(node, write)
@@ -102,8 +106,10 @@ class AuditedDatabase:
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim a task."""
         claimed = await self._database.claim(node, number, generation, revoke=revoke)
-        if claimed is None:
-            self._note(number, node, "does not get it" if revoke else f"does not get it at {generation}")
+        if claimed is None and revoke:
+            self._note(number, node, "does not get it")
+        elif claimed is None:
+            pass  # of many nodes that try, most get nothing
         else:
             self._claimed(node, claimed, "revoke" if revoke else "claim")
         return claimed
