@@ -187,7 +187,9 @@ class PostgresBus(LocalBus):
     async def _listen(self) -> asyncio.Event:
         """Open a connection that listens and is ready to notify, and ask who is there. Returns what its end sets."""
         # A NOTIFY needs no disk: what it reports is durable already.
-        connection = await connect(self._url, {"synchronous_commit": "off"}, seconds=_TIMEOUT)
+        connection = await connect(
+            self._url, {"application_name": "dragoman bus", "synchronous_commit": "off"}, seconds=_TIMEOUT
+        )
         lost = asyncio.Event()
 
         def on_terminated(_: object) -> None:

@@ -121,7 +121,13 @@ class Tasks:
             stored = await self.store.task(task_id)
         if stored is None or stored.row.scope != scope:
             raise TaskNotFound(taskId=task_id)
-        return stored.row, self.live_of(stored), stored
+        live = self.live_of(stored)
+        if live is not None and live.ended and not stored.row.state.final:
+            # It has ended and that is not durable yet: nobody may learn of it before other processes can.
+            with suppress(OwnershipLost):
+                await live.wait_durable()
+            return await self._find_shared(scope, task_id)
+        return stored.row, live, stored
 
     def live_of(self, stored: StoredTask) -> LiveTask | None:
         """The live task of a stored one, unless another process has claimed it."""

@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
     "events": ("task bigint", "generation integer", "body bytea"),
-    "notes": ("task bigint", "digest bigint", "generation integer", "kind text", "mail integer", "body bytea"),
+    "notes": ("task bigint", "key bigint", "generation integer", "kind text", "mail integer", "body bytea"),
     "snapshots": ("task bigint", "generation integer", "mail integer", "body bytea"),
     "opened": ("task bigint",),
     "contexts": (
@@ -99,6 +99,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
         "alone boolean",
     ),
     "progress": (
@@ -111,6 +112,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
     ),
     "unhooks": ("task bigint", "id text", "alone boolean"),
 }
@@ -208,7 +210,11 @@ updated AS (
 discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
     DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state = -1
-    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number
+    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number, t.scope, t.context_id
+),
+returned AS (
+    UPDATE contexts c SET running = NULL FROM discarded i
+    WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
@@ -222,8 +228,8 @@ marked AS (
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
     "notes": f"""
 new_notes AS (
-    INSERT INTO notes (task, digest, generation, kind, mail, body)
-    SELECT i.task, i.digest, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
+    INSERT INTO notes (task, key, generation, kind, mail, body)
+    SELECT i.task, i.key, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
 )""",
     "snapshots": f"""
 new_snapshots AS (
@@ -252,15 +258,15 @@ new_counts AS (
     "puts": f"""
 new_pushes AS (
     INSERT INTO pushes AS p (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state,
-        error, owner)
+        error, owner, epoch)
     SELECT i.task, i.id, i.dialect, i.url, i.secrets, i.cursor, i.created_ms, i.tries, i.failing_ms, i.due_ms, i.state,
-        i.error, CASE WHEN i.state = 0 THEN {_NODE} END
+        i.error, CASE WHEN i.state = 0 THEN {_NODE} END, i.epoch
     FROM {{input}}
     WHERE CASE WHEN i.alone THEN EXISTS (SELECT 1 FROM tasks t WHERE t.number = i.task) ELSE {_DONE} END
     ON CONFLICT (task, id) DO UPDATE SET dialect = excluded.dialect, url = excluded.url, secrets = excluded.secrets,
         cursor = excluded.cursor, created_ms = excluded.created_ms, tries = excluded.tries,
         failing_ms = excluded.failing_ms, due_ms = excluded.due_ms, state = excluded.state, error = excluded.error,
-        owner = excluded.owner, epoch = p.epoch + 1
+        owner = excluded.owner, epoch = excluded.epoch
 )""",
     # A webhook that is done or dead has no owner, and may be opened again by any node.
     "progress": f"""
@@ -268,7 +274,7 @@ new_progress AS (
     UPDATE pushes p SET cursor = i.cursor, tries = i.tries, failing_ms = i.failing_ms, due_ms = i.due_ms,
         state = i.state, error = i.error, owner = CASE WHEN i.state = 0 THEN {_NODE} END
     FROM {{input}} WHERE p.task = i.task AND p.id = i.id AND p.created_ms = i.created_ms
-    AND (p.owner = {_NODE} OR p.state <> 0)
+    AND p.epoch = i.epoch AND (p.owner = {_NODE} OR p.state <> 0)
 )""",
     "unhooks": f"""
 unhook_input AS MATERIALIZED (SELECT i.task, i.id FROM {{input}} WHERE i.alone OR {_DONE}),
@@ -279,11 +285,15 @@ cleared AS (
     UPDATE contexts c SET running = NULL FROM updated i
     WHERE i.clears AND c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
 )"""
-_QUEUE = """
-SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
+_HAS_QUEUED = """EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
     AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
-)) FROM updated i"""
+)"""
+# The results: whether others wait for a task that has settled, or for a draft that was answered without a task.
+_QUEUES = {
+    "updated": f"SELECT i.number, 0, i.settles AND (i.followed OR {_HAS_QUEUED}) FROM updated i",
+    "discarded": f"SELECT i.number, 0, {_HAS_QUEUED} FROM discarded i",
+}
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
 
@@ -314,7 +324,7 @@ def commit_statement(parts: frozenset[str], extras: tuple[tuple[str, tuple[str, 
         texts.append(_CLEARS.strip())
     for text, columns in extras:
         texts.append(text.format(input=numbers.input(columns), done=_DONE))
-    results = [_QUEUE if table == "updated" else f"SELECT number, {COMMITTED}, false FROM {table}" for table in tables]
+    results = [_QUEUES.get(table, f"SELECT number, {COMMITTED}, false FROM {table}") for table in tables]
     if has_turns:
         results.append(
             f"SELECT i.number, {BUSY}, false FROM turn_input i WHERE NOT (i.number IN (SELECT number FROM turned)) AND "

@@ -1,0 +1,262 @@
+"""Only the owner of a task writes it, whatever happens at the same time. On a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec import structs
+from unit.stores.postgres.changes import NOW, SCOPE, Change, created, new_row
+from unit.stores.postgres.cluster import Cluster, draft_of, next_record
+
+from dragoman.engine.ownership.port import TaskClaim
+from dragoman.engine.ports.store import DedupeKey, Note, TaskQuery
+from dragoman.model.state import State
+from dragoman.stores.postgres.database import ConnectionLost, InvalidValue, TaskOwner
+
+KEY = DedupeKey(b"key", NOW + 1000)
+
+
+async def test_a_stale_claim_is_refused_while_its_neighbors_in_the_batch_pass(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    rows = [await one.create() for _ in range(5)]
+    claimed = await two.database.claim(two.id, rows[2].number, 1, revoke=True)
+    assert claimed is not None
+    assert (claimed.claim.epoch, claimed.begun, claimed.stored.row) == (2, True, rows[2])
+    kinds = await one.kinds(*(next_record(row) for row in rows))
+    assert kinds == ["committed", "committed", "refused", "committed", "committed"]
+    assert await two.append(rows[2], State.CANCELED, epoch=2) == "committed"
+    assert len(await one.database.records(rows[2].number, 0, 10)) == 2
+
+
+async def test_a_record_that_does_not_follow_is_refused_alone(cluster: Cluster) -> None:
+    node = await cluster.node()
+    one, two = await node.create(), await node.create()
+    late = structs.replace(two, generation=2)
+    assert await node.kinds(next_record(one), next_record(late)) == ["committed", "refused"]
+    assert await node.kinds(next_record(one, epoch=2)) == ["refused"]
+
+
+async def test_of_two_who_claim_a_waiting_task_one_gets_it(cluster: Cluster) -> None:
+    nodes = [await cluster.node() for _ in range(3)]
+    row = await nodes[0].create()
+    assert await nodes[0].append(row, State.INPUT_REQUIRED) == "committed"
+    claims = await asyncio.gather(
+        *(node.database.claim(node.id, row.number, 2, revoke=False) for node in nodes for _ in range(2))
+    )
+    owners = {node.id for node, won in zip([n for n in nodes for _ in range(2)], claims, strict=True) if won}
+    # Who has it may claim it again, with a later epoch.
+    assert len(owners) == 1
+    owner = owners.pop()
+    claimed = await nodes[0].database.owners(nodes[0].id, [row.number])
+    assert claimed[row.number] == TaskOwner(owner, 1 + sum(won is not None for won in claims), 2)
+
+
+async def test_a_task_at_work_is_claimed_by_nobody_else_unless_revoked(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    row = await one.create()
+    assert await two.database.claim(two.id, row.number, 1, revoke=False) is None
+    assert await two.database.claim(two.id, row.number, 7, revoke=True) is not None
+    assert await one.append(row) == "refused"
+    assert await one.kinds(Change(row, notes=(Note(1, "once", b"x"),), epoch=1)) == ["refused"]
+    assert await two.append(row, State.COMPLETED, epoch=2) == "committed"
+    assert await one.database.claim(one.id, row.number, 2, revoke=True) is None
+
+
+async def test_a_claim_that_has_not_begun_is_released_and_taken_by_another(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    row = await one.create(begins=False)
+    assert await one.database.owned(one.id) == {row.number: TaskClaim(1, 0, "agent", row.id)}
+    assert await one.database.release(one.id, row.number, 2) is False
+    assert await one.database.release(one.id, row.number, 1) is True
+    assert await one.database.release(one.id, row.number, 1) is False
+    assert await two.take() == [row.number]
+    assert await two.database.owned(two.id) == {row.number: TaskClaim(2, 0, "agent", row.id)}
+    begun = await one.create()
+    assert await one.database.release(one.id, begun.number, 1) is False
+
+
+async def test_an_update_that_waited_for_a_lock_decides_by_the_row_as_it_is_then(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    kept, lost = await one.create(), await one.create()
+    async with cluster.locked(kept, lost) as stranger:
+        key = DedupeKey(b"k", NOW + 1000)
+        waiting = asyncio.create_task(one.kinds(next_record(kept, dedupe_key=key), next_record(lost)))
+        await cluster.until_waiting()
+        await stranger.execute("UPDATE tasks SET mail = mail + 1 WHERE number = $1", kept.number)
+        await stranger.execute("UPDATE tasks SET owner = $1, epoch = epoch + 1 WHERE number = $2", two.id, lost.number)
+    assert await waiting == ["committed", "refused"]
+    assert await one.database.duplicate_of(b"k", NOW) == kept.id
+
+
+# -- statements whose answer is lost -----------------------------------------------------------------------------------
+
+
+async def test_a_batch_that_is_sent_again_changes_nothing(cluster: Cluster) -> None:
+    node = await cluster.node()
+    old = await node.create()
+    row = structs.replace(new_row(), state=State.WORKING)
+    batch = (
+        created(row, dedupe_key=KEY, notes=(Note(1, "request", b"r"),)),
+        next_record(old, State.COMPLETED, notes=(Note(2, "message", b"m"),), snapshot=b"s"),
+    )
+    noted = Change(row, notes=(Note(1, "begun", b"pay"),), epoch=1)
+    assert await node.kinds(*batch) == ["committed", "committed"]
+    assert await node.kinds(noted) == ["committed"]
+    assert await node.kinds(*batch) == ["refused", "refused"]
+    assert await node.kinds(noted) == ["committed"]
+    assert len(await node.database.records(old.number, 0, 9)) == 2
+    assert [note.kind for note in await node.database.notes(row.number)] == ["request", "begun"]
+    assert len(await node.database.notes(old.number)) == 1
+    assert (await node.database.page(TaskQuery(SCOPE))).total == 2
+    assert (await node.database.page(TaskQuery(SCOPE, state=State.WORKING))).total == 1
+
+
+async def test_a_statement_that_commits_after_its_client_was_cut_counts_once(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    change = next_record(row, State.COMPLETED, snapshot=b"s")
+    async with cluster.locked(row):
+        first = asyncio.create_task(node.commit(change))
+        await cluster.until_waiting()
+        node.database._writer.terminate()  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(ConnectionLost):
+            await first
+        again = asyncio.create_task(node.kinds(change))
+        await cluster.until_waiting(2)
+    # Whichever came first, the other is refused; the row tells that it is committed.
+    if await again == ["refused"]:
+        owners = await node.database.owners(node.id, [row.number])
+        assert owners == {row.number: TaskOwner(None, 1, 2)}
+    assert len(await node.database.records(row.number, 0, 9)) == 2
+    assert await cluster.value("SELECT sum(tasks)::int FROM state_counts WHERE scope > 0") == 1
+
+
+async def test_a_lost_connection_is_said_and_the_next_statement_connects_again(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    async with cluster.locked(row) as stranger:
+        writing = asyncio.create_task(node.append(row))
+        await cluster.until_waiting()
+        await stranger.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+            "AND datname = current_database()"
+        )
+        with pytest.raises(ConnectionLost):
+            await writing
+    assert await node.append(row) == "committed"
+
+
+async def test_a_value_that_cannot_be_stored_harms_nothing(cluster: Cluster) -> None:
+    node = await cluster.node()
+    bad = structs.replace(new_row(), origin="\x00")
+    with pytest.raises(InvalidValue):
+        await node.commit(created(bad), created(new_row()))
+    assert await cluster.value("SELECT count(*) FROM tasks") == 0
+
+
+async def test_a_deadlock_is_resolved_by_sending_again(cluster: Cluster) -> None:
+    node = await cluster.node(deadlock_timeout="10ms")
+    one, two = await node.create(), await node.create()
+    async with cluster.locked(two) as stranger:
+        await stranger.execute("SET LOCAL deadlock_timeout = '10s'")
+        writing = asyncio.create_task(node.kinds(next_record(one), next_record(two)))
+        await cluster.until_waiting()
+        await stranger.execute("SELECT 1 FROM tasks WHERE number = $1 FOR UPDATE", one.number)
+    assert await writing == ["committed", "committed"]
+
+
+# -- dedupe keys -------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_nodes_that_accept_the_same_message_one_creates_the_task(cluster: Cluster) -> None:
+    nodes = [await cluster.node() for _ in range(3)]
+    rows = [new_row() for _ in nodes]
+    kinds = await asyncio.gather(
+        *(node.kinds(created(row, dedupe_key=KEY)) for node, row in zip(nodes, rows, strict=True))
+    )
+    assert sorted(kind for (kind,) in kinds) == ["committed", "repeated", "repeated"]
+    winner = rows[kinds.index(["committed"])]
+    assert await nodes[0].database.duplicate_of(KEY.digest, NOW) == winner.id
+    assert await cluster.value("SELECT count(*) FROM tasks") == 1
+    assert await cluster.value("SELECT count(*) FROM events") == 1
+
+
+async def test_a_message_is_repeated_within_one_batch_too(cluster: Cluster) -> None:
+    node = await cluster.node()
+    kinds = await node.kinds(created(new_row(), dedupe_key=KEY), created(new_row(), dedupe_key=KEY))
+    assert sorted(kinds) == ["committed", "repeated"]
+
+
+async def test_a_key_is_free_again_when_it_has_expired_or_its_task_is_gone(cluster: Cluster) -> None:
+    node = await cluster.node()
+    old = DedupeKey(KEY.digest, NOW)
+    rows = [new_row() for _ in range(3)]
+    assert await node.kinds(created(rows[0], dedupe_key=old)) == ["committed"]
+    assert await node.kinds(created(rows[1], dedupe_key=KEY)) == ["committed"]
+    assert await node.kinds(created(rows[2], dedupe_key=KEY)) == ["repeated"]
+    assert await node.kinds(Change(rows[1], delete=True)) == ["committed"]
+    assert await node.database.duplicate_of(KEY.digest, NOW) is None
+    assert await node.kinds(created(rows[2], dedupe_key=KEY)) == ["committed"]
+
+
+async def test_a_refused_change_leaves_no_key(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    assert await node.append(row, dedupe_key=KEY, epoch=7) == "refused"
+    taken = structs.replace(new_row(), id=row.id)
+    assert await node.kinds(created(taken, dedupe_key=KEY)) == ["refused"]
+    assert await cluster.value("SELECT count(*) FROM repeats") == 0
+
+
+async def test_a_reply_is_stored_with_the_key_of_its_draft(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    row = new_row()
+    assert await one.kinds(draft_of(row, dedupe_key=KEY)) == ["committed"]
+    assert await two.kinds(draft_of(new_row(), dedupe_key=KEY)) == ["repeated"]
+    discard = Change(row, draft=True, delete=True, dedupe_key=KEY, reply=b"hello", epoch=1)
+    assert await two.kinds(discard) == ["refused"]
+    assert await one.kinds(discard) == ["committed"]
+    assert await two.database.reply(KEY.digest, NOW) == b"hello"
+    assert await two.kinds(created(new_row(), dedupe_key=KEY)) == ["repeated"]
+
+
+# -- messages for tasks of others --------------------------------------------------------------------------------------
+
+
+async def test_posted_messages_are_numbered_and_posted_once(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    row = await one.create()
+    post = two.database.post
+    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"
+    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"  # sent again
+    assert (await post(row, b"a", KEY, None, 2)).kind == "repeated"
+    assert (await post(row, b"b", None, 1, 3)).kind == "committed"
+    assert (await post(row, b"c", None, 2, 4)).kind == "refused"
+    assert await one.database.mail(row.number, 0) == [(1, b"a"), (2, b"b")]
+    assert await one.database.mail(row.number, 1) == [(2, b"b")]
+    assert (await one.database.owned(one.id))[row.number].mail == 2
+    assert await one.append(row, State.COMPLETED, snapshot=b"s", mail=1) == "committed"
+    assert (await post(row, b"d", None, None, 5)).kind == "refused"
+    stored = await two.database.task(row.id)
+    assert stored is not None
+    assert (stored.mail, stored.snapshot_mail) == (2, 1)
+
+
+async def test_a_message_that_races_the_end_is_refused_or_stored(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    ends_first, posted_first = await one.create(), await one.create()
+    async with cluster.locked(ends_first):
+        ending = asyncio.create_task(one.append(ends_first, State.COMPLETED))
+        await cluster.until_waiting()
+        posting = asyncio.create_task(two.database.post(ends_first, b"late", KEY, None, 1))
+        await cluster.until_waiting(2)
+    assert (await ending, (await posting).kind) == ("committed", "refused")
+    assert await two.database.duplicate_of(KEY.digest, NOW) is None
+    async with cluster.locked(posted_first):
+        posting = asyncio.create_task(two.database.post(posted_first, b"in time", KEY, None, 2))
+        await cluster.until_waiting()
+        ending = asyncio.create_task(one.append(posted_first, State.COMPLETED))
+        await cluster.until_waiting(2)
+    assert (await ending, (await posting).kind) == ("committed", "committed")
+    assert await one.database.mail(posted_first.number, 0) == [(1, b"in time")]
