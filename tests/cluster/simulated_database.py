@@ -201,7 +201,7 @@ class SimulatedDatabase(MemoryStore):
     def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
         """True when the node does not own the task under the epoch of the first change that needs a claim."""
         for write in sequence:
-            if write.records or write.notes or (write.draft and write.delete):
+            if write.records or write.notes or write.begins or (write.draft and write.delete):
                 return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
         return False
 
@@ -246,7 +246,7 @@ class SimulatedDatabase(MemoryStore):
             write = structs.replace(write, push_progress=progress)
             if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
                 return  # there is nothing to change
-        if write.records or write.notes or not (write.pushes or write.deleted_pushes or write.push_progress):
+        if write.records or write.notes or write.begins or write.delete:
             ownership = self._ownership.get(row.number)
             if write.delete:
                 self._remove(row.number)
@@ -305,7 +305,9 @@ class SimulatedDatabase(MemoryStore):
             self._set_owner(ownership, None)
             self._unfinished.pop(row.number, None)
             self._free(key, row.number)
-        elif row.number not in self._unfinished:
+        elif write.queued and not write.create:
+            self._set_owner(ownership, None)
+        if row.number not in self._unfinished and row.state in _UNFINISHED:
             self._unfinished[row.number] = ownership
             ownership.queued_at = next(self._arrivals)
 
