@@ -167,8 +167,9 @@ class Effects:
 
     def __init__(self, audit: AuditedDatabase) -> None:
         self._audit = audit
-        # By task and the number of its answers so far: each accepted message starts the agent's code.
-        self.starts: Counter[tuple[str, int]] = Counter()
+        # By task and the number of its answers so far: each accepted message starts the agent's code. Restartable runs
+        # that continue on their node are counted by epoch.
+        self.starts: Counter[tuple[str, int, int]] = Counter()
         self.once: Counter[tuple[str, str]] = Counter()
         self._active: dict[_Run, None] = {}
 
@@ -176,7 +177,11 @@ class Effects:
         """The agent's code begins."""
         live = ctx._live
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
-        starts = self.starts[live.id, len(ctx.answers)] = self.starts[live.id, len(ctx.answers)] + 1
+        # Only a takeover counts as an attempt, and no claim starts two runs.
+        claim = self._audit.claims.get((run.number, run.epoch))
+        key = (live.id, len(ctx.answers), 0 if not restartable or (claim and claim.how == "take") else run.epoch)
+        self.starts[key] += 1
+        starts = self.starts[key]
         if starts > (ATTEMPTS if restartable else 1):
             self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
         self.check_claim(run)

@@ -246,7 +246,7 @@ class SimulatedDatabase(MemoryStore):
             write = structs.replace(write, push_progress=progress)
             if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
                 return  # there is nothing to change
-        if write.records or write.notes or write.begins or write.delete:
+        if write.records or write.notes or write.begins or write.queued or write.draft or write.create or write.delete:
             ownership = self._ownership.get(row.number)
             if write.delete:
                 self._remove(row.number)
