@@ -173,9 +173,9 @@ class SimulatedDatabase(MemoryStore):
         if first.delete and existing is None:
             return None
         if first.draft and not first.delete:
-            fits = first.row.id not in self._by_id and (existing is None or existing.owner == node)
+            fits = not self._is_taken(first.row) and (existing is None or existing.owner == node)
         elif first.create and not first.opens_draft:
-            fits = existing is None and first.row.id not in self._by_id
+            fits = existing is None and not self._is_taken(first.row)
         else:
             fits = existing is not None and (existing.draft or not (first.draft or first.opens_draft))
         if not fits or (existing is not None and self._is_fenced_off(node, existing, sequence)):
@@ -188,6 +188,12 @@ class SimulatedDatabase(MemoryStore):
                 return _BUSY
         return None
 
+    def _is_taken(self, row: TaskRow) -> bool:
+        """True when another task or draft has this id."""
+        if row.id in self._by_id:
+            return True
+        return any(number != row.number and draft.row.id == row.id for number, draft in self._drafts.items())
+
     def _key_holder(self, key: DedupeKey) -> str | None:
         """The id of the task that has a dedupe key which has not expired."""
         now_ms = int(self._now() * 1000)
@@ -197,7 +203,7 @@ class SimulatedDatabase(MemoryStore):
     def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
         """True when the node does not own the task under the epoch of the first change that needs a claim."""
         for write in sequence:
-            if write.records or write.notes or (write.draft and write.delete):
+            if write.records or write.notes or write.begins or (write.draft and write.delete):
                 return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
         return False
 

@@ -114,7 +114,7 @@ class Service:
             status_metadata,
             ownership,
             serial=not agent.parallel,
-            pins=getattr(agent, "pinned", False),
+            pins=ownership.shared and agent.pinned,
         )
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
