@@ -60,7 +60,7 @@ async def node(url: str, stall: float = NEVER) -> AsyncIterator[Observing]:
         await observing.thread.stop()
 
 
-class Neighbour:
+class Neighbor:
     """A node in a thread with an event loop of its own, which goes on when the loop of the test is blocked."""
 
     def __init__(self, url: str) -> None:
@@ -71,7 +71,7 @@ class Neighbour:
         self._renewed = threading.Condition()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
-    def __enter__(self) -> Neighbour:
+    def __enter__(self) -> Neighbor:
         self._thread.start()
         self.wait_beats(1)
         return self
@@ -88,7 +88,7 @@ class Neighbour:
 
     async def _run(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        info = NodeInfo(new_node_id(), "neighbour", ("agent",), "1")
+        info = NodeInfo(new_node_id(), "neighbor", ("agent",), "1")
         heartbeat = Heartbeat(PostgresNodes(self._url), info, NodeLease(LEASE), SystemClock())
         await heartbeat.start()
         beating = asyncio.ensure_future(heartbeat.run(self, lambda: True))
@@ -124,15 +124,15 @@ async def test_a_node_that_dies_is_declared_dead_after_its_lease(postgres_url: s
 
 
 async def test_a_node_whose_loop_computes_stays_and_one_that_is_stuck_is_replaced(postgres_url: str) -> None:
-    with Neighbour(postgres_url) as neighbour:
+    with Neighbor(postgres_url) as neighbor:
         async with node(postgres_url):
-            neighbour.wait_beats(2 * BEATS)  # which blocks the loop of the other for two leases
-            assert not neighbour.peer_gone.is_set()
-        assert neighbour.peer_gone.wait(30)  # it has left
-        neighbour.peer_gone.clear()
+            neighbor.wait_beats(2 * BEATS)  # which blocks the loop of the other for two leases
+            assert not neighbor.peer_gone.is_set()
+        assert neighbor.peer_gone.wait(30)  # it has left
+        neighbor.peer_gone.clear()
         async with node(postgres_url, stall=LEASE) as stuck:
             identity = stuck.heartbeat.node
-            assert neighbour.peer_gone.wait(30)
+            assert neighbor.peer_gone.wait(30)
             await stuck.wait_for("dead", "joined")
             assert stuck.heartbeat.node != identity
             assert not stuck.lease.expired
