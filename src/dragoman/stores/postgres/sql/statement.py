@@ -11,7 +11,8 @@ on such a row, and what is true of other rows is passed to it as a value:
   began before the waiting task was there.
 
 A condition on the output of another part has to be in a part of its own: PostgreSQL cannot repeat it after it has
-waited for a lock.
+waited for a lock. EXISTS with IS TRUE is looked up for each row and never made a join, which could begin with the other
+table.
 """
 
 from __future__ import annotations
@@ -148,10 +149,10 @@ allowed AS MATERIALIZED (
     ) AS abandoned
     FROM turn_input i
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
-    AND NOT EXISTS (
+    AND (EXISTS (
         SELECT 1 FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
         AND b.number <> i.number AND {_IS_BEHIND.format("b")}
-    )
+    )) IS NOT TRUE
 ),
 granted AS (
     INSERT INTO contexts AS c (scope, context_id, running, turn, state, home, given)
@@ -207,16 +208,22 @@ updated AS (
     "discards": f"""
 discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
-    DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state = -1
+    DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state < 0
     AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
 discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task = i.number)""",
+    # (BETWEEN, because the index of unfinished tasks looks small when there are none.)
     "marks": f"""
+blockers AS MATERIALIZED (
+    SELECT b.number FROM {{input}} CROSS JOIN LATERAL (
+        SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
+        AND b.number <> i.number AND NOT b.followed AND {_IS_BEHIND.format("b")} OFFSET 0
+    ) b
+),
 marked AS (
-    UPDATE tasks t SET followed = true FROM {{input}} WHERE t.scope = i.scope AND t.context_id = i.context_id
-    AND t.state IN (1, 2) AND t.number <> i.number AND NOT t.followed AND {_IS_BEHIND.format("t")}
+    UPDATE tasks t SET followed = true FROM blockers b WHERE t.number = b.number AND t.state BETWEEN 1 AND 2
 )""",
     "events": f"""
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
@@ -276,8 +283,11 @@ old_pushes AS (DELETE FROM pushes p USING unhook_input i WHERE p.task = i.task A
 }
 _CLEARS = """
 cleared AS (
-    UPDATE contexts c SET running = NULL FROM updated i
-    WHERE i.clears AND c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
+    INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM updated i
+    WHERE i.clears AND (EXISTS (
+        SELECT 1 FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
+    )) IS TRUE
+    ON CONFLICT (scope, context_id) DO UPDATE SET running = NULL, given = NULL WHERE c.running = excluded.given
 )"""
 _QUEUE = """
 SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
