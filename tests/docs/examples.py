@@ -346,9 +346,14 @@ def make_run() -> str:
 
 
 class Reader:
-    """Reads one page and does everything on it. `places` are texts of the page that stand for others, such as ports."""
+    """Reads one page and does everything on it.
 
-    def __init__(self, folder: Path, places: Mapping[str, str] | None = None) -> None:
+    `places` are texts of the page that stand for others, such as ports. `environ` is added to the environment.
+    """
+
+    def __init__(
+        self, folder: Path, places: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._places = places or {}
         self._ids: Ids = {}
@@ -358,7 +363,7 @@ class Reader:
         self._beside: list[Program] = []
         self._others: dict[str, str] = {}  # the addresses that the page shows of servers beside, and their real ones
         self._open: list[tuple[Program, Block | None]] = []
-        self._environment = environment() | {"XDG_STATE_HOME": str(folder / ".state")}
+        self._environment = environment() | {"XDG_STATE_HOME": str(folder / ".state")} | dict(environ or {})
 
     def read(self, page: Path) -> None:
         """Do what the page shows. Raises Mismatch, or whatever an example raises."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
     from dragoman.net.postgres import PostgresConnection
 
-logger = logging.getLogger("dragoman.postgres")
+logger = logging.getLogger("dragoman.store")
 CHANNEL = "dragoman"
 # PostgreSQL refuses payloads of 8,000 bytes. An entry has 3 kB at most: an id of 256 characters, escaped.
 MAX_PAYLOAD = 7_900
@@ -187,7 +187,9 @@ class PostgresBus(LocalBus):
     async def _listen(self) -> asyncio.Event:
         """Open a connection that listens and is ready to notify, and ask who is there. Returns what its end sets."""
         # A NOTIFY needs no disk: what it reports is durable already.
-        connection = await connect(self._url, {"synchronous_commit": "off"}, seconds=_TIMEOUT)
+        connection = await connect(
+            self._url, {"application_name": "dragoman bus", "synchronous_commit": "off"}, seconds=_TIMEOUT
+        )
         lost = asyncio.Event()
 
         def on_terminated(_: object) -> None:

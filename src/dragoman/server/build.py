@@ -81,7 +81,7 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> 
     store = PostgresStore(
         PostgresDatabase(url),
         PostgresNodes(url),
-        name=settings.node or socket.gethostname(),
+        name=settings.node or f"{socket.gethostname()}:{settings.port}",
         agents=tuple(agent.name for agent in agents),
         version=__version__,
         runs_limit=settings.limits.runs,

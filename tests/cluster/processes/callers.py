@@ -91,7 +91,7 @@ class Callers:
         except Refused as error:
             if error.code != NOT_CANCELABLE:
                 raise
-            await self._must_have_ended(task["id"])
+            await self._must_have_ended(task["id"], error)
             return
         if self._saw(answer) != CANCELED:
             self.records.wrong.append(f"task {task['id']} was canceled and is {answer.result['status']['state']}")
@@ -144,8 +144,8 @@ class Callers:
             words = self._message([{"text": text}], taskId=task["id"])
             try:
                 answer = await self._ask("SendMessage", _immediately(words))
-            except Refused:
-                await self._must_have_ended(task["id"])
+            except Refused as error:
+                await self._must_have_ended(task["id"], error)
                 return
             self.records.message_accepted(task["id"], words["messageId"])
             self.records.saw(answer.result["task"], answer.asked_at)
@@ -192,7 +192,7 @@ class Callers:
                 # Of an ended task, there is nothing left to subscribe to.
                 if not task_id or error.code != UNSUPPORTED:
                     raise
-                await self._must_have_ended(task_id)
+                await self._must_have_ended(task_id, error)
                 return
             if task_id:
                 method, params = "SubscribeToTask", {"id": task_id}
@@ -215,10 +215,10 @@ class Callers:
     def _saw(self, answer: Answer) -> str:
         return self.records.saw(answer.result, answer.asked_at)
 
-    async def _must_have_ended(self, task_id: str) -> None:
+    async def _must_have_ended(self, task_id: str, refusal: Refused) -> None:
         state = self._saw(await self._get(task_id))
         if state not in FINAL:
-            self.records.wrong.append(f"task {task_id} was taken for ended and is {state}")
+            self.records.wrong.append(f"task {task_id} was taken for ended ({refusal}) and is {state}")
 
     def _accepted(self, send: Send, answer: Answer) -> dict[str, Any] | None:
         task = answer.result.get("task")

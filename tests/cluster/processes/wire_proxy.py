@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 
 # What happens to a statement whose reply is swallowed. "swallow": it commits, then its sender is cut instead of getting
 # the reply. "cut": its sender is cut while it is under way. "late": its sender is cut, and it arrives only afterwards.
-How = Literal["swallow", "cut", "late"]
+# "hang": it commits, and its sender waits for ever.
+How = Literal["swallow", "cut", "late", "hang"]
 LATE_SECONDS = 0.3
 _SSL_REQUEST, _GSS_REQUEST, _CANCEL_REQUEST = 80877103, 80877104, 80877102
 _CHANGES = re.compile(r"\b(insert\s+into|update|delete\s+from)\b", re.IGNORECASE)
@@ -197,7 +198,7 @@ class _Connection:
             kind, body = await _message(self._from_node)
             if kind == b"S":
                 self._sent += 1
-        if trap.how == "swallow":
+        if trap.how in ("swallow", "hang"):
             self._trapped = (self._sent, trap)
             self._to_database.write(request)
             await self._to_database.drain()
@@ -218,6 +219,9 @@ class _Connection:
                 if kind == b"Z":
                     self._ready += 1
                     if self._trapped is not None and self._ready >= self._trapped[0]:
+                        if self._trapped[1].how == "hang":
+                            await self._proxy.count(self._trapped[1])
+                            await asyncio.Event().wait()
                         self.cut()
                         await self._proxy.count(self._trapped[1])
                         return

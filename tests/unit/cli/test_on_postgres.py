@@ -8,21 +8,22 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
+import httpx2
 import pytest
 
-from dragoman.model.state import State
+from dragoman import Agent
 from dragoman.net.postgres import connect
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
-from dragoman.stores.postgres.sql.database import PostgresDatabase
-from dragoman.stores.postgres.sql.nodes import PostgresNodes
-from dragoman.stores.postgres.store import PostgresStore
+from dragoman.testing import served
 
 Typed = Callable[..., Any]
 NOW = 1_700_000_000_000
@@ -120,12 +121,14 @@ needs_programs = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_
 
 
 @needs_programs
-def test_a_backup_is_restored_as_the_command_says(
+def test_a_server_goes_on_from_a_backup_that_was_restored_as_the_command_says(
     typed: Typed, filled: str, empty_postgres_url: str, tmp_path: Path
 ) -> None:
-    done = run(typed, "backup", "copy.dump", "--store", filled)
+    with serving(filled) as server:
+        sent = server.post("/message:send", json=message("Ada")).json()["task"]
+        done = run(typed, "backup", "copy.dump", "--store", filled)
     copy = tmp_path / "copy.dump"
-    assert (done.code, done.out) == (0, f"copy.dump: 2 tasks, {copy.stat().st_size} bytes\n")
+    assert (done.code, done.out) == (0, f"copy.dump: 3 tasks, {copy.stat().st_size} bytes\n")
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir() if "dump" in path.name] == ["copy.dump"]
     heading, create, restore, _ = done.err.splitlines()
@@ -134,24 +137,46 @@ def test_a_backup_is_restored_as_the_command_says(
     name = urlsplit(empty_postgres_url).path[1:]
     environ = os.environ | {"PGPASSWORD": "hunter2"}
     subprocess.run(restore.replace("/restored ", f"/{name} "), shell=True, env=environ, check=True, cwd=tmp_path)
-    for table in ("tasks", "events", "pushes", "nodes", "dragoman_meta"):
+    for table in ("scopes", "events", "pushes", "snapshots", "dragoman_meta"):
         rows = f"SELECT {table}::text FROM {table} ORDER BY 1"
         assert database(empty_postgres_url, rows) == database(filled, rows)
-    assert asyncio.run(use_store(empty_postgres_url)) == (["one", "two", "three"], 4)
+    with serving(empty_postgres_url) as server:
+        assert server.get(f"/tasks/{sent['id']}").json() == sent
+        assert server.post("/message:send", json=message("Bob")).json()["task"]["id"] != sent["id"]
 
 
-async def use_store(url: str) -> tuple[list[str], int]:
-    """What a store says of the first task, and the number of its next one."""
-    store = PostgresStore(PostgresDatabase(url), PostgresNodes(url))
-    await store.open()
-    try:
-        stored = await store.task("task-1")
-        assert stored is not None
-        assert stored.row.state is State.WORKING
-        records = await store.records(stored.row.number, 0, 10)
-        return [record.body.decode() for record in records], store.next_number()
-    finally:
-        await store.close()
+@contextmanager
+def serving(store: str) -> Generator[httpx2.Client]:
+    """A server on a store, and a client with its address."""
+    agent = Agent("greeter", description="Greets")
+
+    @agent.skill
+    def greet(name: str) -> str:
+        """Greet somebody."""
+        return f"Hello, {name}!"
+
+    with (
+        served(agent, store=store, secret="0123456789abcdef0123456789abcdef", drain=0) as url,
+        httpx2.Client(base_url=url, trust_env=False, timeout=20) as client,
+    ):
+        yield client
+
+
+def message(text: str) -> dict[str, Any]:
+    return {"message": {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+@needs_programs
+def test_of_a_shared_database_only_the_schema_of_the_store_is_backed_up(
+    typed: Typed, empty_postgres_url: str, tmp_path: Path
+) -> None:
+    database(empty_postgres_url, "CREATE TABLE another (id int)", 'CREATE SCHEMA "My Agents"', "SELECT")
+    store = f"{empty_postgres_url}?search_path=%22My%20Agents%22"
+    assert run(typed, "users", "add", "ann", "--no-password", "--store", store).code == 0
+    assert run(typed, "backup", "copy.dump", "--store", store).code == 0
+    listed = subprocess.run(["pg_restore", "--list", "copy.dump"], cwd=tmp_path, capture_output=True, check=True)
+    assert b"TABLE DATA My Agents users" in listed.stdout
+    assert b"another" not in listed.stdout
 
 
 @needs_programs
@@ -178,6 +203,7 @@ def test_without_pg_dump_it_says_what_to_install(
     [
         ("postgresql://me:p%40s@one,two:1/db?sslmode=allow", "postgresql://me@one,two:1/db?sslmode=allow", "p@s"),
         ("postgresql:///db?host=/run/pg&password=x&user=me", "postgresql:///db?host=/run/pg&user=me", "x"),
+        ("postgresql://me@one/db?search_path=mine&sslpassword=x", "postgresql://me@one/db", None),
         ("postgresql://me@one/db", "postgresql://me@one/db", None),
     ],
 )  # fmt: skip
@@ -195,6 +221,7 @@ def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled
         found.setdefault(check["check"], []).append(f"{check['level']} {check['says']}")
     assert found["store"][0].startswith("ok postgresql://postgres@127.0.0.1:")
     assert found["schema"] == ["ok version 1"]
+    assert ("asyncpg" in found, "sqlite" in found) == (True, False)
     assert found["pooler"] == ["ok none"]
     one, two, versions = found["nodes"]
     assert one.startswith("ok one, Dragoman 0.1.0, hello: seen 0.")
@@ -240,6 +267,12 @@ def test_the_doctor_on_what_is_no_store(typed: Typed, empty_postgres_url: str) -
 )
 def test_each_check_has_its_bounds(finding: HealthFinding, level: str, says: str) -> None:
     assert (finding.level, says in finding.says) == (level, True), finding
+
+
+def test_two_nodes_of_one_name_are_a_warning() -> None:
+    twins = [health.NodeFacts("vm", "0.1.0", ["hello"], dead=False, age=age) for age in (0.5, 1.5, 60.0)]
+    *_, last = health.check_nodes(twins)
+    assert (last.level, last.says) == ("warn", "2 nodes are called vm")
 
 
 def test_tables_without_statistics_or_full_of_dead_rows_are_warnings() -> None:

@@ -51,10 +51,10 @@ def make_agent(name: str = "vault") -> Agent:
 
 
 class Door:
-    """A folder with a store, and the commands that administer it."""
+    """A store, and the commands that administer it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = f"sqlite:///{folder / 't.db'}"
+    def __init__(self, store: str) -> None:
+        self.store = store
 
     def users(self, *args: str, said: str | None = None, secret: str = SECRET) -> str:
         """What `dragoman users` prints, run beside the server."""
@@ -88,7 +88,7 @@ def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Door:
-    return Door(tmp_path)
+    return Door(f"sqlite:///{tmp_path / 't.db'}")
 
 
 def asked(client: httpx2.Client, **headers: str) -> Any:
@@ -330,6 +330,28 @@ def test_a_browser_signs_in_and_its_cookie_is_a_caller_s(door: Door) -> None:
         assert (answer.status_code, answer.headers["location"]) == (303, CARD)
         assert asked(client) == "ada"
         assert "You are ada." in client.get("/login").text
+
+
+def test_whoever_signs_in_at_one_node_is_known_at_all_and_no_more_after_another_password(postgres_url: str) -> None:
+    door = Door(postgres_url)
+    door.add("ada")
+    with door.opened(auth="cookie") as one, door.opened(auth=["cookie", "bearer"]) as two:
+        token = re.search(r'name="csrf" value="([^"]+)"', one.get("/login").text)
+        assert token is not None
+        form = {"csrf": token[1], "name": "ada", "password": PASSWORD, "next": CARD}
+        assert two.post("/login", data=form, headers=cookies_of(one)).status_code == 303
+        cookie = cookies_of(two)
+        assert [asked(each, **cookie) for each in (one, two)] == ["ada", "ada"]
+        door.users("password", "ada", "--password-stdin", said="another horse battery\n")
+        for node in (one, two):
+            while asked(node, **cookie) == "ada":  # until the notice has come, a few milliseconds later
+                pass
+            assert asked(node, **cookie) == 401
+
+
+def cookies_of(client: httpx2.Client) -> dict[str, str]:
+    """The header with the cookies that a client has got."""
+    return {"Cookie": "; ".join(f"{name}={value}" for name, value in client.cookies.items())}
 
 
 # -- the clients -------------------------------------------------------------------------------------------------------

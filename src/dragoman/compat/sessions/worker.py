@@ -24,6 +24,7 @@ class Worker:
     closing: ClosingChoice = "auto"
     closing_message = False
     parallel = False
+    pinned = True
     streams = True
     output_metadata: OutputMetadata | None = None
 

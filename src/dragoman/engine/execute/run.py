@@ -114,6 +114,11 @@ class Run:
         """True when the run may be repeated after a crash."""
         return self._runner.tasks.store.durable and may_restart(self._plan)
 
+    @property
+    def has_open_effect(self) -> bool:
+        """True while the run calls a function with `ctx.once`."""
+        return self._ctx is not None and self._ctx.has_open_effect
+
     async def _restore_context(self) -> Context:
         """Rebuild the context with the message read from the store."""
         live, runner = self.live, self._runner
@@ -142,6 +147,7 @@ class Run:
             if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows or sharing:
                 await live.wait_durable()
                 if sharing is not None:
+                    await self._load_state(ctx)
                     await sharing.wait_lease()
                 if live.ended:
                     return
@@ -166,14 +172,22 @@ class Run:
             await _close(outputs)
 
     async def _prepare(self, ctx: Context) -> None:
-        """Do what comes before the beginning: load the state of the conversation, let the agent prepare."""
+        """Do what comes before the beginning: load the state of the conversation, let the agent prepare.
+
+        When other processes share the store, it is this run's turn only when the store says so: until then, another
+        task of the conversation may change its state.
+        """
+        if self.live.sharing is None:
+            await self._load_state(ctx)
+        if self._plan.prepare is not None:
+            await self._plan.prepare(ctx)
+
+    async def _load_state(self, ctx: Context) -> None:
         if not self._new_context:
             row = self.live.row
             saved_context_state = await self._runner.tasks.store.context_state(row.scope, row.context_id)
             ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
         self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
-        if self._plan.prepare is not None:
-            await self._plan.prepare(ctx)
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live

@@ -96,7 +96,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
         ),
         SettingInfo(
             "node",
-            "Name of this server among those on one PostgreSQL; by default that of the machine.",
+            "Name of this server among those on one PostgreSQL; by default the machine and the port.",
             "NAME",
             values.parse_text,
         ),

@@ -19,7 +19,7 @@ T = TypeVar("T")
 # A server that has restarted, or a standby that takes over, is back within this time; no caller waits for longer.
 RETRY_SECONDS = 5.0
 # No reading takes so long: the connection is dead, and nobody has noticed yet.
-SILENCE_SECONDS = 30.0
+SILENCE_SECONDS = 10.0
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_ANSWER = "the database does not answer: try again with the same messageId"
 

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 from msgspec import structs
-from unit.stores.postgres.changes import created, new_row
-from unit.stores.postgres.cluster import Cluster, ClusterNode, next_record
+from unit.stores.postgres.changes import Change, created, new_row
+from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_record
 
 from dragoman.engine.ports.store import Scope, TaskRow
 from dragoman.model.state import State
@@ -59,7 +59,7 @@ async def test_the_oldest_of_a_context_is_taken_first(cluster: Cluster) -> None:
     for expected in rows:
         taken = await asyncio.gather(*(node.take() for node in nodes))
         (owner,) = [node for node, numbers in zip(nodes, taken, strict=True) if numbers]
-        assert sum(taken, []) == [expected.number]
+        assert [number for numbers in taken for number in numbers] == [expected.number]
         begins = next_record(expected, State.WORKING, epoch=2, begins=True, serial=True)
         assert await owner.kinds(begins) == ["committed"]
         running = structs.replace(expected, generation=2, state=State.WORKING)
@@ -126,6 +126,22 @@ async def test_who_waits_for_an_end_finds_the_context_free(cluster: Cluster) -> 
     # It was refused by what it had read; another attempt is not.
     assert await beginning == ["busy"]
     assert await two.kinds(created(row, **BEGINS)) == ["committed"]
+
+
+async def test_a_task_waits_for_a_draft_and_is_announced_when_it_is_answered(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    other, draft = await one.create(), new_row("talk")
+    assert await one.kinds(draft_of(draft, **BEGINS)) == ["committed"]
+    assert await two.kinds(created(joiner("talk"), **BEGINS)) == ["busy"]
+    answered = Change(draft, draft=True, delete=True, epoch=1)
+    async with cluster.locked(other):
+        ending = asyncio.create_task(one.commit(next_record(other), answered))
+        await cluster.until_waiting()
+        second = queued("talk")
+        assert await two.kinds(created(second, queued=True, **JOINS)) == ["committed"]
+        assert await two.take() == []
+    assert [outcome.queue for outcome in await ending] == [False, True]
+    assert await two.take() == [second.number]
 
 
 async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster) -> None:

@@ -72,8 +72,8 @@ async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(
     pages: list[int] = []
     for first in (1, 10_001):
         await connection.execute(
-            "INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch) "
-            f"SELECT n, 't' || n, 1, 'c' || n, '', 2, n, 1, n, 1 FROM generate_series({first}, {first + 9999}) n"
+            "INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch)"
+            f" SELECT n, 't' || n, 1, 'c' || n, '', 2, n, 1, n, 1 FROM generate_series({first}, {first + 9999}) n"
         )
         numbers = f"ARRAY{list(range(first, first + 64))}"
         twice, flags = "array_fill(2, ARRAY[64])", "array_fill(false, ARRAY[64])"

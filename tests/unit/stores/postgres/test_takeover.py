@@ -69,7 +69,7 @@ async def test_work_is_taken_oldest_first_by_one_node_and_only_of_its_agent(clus
     await one.commit(*(created(row, queued=True) for row in [*rows, foreign]))
     assert await one.take(2) == [row.number for row in rows[:2]]
     taken = await asyncio.gather(one.take(2), two.take(2))
-    assert sorted(sum(taken, [])) == [row.number for row in rows[2:]]
+    assert sorted(number for numbers in taken for number in numbers) == [row.number for row in rows[2:]]
     assert await one.take() == []
 
 
@@ -129,9 +129,10 @@ async def test_a_webhook_is_delivered_by_one_node_and_taken_over_from_a_dead_one
         [0, 1, 0],
         [0, 0, 1],
     )
-    woken = structs.replace(push, due_ms=WOKEN)
-    assert await two.database.undelivered_pushes(two.id, woken=True) == [(woken, row)]
+    ((taken, task),) = await two.database.undelivered_pushes(two.id, woken=True)
+    assert (taken.due_ms, taken.epoch > push.epoch, task) == (WOKEN, True, row)
     await one.kinds(Change(row, push_progress=(structs.replace(push, cursor=9),)))
+    further = structs.replace(taken, cursor=5)
     await two.kinds(Change(row, push_progress=(further,)))
     assert await two.database.pushes(row.number) == [further]
     done = structs.replace(further, state=PushState.DONE)

@@ -63,10 +63,14 @@ class PostgresAdministration:
         return back_up(self._url, target, force=force)
 
     def examine(self, *, full: bool = False) -> list[HealthFinding]:
-        """Check the server and the tables. `full` makes no difference: PostgreSQL has `pg_amcheck` for damage."""
+        """Check the server and the tables. For damage, PostgreSQL has a program of its own, which `full` names."""
         from dragoman.stores.postgres.admin.health import examine
 
         try:
-            return run_unchecked(self._url, lambda connection: examine(connection, parse_address(self._url).text))
+            findings = run_unchecked(self._url, lambda connection: examine(connection, parse_address(self._url).text))
         except DragomanError as error:
             return [HealthFinding("FAIL", "database", str(error))]
+        if full:
+            do = "run `pg_amcheck` of PostgreSQL, with the extension amcheck"
+            findings.append(HealthFinding("warn", "integrity", "not read for damage", do))
+        return findings

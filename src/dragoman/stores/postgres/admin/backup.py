@@ -22,6 +22,11 @@ from dragoman.stores.postgres.sql.schema import LISTED
 # Archives in the custom format are compressed, and restored in any order and in parallel. Owners and privileges are
 # those of the database that it is restored into.
 _FLAGS = ("--format=custom", "--no-owner", "--no-privileges", "--no-password")
+# The parameters of a URL that PostgreSQL's programs know. A URL may have others too: settings of sessions.
+_PARAMETERS = re.compile(
+    "host|hostaddr|port|dbname|user|passfile|connect_timeout|target_session_attrs|ssl(mode|cert|key|rootcert|crl|crldir)"
+    "|ssl_(min|max)_protocol_version|channel_binding|gssencmode|krbsrvname|require_auth|application_name|options|service"
+)
 _INSTALL = (
     "install the client programs of PostgreSQL {} or newer, such as `apt install postgresql-client` or "
     "`brew install libpq`"
@@ -54,12 +59,12 @@ def restore_lines(url: str, target: Path) -> tuple[str, ...]:
 
 
 def split_password(url: str) -> tuple[str, str | None]:
-    """Return a database URL without its password, and the password, which must never be on a command line."""
+    """Return a database URL as `pg_dump` takes it, and its password, which must never be on a command line."""
     parts = urlsplit(url)
     login, at, hosts = parts.netloc.rpartition("@")
     name, colon, password = login.partition(":")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode([pair for pair in pairs if pair[0] not in ("password", "sslpassword")], safe="/:")
+    query = urlencode([pair for pair in pairs if _PARAMETERS.fullmatch(pair[0])], safe="/:,")
     found = unquote(password) if colon else dict(pairs).get("password")
     return f"{parts.scheme}://{name}{at}{hosts}{parts.path}{'?' if query else ''}{query}", found
 
@@ -77,10 +82,14 @@ async def _dump(connection: PostgresConnection, url: str, part: Path) -> int:
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         tasks: int = await connection.fetchval(f"SELECT count(*) FROM tasks WHERE {LISTED}")  # noqa: S608
         snapshot: str = await connection.fetchval("SELECT pg_export_snapshot()")
-        command = [programs["pg_dump"], *_FLAGS, f"--snapshot={snapshot}", f"--file={part}", f"--dbname={plain}"]
+        schema: str = await connection.fetchval("SELECT current_schema()")
+        # A schema other than the usual one is Dragoman's own; the rest of the database is not.
+        own = [] if schema == "public" else [f'--schema="{schema}"']
+        file = [f"--snapshot={snapshot}", f"--file={part}", f"--dbname={plain}"]
+        command = [programs["pg_dump"], *_FLAGS, *own, *file]
         await asyncio.to_thread(_run_program, command, environ)
     listing = await asyncio.to_thread(_run_program, [programs["pg_restore"], "--list", str(part)], environ)
-    if not re.search(r" TABLE DATA \S+ tasks ", listing):
+    if not re.search(r" TABLE DATA .+ tasks ", listing):
         raise DragomanError("the backup failed: pg_dump has written no tasks table; nothing was kept")
     return tasks
 

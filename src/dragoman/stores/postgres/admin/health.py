@@ -233,7 +233,7 @@ def check_transactions(longest: float | None) -> HealthFinding:
             f"a transaction has been open for {longest / 3600:.1f} hours, so dead rows cannot be removed",
             "find it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and end it",
         )
-    return HealthFinding("ok", "vacuum", "none is open for long")
+    return HealthFinding("ok", "vacuum", "no open transaction keeps dead rows")
 
 
 # -- the store ---------------------------------------------------------------------------------------------------------
@@ -261,6 +261,10 @@ def check_nodes(nodes: Sequence[NodeFacts]) -> Iterable[HealthFinding]:
             yield HealthFinding("warn", "nodes", says, do)
         else:
             yield HealthFinding("ok", "nodes", says)
+    names = [node.name for node in nodes if node.age <= STALE]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        do = "give each a name of its own with --node: the conversations of programs belong to a name"
+        yield HealthFinding("warn", "nodes", f"{names.count(name)} nodes are called {name}", do)
     versions = sorted({node.version for node in nodes})
     if len(versions) > 1:
         yield HealthFinding("warn", "nodes", f"they run {' and '.join(versions)}", "finish the upgrade of all nodes")

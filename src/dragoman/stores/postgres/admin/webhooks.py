@@ -17,7 +17,8 @@ WHERE (w.state <> 1 OR w.error <> '') AND t.state >= 0 ORDER BY w.push
 """
 # Without an owner, so that the first node that looks for webhooks takes it. Those that do not fail are not touched.
 _RETRY = f"""
-UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}, owner = NULL
+UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}, owner = NULL,
+    epoch = epoch + 1
 WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
 AND ($1::text IS NULL OR task = (SELECT number FROM tasks WHERE id = $1)) AND ($2::text IS NULL OR id = $2)
 RETURNING 1

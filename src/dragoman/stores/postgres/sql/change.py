@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.engine.ports.rows import ExtraRow
-    from dragoman.engine.ports.store import DedupeKey, Note, Push, Write
+    from dragoman.engine.ports.store import DedupeKey, Push, Write
     from dragoman.model.state import State
 
 # "create" and "draft" insert a row, "open" makes a draft a task, "discard" deletes a draft, and "update" changes what
@@ -81,7 +81,8 @@ class TaskChange:
         """True when a run begins that has to wait for others of its context."""
         if not (self.first.begins and self.first.serial):
             return False
-        return self.kind != "create" or self.first.joins_context
+        # Nobody else can know the context of a task that starts one.
+        return self.kind == "update" or self.first.joins_context
 
     @property
     def waits(self) -> bool:
@@ -164,14 +165,9 @@ def _with_progress(push: Push, progress: Push) -> Push:
     return structs.replace(push, **{name: getattr(progress, name) for name in names})
 
 
-def note_digest(note: Note) -> int:
-    """A number made of the content of a note: it is the same when the note is written again."""
-    return content_digest(b"%d %b " % (note.generation, note.kind.encode()) + note.body)
-
-
-def content_digest(content: bytes) -> int:
-    """A signed 64-bit number made of bytes."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
+def note_key(write: Write, place: int) -> int:
+    """A number that identifies a note: it is the same when its change is sent again."""
+    return (write.key << 8 | place) & (1 << 63) - 1 if write.key else secrets.randbits(63)
 
 
 def is_delivered(push: Push) -> bool:

@@ -53,6 +53,9 @@ UPDATE tasks t SET owner = NULL FROM (
 _ORDER = f"""AND (EXISTS (
     SELECT 1 FROM tasks b WHERE b.scope = t.scope AND b.context_id = t.context_id AND b.{UNFINISHED}
     AND b.number <> t.number AND (b.begun OR (b.queued_at, b.number) < (t.queued_at, t.number))
+)) IS NOT TRUE AND (EXISTS (
+    SELECT 1 FROM contexts c JOIN tasks d ON d.number = c.running WHERE c.scope = t.scope
+    AND c.context_id = t.context_id AND c.running <> t.number AND d.begun
 )) IS NOT TRUE"""
 _TAKE = f"""
 WITH queued AS MATERIALIZED (
@@ -89,16 +92,16 @@ WITH locked AS MATERIALIZED (
     RETURNING r.task
 ), ready AS MATERIALIZED (
     SELECT number FROM locked WHERE ($3::bytea IS NULL OR EXISTS (SELECT 1 FROM kept))
-    AND NOT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND digest = $7::bigint)
+    AND NOT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND key = $7::bigint)
 ), posted AS (
     UPDATE tasks t SET mail = t.mail + 1 FROM ready i WHERE t.number = i.number RETURNING t.generation, t.mail
 ), noted AS (
-    INSERT INTO notes (task, digest, generation, kind, mail, body)
+    INSERT INTO notes (task, key, generation, kind, mail, body)
     SELECT $1, $7::bigint, generation, 'message', mail, $8::bytea FROM posted ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT EXISTS (SELECT 1 FROM locked), EXISTS (SELECT 1 FROM noted)
 """
-_IS_POSTED = "SELECT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND digest = $2)"
+_IS_POSTED = "SELECT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND key = $2)"
 _TAKE_PUSHES = f"""
 WITH chosen AS MATERIALIZED (
     SELECT w.task, w.id FROM pushes w JOIN tasks t ON t.number = w.task

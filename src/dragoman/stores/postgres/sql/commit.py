@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.ports.store import Scope
 from dragoman.stores.postgres.database import ChangeOutcome
-from dragoman.stores.postgres.sql.change import TaskChange, note_digest
+from dragoman.stores.postgres.sql.change import TaskChange, note_key
 from dragoman.stores.postgres.sql.retention import delete_task
 from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DRAFT, NUMBERS
 from dragoman.stores.postgres.sql.statement import BUSY, COLUMNS, REPEATED, commit_statement
@@ -213,9 +213,9 @@ class _CommitRows:
         for write in change.writes:
             for record in write.records:
                 self._rows["events"].append((number, record.generation, record.body))
-            for note in write.notes:
+            for place, note in enumerate(write.notes):
                 columns = (note.generation, note.kind, note.mail, note.body)
-                self._rows["notes"].append((number, note_digest(note), *columns))
+                self._rows["notes"].append((number, note_key(write, place), *columns))
         if change.snapshot is not None and change.kind != "discard":
             self._rows["snapshots"].append((number, *change.snapshot))
         elif change.kind == "open":
@@ -241,5 +241,5 @@ class _CommitRows:
             self._rows["unhooks"].append((change.number, push_id, alone))
 
 
-def _delivery(push: Push) -> tuple[int, int, int, int, str]:
-    return (push.tries, push.failing_ms, push.due_ms, int(push.state), push.error)
+def _delivery(push: Push) -> tuple[int, int, int, int, str, int]:
+    return (push.tries, push.failing_ms, push.due_ms, int(push.state), push.error, push.epoch)

@@ -23,7 +23,8 @@ _COLUMNS = 16
 _FROM = "FROM tasks t JOIN scopes s ON s.scope = t.scope LEFT JOIN snapshots p ON p.task = t.number"
 # In the order of the fields of `Push`.
 _PUSH = """
-w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error
+w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error,
+w.epoch
 """
 _PUSHES = f"""
 SELECT {_PUSH}, {ROW} FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s ON s.scope = t.scope
@@ -166,12 +167,12 @@ async def undelivered_pushes(connection: PostgresConnection, node: int, *, woken
     """The open webhooks that a node delivers and all dead ones, oldest first; or only those WOKEN of the node."""
     which = f"w.owner = $1 AND w.state = 0 AND w.due_ms = {WOKEN}" if woken else "(w.state <> 0 OR w.owner = $1)"
     rows = await connection.fetch(f"{_PUSHES} AND {which} ORDER BY w.push", node)
-    return [(_push_of(row), task_row(tuple(row)[12:])) for row in rows]
+    return [(_push_of(row), task_row(tuple(row)[13:])) for row in rows]
 
 
 def _push_of(row: Any) -> Push:
     columns = tuple(row)
-    return Push(*columns[:10], state=PushState(columns[10]), error=columns[11])
+    return Push(*columns[:10], state=PushState(columns[10]), error=columns[11], epoch=columns[12])
 
 
 def task_row(columns: Sequence[Any]) -> TaskRow:

@@ -86,11 +86,11 @@ CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7
 CREATE TABLE events (
     task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (task, generation)
 );
--- `digest` is made of the content, so that writing a note again changes nothing; `note` gives the order.
+-- `key` was made by who wrote the note, so that sending it again changes nothing; `note` gives the order.
 CREATE TABLE notes (
-    task bigint NOT NULL, digest bigint NOT NULL, note bigint GENERATED ALWAYS AS IDENTITY,
+    task bigint NOT NULL, key bigint NOT NULL, note bigint GENERATED ALWAYS AS IDENTITY,
     generation integer NOT NULL, kind text COLLATE "C" NOT NULL, mail integer NOT NULL, body bytea NOT NULL,
-    PRIMARY KEY (task, digest)
+    PRIMARY KEY (task, key)
 );
 CREATE INDEX notes_mail ON notes (task, mail) WHERE mail > 0;
 CREATE TABLE snapshots (

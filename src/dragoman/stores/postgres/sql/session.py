@@ -67,6 +67,9 @@ class Session:
                 connection = await self._connect()
                 try:
                     return await work(connection)
+                except asyncio.CancelledError:
+                    self.terminate()  # whoever gave up did not get the answer, and nobody else may take it for his
+                    raise
                 except Exception as error:
                     if is_lost(error):
                         self.terminate()

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from dragoman.stores.postgres.sql.schema import DRAFT
+
 # The arrays of each part: names and types of columns, in the order of the statement's parameters.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "locks": ("number bigint", "epoch integer", "expected integer", "draft smallint"),
@@ -75,7 +77,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
     "events": ("task bigint", "generation integer", "body bytea"),
-    "notes": ("task bigint", "digest bigint", "generation integer", "kind text", "mail integer", "body bytea"),
+    "notes": ("task bigint", "key bigint", "generation integer", "kind text", "mail integer", "body bytea"),
     "snapshots": ("task bigint", "generation integer", "mail integer", "body bytea"),
     "opened": ("task bigint",),
     "contexts": (
@@ -100,6 +102,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
         "alone boolean",
     ),
     "progress": (
@@ -112,6 +115,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "due_ms bigint",
         "state smallint",
         "error text",
+        "epoch integer",
     ),
     "unhooks": ("task bigint", "id text", "alone boolean"),
 }
@@ -133,6 +137,13 @@ _IS_BEHIND = (
     "({0}.begun OR ({0}.queued_at, {0}.number) < "
     "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
 )
+
+# Gives the turns of tasks back: `{0}` has the tasks, `{1}` a condition on them.
+_CLEAR = """INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM {0} i
+    WHERE {1} AND (EXISTS (
+        SELECT 1 FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
+    )) IS TRUE
+    ON CONFLICT (scope, context_id) DO UPDATE SET running = NULL, given = NULL WHERE c.running = excluded.given"""
 
 _PARTS: dict[str, str] = {
     # Tasks whose change needs a key or a turn as well. From here on, nobody else changes them.
@@ -209,28 +220,35 @@ updated AS (
 discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
     DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state < 0
-    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number
+    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch))
+    RETURNING t.number, t.scope, t.context_id, t.followed
+),
+returned AS (
+    {_CLEAR.format("discarded", "true")}
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
 discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task = i.number)""",
-    # (BETWEEN, because the index of unfinished tasks looks small when there are none.)
+    # The one whose turn it is may be a draft. (BETWEEN: the index of unfinished tasks looks small when there are none.)
     "marks": f"""
 blockers AS MATERIALIZED (
     SELECT b.number FROM {{input}} CROSS JOIN LATERAL (
         SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
-        AND b.number <> i.number AND NOT b.followed AND {_IS_BEHIND.format("b")} OFFSET 0
-    ) b
+        AND b.number <> i.number AND {_IS_BEHIND.format("b")}
+        UNION ALL SELECT c.running FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id
+        OFFSET 0
+    ) b WHERE b.number <> i.number
 ),
 marked AS (
-    UPDATE tasks t SET followed = true FROM blockers b WHERE t.number = b.number AND t.state BETWEEN 1 AND 2
+    UPDATE tasks t SET followed = true FROM blockers b
+    WHERE t.number = b.number AND t.state BETWEEN {DRAFT} AND 2 AND NOT t.followed
 )""",
     "events": f"""
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
     "notes": f"""
 new_notes AS (
-    INSERT INTO notes (task, digest, generation, kind, mail, body)
-    SELECT i.task, i.digest, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
+    INSERT INTO notes (task, key, generation, kind, mail, body)
+    SELECT i.task, i.key, i.generation, i.kind, i.mail, i.body FROM {{input}} WHERE {_DONE} ON CONFLICT DO NOTHING
 )""",
     "snapshots": f"""
 new_snapshots AS (
@@ -259,15 +277,15 @@ new_counts AS (
     "puts": f"""
 new_pushes AS (
     INSERT INTO pushes AS p (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state,
-        error, owner)
+        error, owner, epoch)
     SELECT i.task, i.id, i.dialect, i.url, i.secrets, i.cursor, i.created_ms, i.tries, i.failing_ms, i.due_ms, i.state,
-        i.error, CASE WHEN i.state = 0 THEN {_NODE} END
+        i.error, CASE WHEN i.state = 0 THEN {_NODE} END, i.epoch
     FROM {{input}}
     WHERE CASE WHEN i.alone THEN EXISTS (SELECT 1 FROM tasks t WHERE t.number = i.task) ELSE {_DONE} END
     ON CONFLICT (task, id) DO UPDATE SET dialect = excluded.dialect, url = excluded.url, secrets = excluded.secrets,
         cursor = excluded.cursor, created_ms = excluded.created_ms, tries = excluded.tries,
         failing_ms = excluded.failing_ms, due_ms = excluded.due_ms, state = excluded.state, error = excluded.error,
-        owner = excluded.owner, epoch = p.epoch + 1
+        owner = excluded.owner, epoch = excluded.epoch
 )""",
     # A webhook that is done or dead has no owner, and may be opened again by any node.
     "progress": f"""
@@ -275,25 +293,21 @@ new_progress AS (
     UPDATE pushes p SET cursor = i.cursor, tries = i.tries, failing_ms = i.failing_ms, due_ms = i.due_ms,
         state = i.state, error = i.error, owner = CASE WHEN i.state = 0 THEN {_NODE} END
     FROM {{input}} WHERE p.task = i.task AND p.id = i.id AND p.created_ms = i.created_ms
-    AND (p.owner = {_NODE} OR p.state <> 0)
+    AND p.epoch = i.epoch AND (p.owner = {_NODE} OR p.state <> 0)
 )""",
     "unhooks": f"""
 unhook_input AS MATERIALIZED (SELECT i.task, i.id FROM {{input}} WHERE i.alone OR {_DONE}),
 old_pushes AS (DELETE FROM pushes p USING unhook_input i WHERE p.task = i.task AND p.id = i.id)""",
 }
-_CLEARS = """
-cleared AS (
-    INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM updated i
-    WHERE i.clears AND (EXISTS (
-        SELECT 1 FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
-    )) IS TRUE
-    ON CONFLICT (scope, context_id) DO UPDATE SET running = NULL, given = NULL WHERE c.running = excluded.given
-)"""
-_QUEUE = """
-SELECT i.number, 0, i.settles AND (i.followed OR EXISTS (
+_HAS_QUEUED = """EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
     AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
-)) FROM updated i"""
+)"""
+# The results: whether others wait for a task that has settled, or for a draft that was answered without a task.
+_QUEUES = {
+    "updated": f"SELECT i.number, 0, i.settles AND (i.followed OR {_HAS_QUEUED}) FROM updated i",
+    "discarded": f"SELECT i.number, 0, i.followed OR {_HAS_QUEUED} FROM discarded i",
+}
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
 
@@ -321,10 +335,10 @@ def commit_statement(parts: frozenset[str], extras: tuple[tuple[str, tuple[str, 
     if is_done_due:
         texts.append(_done(tables))
     if "updates" in parts:
-        texts.append(_CLEARS.strip())
+        texts.append(f"cleared AS ({_CLEAR.format('updated', 'i.clears')})")
     for text, columns in extras:
         texts.append(text.format(input=numbers.input(columns), done=_DONE))
-    results = [_QUEUE if table == "updated" else f"SELECT number, {COMMITTED}, false FROM {table}" for table in tables]
+    results = [_QUEUES.get(table, f"SELECT number, {COMMITTED}, false FROM {table}") for table in tables]
     if has_turns:
         results.append(
             f"SELECT i.number, {BUSY}, false FROM turn_input i WHERE NOT (i.number IN (SELECT number FROM turned)) AND "

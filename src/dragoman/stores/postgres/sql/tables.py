@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+from dragoman.stores.postgres.sql.schema import LOCK_SPACE, MIGRATION_LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,8 +78,13 @@ def _type_of(table: TaskTable, name: str) -> str:
 
 async def create_tables(connection: PostgresConnection, tables: Iterable[TaskTable]) -> None:
     """Create missing tables and indexes."""
-    for table in tables:
-        for statement in table_statements(table).create:
+    statements = [statement for table in tables for statement in table_statements(table).create]
+    if not statements:
+        return
+    async with connection.transaction():
+        # IF NOT EXISTS is no protection from another server that creates them in the same moment.
+        await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
+        for statement in statements:
             await connection.execute(statement)
 
 

@@ -1,0 +1,129 @@
+"""Two nodes on one PostgreSQL: either serves the tasks of the other, and takes them over when the other dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from cluster.processes.http import ask, stream
+from cluster.processes.nodes import Node
+from cluster.processes.records import CANCELED, COMPLETED, FAILED, WAITING, state_of, text_of
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Caller:
+    """Calls one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.url = node.url
+
+    async def send(self, skill: str, *, ms: int = 0, wait: bool = True, **more: Any) -> dict[str, Any]:
+        message = {"parts": [{"data": {"nonce": "n", "ms": ms}}], "metadata": {"skillId": skill}, **more}
+        return await self._send(message, wait=wait)
+
+    async def say(self, text: str, task_id: str, *, wait: bool = True) -> dict[str, Any]:
+        return await self._send({"parts": [{"text": text}], "taskId": task_id}, wait=wait)
+
+    async def _send(self, message: dict[str, Any], *, wait: bool) -> dict[str, Any]:
+        message = {"messageId": str(uuid4()), "role": "ROLE_USER", **message}
+        answer = await ask(
+            self.url, "SendMessage", {"message": message, "configuration": {"returnImmediately": not wait}}
+        )
+        return answer.result["task"]
+
+    async def call(self, method: str, task_id: str) -> dict[str, Any]:
+        return (await ask(self.url, method, {"id": task_id})).result
+
+    def follow(self, task_id: str) -> AsyncIterator[Any]:
+        return stream(self.url, "SubscribeToTask", {"id": task_id}, 0)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, postgres_url: str) -> Iterator[list[Node]]:
+    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2"]) for number in (1, 2)]
+    for node in nodes:
+        node.launch(ready=False)
+    for node in nodes:
+        node.process.ready()
+    yield nodes
+    for node in nodes:
+        node.close()
+        print(f"{node.name}:", *node.process.output)
+
+
+async def test_either_node_serves_the_tasks_of_the_other_and_takes_them_over(nodes: list[Node]) -> None:
+    first, second = map(Caller, nodes)
+    await asyncio.gather(
+        words_for_a_working_task_reach_it_and_its_stream_is_read(first, second),
+        a_question_is_answered(first, second),
+        a_task_is_canceled(first, second),
+        a_conversation_goes_on(first, second),
+    )
+    await a_dead_node_loses_nothing(nodes[0], first, second)
+
+
+async def words_for_a_working_task_reach_it_and_its_stream_is_read(first: Caller, second: Caller) -> None:
+    task = await first.send("listen", wait=False)
+    numbers, results = [], []
+    async for event in second.follow(task["id"]):
+        numbers.append(event.id)
+        results.append(event.result)
+        if state_of(event.result) == "TASK_STATE_WORKING" and len(results) < 3:
+            await second.say("one", task["id"], wait=False)
+            await second.say("over", task["id"], wait=False)
+    assert state_of(results[-1]) == COMPLETED
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert text_of(await first.call("GetTask", task["id"])) == "n: one over"
+
+
+async def a_question_is_answered(first: Caller, second: Caller) -> None:
+    task = await first.send("plan")
+    assert task["status"]["state"] == WAITING
+    task = await second.say("yes", task["id"])
+    assert (task["status"]["state"], text_of(task)) == (COMPLETED, "n: yes")
+
+
+async def a_task_is_canceled(first: Caller, second: Caller) -> None:
+    task = await first.send("wait", ms=60_000, wait=False)
+    assert (await second.call("CancelTask", task["id"]))["status"]["state"] == CANCELED
+    assert (await first.call("GetTask", task["id"]))["status"]["state"] == CANCELED
+
+
+async def a_conversation_goes_on(first: Caller, second: Caller) -> None:
+    before = await first.send("converse")
+    after = await second.send("converse", contextId=before["contextId"])
+    assert (text_of(before), text_of(after)) == ("n", "n n")
+
+
+async def a_dead_node_loses_nothing(node: Node, first: Caller, second: Caller) -> None:
+    begun, again = await asyncio.gather(
+        first.send("wait", ms=60_000, wait=False), first.send("again", ms=1000, wait=False)
+    )
+    followers = [asyncio.ensure_future(events_after_work_began(second, task["id"])) for task in (begun, again)]
+    begins = [await asyncio.wait_for(follower, 10) for follower in followers]
+    await asyncio.to_thread(node.process.kill)
+    failed, completed = await asyncio.gather(*(last_state(events) for events in begins))
+    assert (failed, completed) == (FAILED, COMPLETED)
+    task = await second.call("GetTask", again["id"])
+    assert text_of(task) == "".join(f"n.{number} " for number in range(12))
+
+
+async def events_after_work_began(caller: Caller, task_id: str) -> AsyncIterator[Any]:
+    """Wait until a task has brought something of its own, and give the rest of its stream."""
+    events = caller.follow(task_id)
+    async for event in events:
+        if event.id >= 3:
+            return events
+    raise AssertionError(f"task {task_id} ended at once")
+
+
+async def last_state(events: AsyncIterator[Any]) -> str | None:
+    state = None
+    async for event in events:
+        state = state_of(event.result) or state
+    return state
