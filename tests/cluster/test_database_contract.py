@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cluster.simulated_database import SimulatedDatabase
+from msgspec import structs
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
@@ -152,6 +153,16 @@ async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: 
     for _ in range(2):
         assert await tables.commit(ONE, deleted) == "committed"
     assert await tables.database.drafts("agent") == []
+
+
+async def test_a_run_that_begins_without_a_record_needs_the_claim(tables: Tables) -> None:
+    row = await tables.create()
+    begins = Write(row, print, begins=True, serial=True, epoch=1)
+    assert await tables.commit(TWO, begins) == "refused"
+    assert await tables.commit(ONE, begins) == "committed"
+    assert await tables.commit(ONE, change(after(row, State.COMPLETED), 1)) == "committed"
+    assert await tables.commit(ONE, begins) == "refused"
+    assert (await tables.database.owners(ONE, [row.number]))[row.number].owner is None
 
 
 async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
@@ -309,6 +320,14 @@ async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     assert (stored.mail, stored.snapshot_mail, stored.epoch) == (2, 1, 1)
     assert (await tables.database.post(row, b"five", None, None, 5)).kind == "refused"
     assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
+
+
+async def test_the_id_of_a_draft_is_taken(tables: Tables) -> None:
+    row = tables.row()
+    assert await tables.commit(ONE, Write(row, print, draft=True, snapshot=b"d")) == "committed"
+    namesake = structs.replace(tables.row(), id=row.id)
+    assert await tables.commit(TWO, Write(namesake, print, draft=True, snapshot=b"d")) == "refused"
+    assert await tables.commit(TWO, created(namesake)) == "refused"
 
 
 async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:

@@ -132,6 +132,18 @@ MISTAKES = [
         "did you mean `sqlite:///tasks.db`?",
     ),
     Mistake(
+        "gave the host's tools a database of servers",
+        "mcp http://127.0.0.1:1 --store postgresql://me:hunter2@db/tasks",
+        "dragoman: --store postgresql://…: `dragoman mcp` keeps what its host has asked for in a SQLite file of its "
+        "own: use --store sqlite:///FILE, or leave it out",
+    ),
+    Mistake(
+        "gave one server a limit that only several have",
+        "serve app.py --limits-runs 0",
+        "dragoman: --limits-runs: only servers that share a store have a limit of runs: use --store "
+        "postgresql://user@host/database, or leave it out",
+    ),
+    Mistake(
         "took a port that is in use",
         "serve app.py --port {taken}",
         "dragoman: port {taken} is in use: use --port {free}, or --port 0 for any free one",

@@ -78,6 +78,7 @@ class Context:
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
+        self._effects = 0  # calls of `once` that have started and whose result is not durable yet
         self._followups = followups
         self.clock = clock
         self.message = message
@@ -190,6 +191,11 @@ class Context:
         return len(self._once)
 
     @property
+    def has_open_effect(self) -> bool:
+        """True while a call of `once` is under way: if the run stopped now, nobody could know whether it happened."""
+        return self._effects > 0
+
+    @property
     def _drops_output(self) -> bool:
         """True when the run is over, or repeats what is in the journal already."""
         return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)
@@ -245,23 +251,30 @@ class Context:
                 return self._once[key]
             if key in self._in_doubt and not retry:
                 raise Failed(describe_in_doubt(frozenset((key,))))
-            if not retry and not self._live.ended:
-                await self._live.note("begun", key.encode())
-            if self._live.sharing is not None:
-                await self._live.sharing.wait_lease()
+            self._effects += 1
             try:
-                result = await _call(fn, *args)
-            except asyncio.CancelledError:
-                raise
-            except BaseException:
-                if not self._live.over:
-                    self._live.queue_note("once", msgspec.json.encode({"key": key}))
-                raise
-            body = msgspec.json.encode({"key": key, "value": json_of(result)})
-            if not self._live.ended:
-                await self._live.note("once", body)
-            self._once[key] = msgspec.json.decode(body)["value"]
+                self._once[key] = await self._call_once(key, fn, *args, retry=retry)
+            finally:
+                self._effects -= 1
             return self._once[key]
+
+    async def _call_once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool) -> Any:
+        if not retry and not self._live.ended:
+            await self._live.note("begun", key.encode())
+        if self._live.sharing is not None:
+            await self._live.sharing.wait_lease()
+        try:
+            result = await _call(fn, *args)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            if not self._live.over:
+                self._live.queue_note("once", msgspec.json.encode({"key": key}))
+            raise
+        body = msgspec.json.encode({"key": key, "value": json_of(result)})
+        if not self._live.ended:
+            await self._live.note("once", body)
+        return msgspec.json.decode(body)["value"]
 
     @must_be_awaited
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:

@@ -114,6 +114,11 @@ class Run:
         """True when the run may be repeated after a crash."""
         return self._runner.tasks.store.durable and may_restart(self._plan)
 
+    @property
+    def has_open_effect(self) -> bool:
+        """True while the run calls a function with `ctx.once`."""
+        return self._ctx is not None and self._ctx.has_open_effect
+
     async def _restore_context(self) -> Context:
         """Rebuild the context with the message read from the store."""
         live, runner = self.live, self._runner

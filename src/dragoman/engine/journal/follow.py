@@ -81,7 +81,9 @@ class _Reader:
             self.has_read = self._must_read
         else:
             batch = read(self.live, self.after, self.ends_on_input_required)
-            self.has_read = batch is None or (self._must_read and not is_live and not batch.records)
+            # More than the run has written was announced: another process has the task now, or has posted to it.
+            is_behind = is_live and self._watch.generation > self.live.committed
+            self.has_read = batch is None or (self._must_read and not batch.records and (is_behind or not is_live))
         if not self.has_read:
             return batch or Batch(())
         self._must_read, self._announced = False, self._watch.generation

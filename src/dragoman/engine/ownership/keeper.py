@@ -127,9 +127,10 @@ class ClaimKeeper:
             return
         self._timer = self._tasks.clock.call_later(POLL_SECONDS, self._tick)
         if self._ownership.expired:
-            # Others may run them again soon. What cannot run again waits at its next output.
-            for run in self._runner.runs():
-                if run.is_restartable:
+            # Others may run them again soon. What cannot run again waits at its next output, and so does an effect that
+            # is under way: nobody could know whether it happened.
+            for run in list(self._runner.runs()):
+                if run.is_restartable and not run.has_open_effect:
                     run.live.lose()
             return
         self.on_work()

@@ -100,7 +100,7 @@ async def test_a_batch_that_is_sent_again_changes_nothing(cluster: Cluster) -> N
         created(row, dedupe_key=KEY, notes=(Note(1, "request", b"r"),)),
         next_record(old, State.COMPLETED, notes=(Note(2, "message", b"m"),), snapshot=b"s"),
     )
-    noted = Change(row, notes=(Note(1, "begun", b"pay"),), epoch=1)
+    noted = Change(row, notes=(Note(1, "begun", b"pay"),), epoch=1, key=7)
     assert await node.kinds(*batch) == ["committed", "committed"]
     assert await node.kinds(noted) == ["committed"]
     assert await node.kinds(*batch) == ["refused", "refused"]

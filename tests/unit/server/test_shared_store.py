@@ -1,0 +1,198 @@
+"""Servers that share a PostgreSQL: what they need, and that any of them answers for all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from dragoman import Agent, Context
+from dragoman.errors import ConfigError
+from dragoman.net.asgi import AsgiClient
+from dragoman.net.exchange import HttpRequest
+from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.config.settings import Settings
+from dragoman.server.listen.startup import Startup
+
+SECRET = "not very secret, but long enough"
+ELSEWHERE = "postgresql://me:hunter2@db.example.com/tasks"
+SECONDS = 15
+
+
+def make_agent() -> Agent:
+    agent = Agent("shared", description="Works on any node")
+
+    @agent.skill
+    async def trip(ctx: Context) -> str:
+        """Plan a trip."""
+        days = await ctx.ask("How many days?")
+        return f"{days} days"
+
+    @agent.skill
+    async def wait(ctx: Context):
+        """Wait for a word."""
+        yield "waiting "
+        async for message in ctx.messages():
+            yield message.text
+            return
+
+    return agent
+
+
+class Node:
+    """A server without a port."""
+
+    def __init__(self, url: str, name: str, **settings: Any) -> None:
+        self.app = make_agent().app(store=url, secret=SECRET, node=name, **settings)
+        self._client = AsgiClient(self.app)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        response = await self._client.send(HttpRequest("GET", f"http://127.0.0.1{path}", {}, None))
+        return response.status, json.loads(await response.read())
+
+    async def call(self, path: str, body: dict[str, Any]) -> Any:
+        response = await self._client.send(self._request(path, body))
+        answer = json.loads(await response.read())
+        assert response.status == 200, answer
+        return answer
+
+    async def send(self, text: str, *, skill: str = "", task: str | None = None, wait: bool = True) -> Any:
+        message: dict[str, Any] = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+        if skill:
+            message["metadata"] = {"skillId": skill}
+        if task is not None:
+            message["taskId"] = task
+        body = {"message": message, "configuration": {"returnImmediately": not wait}}
+        async with asyncio.timeout(SECONDS):
+            return (await self.call("/message:send", body))["task"]
+
+    async def subscribe(self, task: str) -> AsyncIterator[Any]:
+        response = await self._client.send(self._request(f"/tasks/{task}:subscribe", {}))
+        assert response.status == 200
+        async for chunk in response.chunks():
+            for line in chunk.decode().splitlines():
+                if line.startswith("data:"):
+                    yield json.loads(line[5:])
+
+    def _request(self, path: str, body: dict[str, Any]) -> HttpRequest:
+        headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+        return HttpRequest("POST", f"http://127.0.0.1{path}", headers, json.dumps(body).encode())
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+@pytest.fixture
+async def join(postgres_url: str) -> AsyncIterator[Callable[..., Any]]:
+    """Starts a node on the database of the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str, **settings: Any) -> Node:
+            node = Node(postgres_url, name, drain=0, **settings)
+            stack.push_async_callback(node.close)
+            assert await node.get("/readyz") == (200, {"status": "ready"})
+            return node
+
+        yield start
+
+
+async def test_a_question_of_one_node_is_answered_at_another(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="trip")
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    ended = await two.send("3", task=task["id"])
+    assert ended["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert (await one.get(f"/tasks/{task['id']}"))[1]["artifacts"][0]["parts"] == [{"text": "3 days"}]
+
+
+async def test_a_stream_and_words_for_a_run_go_through_another_node(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="wait", wait=False)
+    seen: list[Any] = []
+    is_waiting = asyncio.Event()
+
+    async def read() -> None:
+        async for event in two.subscribe(task["id"]):
+            seen.append(event)
+            if "waiting" in json.dumps(event):
+                is_waiting.set()
+
+    async with asyncio.timeout(SECONDS):
+        reading = asyncio.create_task(read())
+        await is_waiting.wait()
+        await two.send("enough", task=task["id"], wait=False)
+        await reading
+    assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "enough" in json.dumps(seen)
+
+
+async def test_a_run_is_canceled_from_another_node(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="wait", wait=False)
+    canceled = await two.call(f"/tasks/{task['id']}:cancel", {})
+    assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+    assert (await one.get(f"/tasks/{task['id']}"))[1]["status"]["state"] == "TASK_STATE_CANCELED"
+    async with asyncio.timeout(SECONDS):
+        while one.app.running:  # noqa: ASYNC110 - the run ends once the notification has arrived
+            await asyncio.sleep(0.01)
+
+
+async def test_a_front_accepts_what_another_node_runs(join: Any) -> None:
+    front, _ = await join("front", limits={"runs": 0}), await join("worker")
+    task = await front.send("go", skill="trip")
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    ended = await front.send("2", task=task["id"])
+    assert ended["artifacts"][0]["parts"] == [{"text": "2 days"}]
+
+
+# Before a node can start
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        (
+            {},
+            "^webhooks need a key .* set DRAGOMAN_SECRET .*, or turn webhooks off with --no-push$",
+        ),
+        ({"push": False, "sign": True}, "^signed cards need a key"),
+        ({"auth": "bearer"}, "^webhooks and logins need a key"),
+    ],
+)
+def test_servers_need_a_secret_in_common(settings: dict[str, Any], needs: str) -> None:
+    with pytest.raises(ConfigError, match=needs) as caught:
+        make_agent().app(store=ELSEWHERE, **settings)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_without_anything_to_seal_no_secret_is_needed() -> None:
+    assert make_agent().app(store=ELSEWHERE, push=False)
+
+
+async def test_a_database_that_is_not_there_is_told_without_its_password(unused_tcp_port: int) -> None:
+    url = f"postgresql://me:hunter2@127.0.0.1:{unused_tcp_port}/tasks"
+    app = make_agent().app(store=url, secret=SECRET)
+    with pytest.raises(ConfigError, match="is PostgreSQL running there") as caught:
+        await app.start()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_startup_lines_name_the_database_and_no_password() -> None:
+    lines = list(Startup(make_agent(), Settings(store=ELSEWHERE), "127.0.0.1", 8080).lines())
+    assert "  store   postgresql://me@db.example.com/tasks" in lines
+    assert "hunter2" not in "\n".join(lines)
+
+
+def test_conversations_with_a_program_or_a_server_that_asks_belong_to_their_node() -> None:
+    from mcp_types.version import LATEST_MODERN_VERSION
+
+    place = "http://127.0.0.1:1/mcp"
+    newest = Agent.from_mcp(place, name="newest", revision=LATEST_MODERN_VERSION)
+    agents = (make_agent(), Agent.from_command(["cat"], name="program"), Agent.from_mcp(place, name="any"), newest)
+    pinned = {agent.name: EngineAgent(agent).pinned for agent in agents}
+    assert pinned == {"shared": False, "program": True, "any": True, "newest": False}
