@@ -94,7 +94,8 @@ def gather() -> Field:
         floor=Contestant("floor", "bench.agents.floor", own, numbered=True),
         sdk_memory=Contestant("a2a-sdk", theirs, sdk) if sdk else None,
         sdk_sqlite=Contestant("a2a-sdk", theirs, sdk, "sqlite") if sdk else None,
-        sdk_postgres=Contestant("a2a-sdk", theirs, sdk, "postgres") if sdk else None,
+        # Its first requests are slow: each of them opens a connection.
+        sdk_postgres=Contestant("a2a-sdk", theirs, sdk, "postgres", warmup=2.0) if sdk else None,
         sdk_cluster=Contestant("a2a-sdk", "bench.agents.a2a_sdk_cluster", sdk, "postgres") if sdk else None,
         fasta2a=Contestant("fasta2a", "bench.agents.fasta2a_echo", fasta2a, blocks=False) if fasta2a else None,
         adk=Contestant("to_a2a", "bench.agents.adk_to_a2a", adk) if adk else None,

@@ -83,8 +83,8 @@ def _bars(scenario: Scenario) -> str:
     if one is not None and theirs is not None:
         rate = _ratio(one, theirs, lambda outcome: outcome.rate)
         rows.append([f"{OURS} / {THEIRS}, requests/s", _times(rate), *_least(rate, RATE_BAR)])
-        cost = _ratio(one, theirs, _all)
-        rows.append([f"{OURS} / {THEIRS}, CPU per request, PostgreSQL's included", _times(cost), "", ""])
+        cost = _ratio(theirs, one, _all)
+        rows.append([f"{THEIRS} / {OURS}, CPU per request, PostgreSQL's included", _times(cost), "", ""])
     if one is not None and two is not None:
         cost = _ratio(two, one, _all)
         name = f"{OURS}, {SEND_TWO} / {SEND}, CPU per request, PostgreSQL's included"

@@ -54,7 +54,7 @@ class AuditedDatabase:
     def story(self, number: int) -> str:
         """What has happened to a task in the database."""
         lines = [
-            f"  {time - START:.3f} {self.nodes.get(node, node)} {' '.join(map(str, what))}"
+            f"  {time - START:.3f} {self.nodes.get(node, node)} ({node % 1000}) {' '.join(map(str, what))}"
             for time, node, *what in self._stories.get(number, ())
         ]
         return "\n".join([f"the story of task {number}:", *lines])
@@ -72,7 +72,11 @@ class AuditedDatabase:
         outcomes = await self._database.commit(node, changes)
         self.commits += 1
         for sequence, outcome in zip(changes, outcomes, strict=True):
-            self._note(sequence[0].row.number, node, *outcome, *map(_describe, sequence))
+            number = sequence[0].row.number
+            self._note(number, node, *outcome, *map(_describe, sequence))
+            if outcome.kind == "refused" and number in (owners := await self._database.owners(node, [number])):
+                owner, epoch, generation = owners[number]
+                self._note(number, owner or 0, f"has it under epoch {epoch} at {generation}")
             if outcome.kind == "committed":
                 for write in sequence:
                     self._look_at(node, write)
@@ -102,8 +106,10 @@ class AuditedDatabase:
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim a task."""
         claimed = await self._database.claim(node, number, generation, revoke=revoke)
-        if claimed is None:
-            self._note(number, node, "does not get it" if revoke else f"does not get it at {generation}")
+        if claimed is None and revoke:
+            self._note(number, node, "does not get it")
+        elif claimed is None:
+            pass  # of many nodes that try, most get nothing
         else:
             self._claimed(node, claimed, "revoke" if revoke else "claim")
         return claimed
@@ -161,8 +167,9 @@ class Effects:
 
     def __init__(self, audit: AuditedDatabase) -> None:
         self._audit = audit
-        # By task and the number of its answers so far: each accepted message starts the agent's code.
-        self.starts: Counter[tuple[str, int]] = Counter()
+        # By task and the number of its answers so far: each accepted message starts the agent's code. Restartable runs
+        # that continue on their node are counted by epoch.
+        self.starts: Counter[tuple[str, int, int]] = Counter()
         self.once: Counter[tuple[str, str]] = Counter()
         self._active: dict[_Run, None] = {}
 
@@ -170,7 +177,11 @@ class Effects:
         """The agent's code begins."""
         live = ctx._live
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
-        starts = self.starts[live.id, len(ctx.answers)] = self.starts[live.id, len(ctx.answers)] + 1
+        # Only a takeover counts as an attempt, and no claim starts two runs.
+        claim = self._audit.claims.get((run.number, run.epoch))
+        key = (live.id, len(ctx.answers), 0 if not restartable or (claim and claim.how == "take") else run.epoch)
+        self.starts[key] += 1
+        starts = self.starts[key]
         if starts > (ATTEMPTS if restartable else 1):
             self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
         self.check_claim(run)

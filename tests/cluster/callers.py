@@ -83,8 +83,6 @@ class Reader:
             if record.generation < self.last:
                 self._report(f"a stream of {self.task_id} begins at {record.generation}, after {self.last} was read")
             self.task_id = event.id
-            if record.generation == 1 and not self.bodies:
-                self.bodies[1] = record.body
             state = event.status.state
         else:
             if record.generation != self.last + 1:

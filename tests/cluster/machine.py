@@ -193,11 +193,11 @@ class Cluster:
         self._accepted(sent, result.id)
         self._saw(result.id, result.generation or 0)
         if sent.id not in [message.message_id for message in result.history]:
-            self.report(f"{sent!r} was accepted, but is not in the history of {result.id}")
+            self.report(f"{sent!r} was accepted, but is not in the history of {result.id}", result.id)
 
     def _accepted(self, sent: SentMessage, task_id: str) -> None:
         if sent.task_id is not None and sent.task_id != task_id:
-            self.report(f"{sent!r} was accepted for {sent.task_id!r} and {task_id!r}")
+            self.report(f"{sent!r} was accepted for {sent.task_id!r} and {task_id!r}", task_id)
         sent.task_id = task_id
         self.open_messages.pop(sent, None)
         if task_id and task_id not in self.seen:
@@ -300,7 +300,7 @@ class Cluster:
 
         def done(result: Any, error: BaseException | None) -> None:
             if error is None and result.result.status.state is not State.CANCELED:
-                self.report(f"{task_id} was canceled and is {result.result.status.state}")
+                self.report(f"{task_id} was canceled and is {result.result.status.state}", task_id)
             elif error is None:
                 self.canceled.add(task_id)
 
@@ -318,10 +318,12 @@ class Cluster:
         def done(result: Any, error: BaseException | None) -> None:
             if error is None:
                 if (result.result.generation or 0) < least:
-                    self.report(f"{node.name} read {task_id} at {result.result.generation}, after {least} was seen")
+                    self.report(
+                        f"{node.name} read {task_id} at {result.result.generation}, after {least} was seen", task_id
+                    )
                 self._saw(task_id, result.result.generation or 0)
             elif not isinstance(error, ServerError):
-                self.report(f"{node.name} cannot read {task_id}: {error!r}")
+                self.report(f"{node.name} cannot read {task_id}: {error!r}", task_id)
 
         wait = least if self.random.random() < 0.2 else None
         self._call(node, node.services[agent].get(ANYBODY, get_request(task_id, wait)), done)
@@ -383,7 +385,7 @@ class Cluster:
             number = self.audit.numbers_by_id.get(reader.task_id or "", 0)
             row = self.audit.rows.get(number)
             if row is None or not row.state.final or reader.last not in (0, row.generation):
-                self.report(f"a stream of {reader.task_id} after {reader.last} was refused: {error!r}")
+                self.report(f"a stream of {reader.task_id} after {reader.last} was refused: {error!r}", reader.task_id)
             reader.finished = True
 
     # -- faults --------------------------------------------------------------------------------------------------------
@@ -494,7 +496,7 @@ class Cluster:
             self.run(2.0)
             self.retry_all()
             self.resume()
-        self.run(1.0)
+        self.run(16.0)  # as long as it takes until lost wake-ups are noticed
         _End(self).check()
         self.check()
 
@@ -569,16 +571,16 @@ class _End:
         if any(state.final for state in states[:-1]):
             self._report(f"{task_id} went on after its end: {states}")
         if states[-1] is not stored.row.state or states[-1] in (State.SUBMITTED, State.WORKING):
-            self._report(f"{task_id} is left {stored.row.state}, its journal says {states[-1]}")
+            self._report(f"{task_id} is left {stored.row.state}, its journal says {states[-1]}", task_id)
         owner = self._query("owners", 0, [number])[number]
         if owner.owner is not None:
-            self._report(f"{task_id} is {stored.row.state} and owned by {self._audit.nodes.get(owner.owner)}")
+            self._report(f"{task_id} is {stored.row.state} and owned by {self._audit.nodes.get(owner.owner)}", task_id)
         task = fold(events[0], events[1:])
         text = "" if task.status.message is None else task.status.message.text
         if states[-1] is State.FAILED and any(reason in text for reason in FORBIDDEN_REASONS):
-            self._report(f"{task_id} has failed: {text}")
+            self._report(f"{task_id} has failed: {text}", task_id)
         if task_id in self._cluster.canceled and states[-1] is not State.CANCELED:
-            self._report(f"{task_id} was canceled and is {states[-1]}")
+            self._report(f"{task_id} was canceled and is {states[-1]}", task_id)
 
     def _read(self, agent: str, task_id: str) -> list[Message]:
         """The history of a task as a node reads it."""
@@ -600,14 +602,21 @@ class _End:
         found = [task_id for task_id, history in histories.items() for message in history if message == sent.id]
         if sent.refusal is not None and sent.task_id is None:
             if found:
-                self._report(f"{sent!r} was refused with {sent.refusal!r}, and is in {found}")
+                self._report(
+                    f"{sent!r} was refused with {sent.refusal!r}, and is in {found}",
+                    sent.task_id or next(iter(found), None),
+                )
         elif sent.task_id is None:
-            self._report(f"{sent!r} was never answered; it is in {found}")
+            self._report(f"{sent!r} was never answered; it is in {found}", sent.request.message.task_id)
         elif sent.task_id == "":
             if found:
-                self._report(f"{sent!r} was answered with a reply, and is in {found}")
+                self._report(
+                    f"{sent!r} was answered with a reply, and is in {found}", sent.task_id or next(iter(found), None)
+                )
         elif found != [sent.task_id]:
-            self._report(f"{sent!r} was accepted for {sent.task_id}, and is in {found}")
+            self._report(
+                f"{sent!r} was accepted for {sent.task_id}, and is in {found}", sent.task_id or next(iter(found), None)
+            )
 
     def _check_reader(self, reader: Reader) -> None:
         number = self._audit.numbers_by_id.get(reader.task_id or "")
@@ -622,9 +631,9 @@ class _End:
         if not done or (
             row.state.final and not reader.ends_on_input_required and reader.last not in (0, row.generation)
         ):
-            self._report(f"a stream of {reader.task_id} has ended at {reader.last} of {row.generation}")
+            self._report(f"a stream of {reader.task_id} has ended at {reader.last} of {row.generation}", reader.task_id)
         elif not reader.finished and reader.last != row.generation:
-            self._report(f"a stream of {reader.task_id} is at {reader.last} of {row.generation}")
+            self._report(f"a stream of {reader.task_id} is at {reader.last} of {row.generation}", reader.task_id)
 
 
 _WAITING = (State.INPUT_REQUIRED, State.AUTH_REQUIRED)

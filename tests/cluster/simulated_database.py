@@ -95,6 +95,7 @@ class SimulatedDatabase(MemoryStore):
         self._contexts: dict[tuple[Scope, str], _Context] = {}
         self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
         self._nodes: dict[int, _Node] = {}
+        self._ids: dict[str, int] = {}  # of tasks and drafts
         self._posted: set[tuple[int, int]] = set()
         self._noted: set[tuple[int, int, int]] = set()
         self._push_owners: dict[tuple[int, str], int | None] = {}
@@ -172,10 +173,13 @@ class SimulatedDatabase(MemoryStore):
         existing = self._ownership.get(first.row.number)
         if first.delete and existing is None:
             return None
+        holder = self._ids.get(first.row.id)
         if first.draft and not first.delete:
-            fits = not self._is_taken(first.row) and (existing is None or existing.owner == node)
+            # A key without its draft: this is an old statement, and the draft was answered long ago.
+            is_old = existing is None and any(self._key_holder(key) is not None for key in keys)
+            fits = not is_old and holder in (None, first.row.number) and (existing is None or existing.owner == node)
         elif first.create and not first.opens_draft:
-            fits = existing is None and not self._is_taken(first.row)
+            fits = existing is None and holder is None
         else:
             fits = existing is not None and (existing.draft or not (first.draft or first.opens_draft))
         if not fits or (existing is not None and self._is_fenced_off(node, existing, sequence)):
@@ -187,12 +191,6 @@ class SimulatedDatabase(MemoryStore):
             if takes_turn and self._is_busy(write.row):
                 return _BUSY
         return None
-
-    def _is_taken(self, row: TaskRow) -> bool:
-        """True when another task or draft has this id."""
-        if row.id in self._by_id:
-            return True
-        return any(number != row.number and draft.row.id == row.id for number, draft in self._drafts.items())
 
     def _key_holder(self, key: DedupeKey) -> str | None:
         """The id of the task that has a dedupe key which has not expired."""
@@ -248,7 +246,7 @@ class SimulatedDatabase(MemoryStore):
             write = structs.replace(write, push_progress=progress)
             if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
                 return  # there is nothing to change
-        if write.records or write.notes or not (write.pushes or write.deleted_pushes or write.push_progress):
+        if write.records or write.notes or write.begins or write.queued or write.draft or write.create or write.delete:
             ownership = self._ownership.get(row.number)
             if write.delete:
                 self._remove(row.number)
@@ -275,6 +273,7 @@ class SimulatedDatabase(MemoryStore):
         ownership.claimed_at = self._now()
         ownership.queued_at = next(self._arrivals)
         self._ownership[number] = self._unfinished[number] = ownership
+        self._ids[ownership.row.id] = number
         self._set_owner(ownership, ownership.owner)
         self._context_tasks.setdefault(ownership.context, {})[number] = ownership
         return ownership
@@ -306,7 +305,9 @@ class SimulatedDatabase(MemoryStore):
             self._set_owner(ownership, None)
             self._unfinished.pop(row.number, None)
             self._free(key, row.number)
-        elif row.number not in self._unfinished:
+        elif write.queued and not write.create:
+            self._set_owner(ownership, None)
+        if row.number not in self._unfinished and row.state in _UNFINISHED:
             self._unfinished[row.number] = ownership
             ownership.queued_at = next(self._arrivals)
 
@@ -319,6 +320,7 @@ class SimulatedDatabase(MemoryStore):
         ownership = self._ownership.pop(number, None)
         if ownership is None:
             return
+        del self._ids[ownership.row.id]
         self._unfinished.pop(number, None)
         self._held.pop(number, None)
         tasks = self._context_tasks[ownership.context]

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         GetTaskRequest,
         ListPushConfigsRequest,
         ListTasksRequest,
-        SendMessageConfiguration,
         SendMessageRequest,
         SubscribeToTaskRequest,
         TaskPushNotificationConfig,
@@ -195,7 +194,7 @@ class Service:
             return OperationResult(accepted.reply, accepted.row.origin, accepted.repeat)
         if live is not None:
             try:
-                return await self._result_of(live, accepted, request.configuration)
+                return await self._result_of(live, accepted, request)
             except OwnershipLost:  # the task goes on in another process
                 pass
         if self._tasks.sharing is not None and not request.configuration.return_immediately:
@@ -206,9 +205,10 @@ class Service:
         return OperationResult(truncate_history(task, length), accepted.row.origin, accepted.repeat)
 
     async def _result_of(
-        self, live: LiveTask, accepted: AcceptedMessage, configuration: SendMessageConfiguration
+        self, live: LiveTask, accepted: AcceptedMessage, request: SendMessageRequest
     ) -> OperationResult:
         """Wait for the task of an accepted message as its caller wants."""
+        configuration = request.configuration
         if configuration.return_immediately:
             await live.wait_opened()
         else:
@@ -219,6 +219,9 @@ class Service:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
         # A settled task is durable; one that is still working may have events that are not.
         task = await self._tasks.durable_task(live, None) if configuration.return_immediately else live.task()
+        if self._tasks.sharing is not None and not _has_message(task, request.message.message_id):
+            # It was posted to the task, and its run has not read it yet.
+            task = await self._tasks.durable_task(None, await self._store.task(live.id))
         length = configuration.history_length
         return OperationResult(
             task if length is None else truncate_history(task, length), live.row.origin, accepted.repeat
@@ -489,3 +492,7 @@ def _with_empty_artifacts(task: Task) -> Task:
     """
     empty = (Part(text=""),)
     return structs.replace(task, artifacts=tuple(structs.replace(each, parts=empty) for each in task.artifacts))
+
+
+def _has_message(task: Task, message_id: str) -> bool:
+    return any(message.message_id == message_id for message in task.history)

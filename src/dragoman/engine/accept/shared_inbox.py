@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
     from dragoman.model.operation import SendMessageRequest
 
+CUT_OFF = "this server has lost the connection to its store: try again with the same messageId"
 # How often a message is decided anew because another process was faster, and the pause before that.
 _TRIES = 40
 _RETRY_SECONDS = 0.05
@@ -45,6 +46,8 @@ class SharedInbox(Inbox):
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
     ) -> AcceptedMessage:
         """Decide what a message is, and let the store have the last word."""
+        if self._tasks.ownership.expired:  # the caller may ask another server, which is not cut off
+            raise ServerError(CUT_OFF, retryAfter="1")
         message = request.message
         check_id(message.message_id, "message.messageId")
         dedupe_key = self.deduplicator.key_of(scope, message)
@@ -52,10 +55,6 @@ class SharedInbox(Inbox):
         if task_id is None:
             return await self._create_shared(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
-            if dedupe_key is not None:
-                duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
-                if duplicate is not None:
-                    return duplicate
             for _ in range(_TRIES):
                 accepted = await self._try_existing(scope, call, request, dedupe_key, caller, task_id)
                 if accepted is not None:
@@ -80,13 +79,24 @@ class SharedInbox(Inbox):
             with suppress(OwnershipLost):
                 await current.wait_opened()
         try:
-            row, live, stored = await tasks.find(scope, task_id)
+            found = await tasks.find(scope, task_id)
         except TaskNotFound:
+            found = None
+        # After the task was read: what another process accepts from now on changes its generation.
+        if dedupe_key is not None:
+            duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
+            if duplicate is not None:
+                return duplicate
+        if found is None:
             if message.task_id is not None:
-                raise
-            if await tasks.store.task(task_id) is not None:
-                raise InvalidParams("this id cannot be used: choose another", field="id") from None
+                raise TaskNotFound(taskId=task_id)
+            other = await tasks.store.task(task_id)
+            if other is not None and other.row.scope == scope:
+                return None
+            if other is not None:
+                raise InvalidParams("this id cannot be used: choose another", field="id")
             return await self._create_shared(scope, call, request, dedupe_key, caller)
+        row, live, stored = found
         self._check_can_accept(request, row, live)
         if live is not None and live.state.waiting:  # it has just paused and its run is still being released
             with suppress(OwnershipLost):
@@ -168,16 +178,27 @@ class SharedInbox(Inbox):
             except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
                 allow_draft = False
             except ServerError:
-                if not isinstance(live.cause, TaskGenerationMismatch) or id_source is None:
-                    if isinstance(live.cause, TaskGenerationMismatch) and request.new_task_id is not None:
-                        raise InvalidParams("this id cannot be used: choose another", field="id") from None
+                if not isinstance(live.cause, TaskGenerationMismatch):
                     raise
+                if id_source is None:
+                    return await self._find_same(scope, call, request.message, dedupe_key)
             else:
                 if live.is_queued:
                     self._tasks.ownership.announce_work()
                     return AcceptedMessage(live.row, None)
                 return accepted
         raise ServerError(ELSEWHERE)
+
+    async def _find_same(
+        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey | None
+    ) -> AcceptedMessage:
+        """Find the task with the id that the caller chose: it may be that of the same message. Raises InvalidParams."""
+        duplicate = None
+        if dedupe_key is not None:
+            duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
+        if duplicate is None:
+            raise InvalidParams("this id cannot be used: choose another", field="id")
+        return duplicate
 
     async def _find_duplicate_shared(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey

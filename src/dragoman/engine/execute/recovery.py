@@ -64,8 +64,12 @@ class Recovery:
         """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is."""
         try:
             return await self._recover(claimed)
-        except Exception:  # one unreadable task must not prevent the server from starting
-            logger.exception("task %s cannot be recovered", claimed.stored.row.id)
+        except Exception as error:  # one unreadable task must not prevent the server from starting
+            if self._ownership.shared and isinstance(error, ServerError):
+                # The store does not answer. A comparison of claims with runs finds it again.
+                logger.warning("task %s cannot be recovered now: %s", claimed.stored.row.id, error)
+            else:
+                logger.exception("task %s cannot be recovered", claimed.stored.row.id)
             return None
 
     async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:

@@ -61,6 +61,9 @@ class Replay:
         starts_from_snapshot = folding is None and stored.snapshot is not None and stored.snapshot_generation <= target
         if self._messages is None:
             notes = await self._store.notes(stored.row.number)
+            # Messages that were posted after the task was read are left out: whoever writes its snapshot says how many
+            # it contains.
+            notes = [note for note in notes if note.mail <= stored.mail]
             self._messages = messages_by_generation(notes, stored if starts_from_snapshot else None)
         if starts_from_snapshot and stored.snapshot is not None:
             folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)

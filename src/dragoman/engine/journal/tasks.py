@@ -113,6 +113,12 @@ class Tasks:
 
     async def _find_shared(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask]:
         stored = await self.store.task(task_id)
+        live = None if stored is None else self.live_of(stored)
+        if stored is not None and live is not None and live.over and stored.row.generation < live.row.generation:
+            # It has ended or paused, as far as this process knows. Only the store can say so.
+            with suppress(OwnershipLost):
+                await live.wait_durable()
+            stored = await self.store.task(task_id)
         if stored is None or stored.row.scope != scope:
             raise TaskNotFound(taskId=task_id)
         live = self.live_of(stored)
@@ -155,14 +161,13 @@ class Tasks:
         """Wait until a task that another process may run has ended or paused; look every `seconds` at the latest.
 
         Raises:
-            TaskNotFound: it was deleted.
-            ServerError: this server is stopping, or the store does not answer.
+            ServerError: this server is stopping, the store does not answer, or the task is gone: it was a draft.
         """
         with self.bus.watch(row.id) as watch:
             while True:
                 stored = await self.store.task(row.id)
                 if stored is None:
-                    raise TaskNotFound(taskId=row.id)
+                    raise ServerError(ELSEWHERE, retryAfter="1")
                 if stored.row.state.final or stored.row.state.waiting:
                     return stored
                 if is_stopping():

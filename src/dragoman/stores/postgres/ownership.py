@@ -81,9 +81,12 @@ class PostgresOwnership:
 
     async def stop(self) -> None:
         """Finish what is being released. What a silent database still has, others get when this node has left."""
-        releasing = asyncio.gather(*self._releases, return_exceptions=True)
+        releases = list(self._releases)
+        releasing = asyncio.gather(*releases, return_exceptions=True)
         if not await wait(self._clock, releasing, RETRY_SECONDS):
-            releasing.cancel()
+            for release in releases:
+                release.cancel()
+            await releasing
 
     # -- claims ----------------------------------------------------------------------------------------------------
 

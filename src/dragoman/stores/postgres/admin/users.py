@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ServerError
-from dragoman.model.user import Account, Grant, KeySummary, UserSummary
+from dragoman.model.user import Account, Grant, KeySummary, UserSummary, is_name
 from dragoman.net.postgres import PostgresConnection, parse_address
 from dragoman.stores.accounts import (
     AccountCache,
@@ -83,6 +83,8 @@ class PostgresUsers:
 
     async def by_name(self, name: str) -> Account | None:
         """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
+        if not is_name(name):
+            return None  # whatever a caller has typed; the database could not even take some of it
         now = self._begin_lookup()
         return await self._cache.by_name(name, now, lambda: self._read(_BY_NAME, name, now))
 
