@@ -24,8 +24,9 @@ _COMMITTED, _REFUSED = ChangeOutcome("committed"), ChangeOutcome("refused")
 _QUEUE = ChangeOutcome("committed", queue=True)
 _OTHERS = {BUSY: ChangeOutcome("busy"), REPEATED: ChangeOutcome("repeated")}
 _MOST_SCOPES = 10_000
-# A plan that was made for an empty table reads all of it. So plans are made again after this many statements.
-_PLAN_AGAIN = (50, 500, 5000)
+# A plan that was made for an empty table reads all of it. So plans are made again after this many new tasks, after
+# twice as many, and so on.
+_PLAN_AGAIN = 100
 
 
 class BatchCommit:
@@ -34,7 +35,8 @@ class BatchCommit:
     def __init__(self, tables: Sequence[TaskTable]) -> None:
         self._tables = tables
         self._scopes: dict[Scope, int] = {}
-        self._statements = 0
+        self._created = 0
+        self._plan_again_at = _PLAN_AGAIN
 
     async def commit(
         self, connection: PostgresConnection, node: int, sequences: Sequence[Sequence[Write]], now_ms: int
@@ -71,7 +73,7 @@ class BatchCommit:
             else:
                 rest.append(change)
         if batch.has_rows:
-            await self._plan_again(connection)
+            await self._plan_again(connection, batch.created)
             text, values = batch.statement()
             for number, code, queue in await connection.fetch(text, node, now_ms, *values):
                 outcomes[number] = _OTHERS.get(code) or (_QUEUE if queue else _COMMITTED)
@@ -82,9 +84,10 @@ class BatchCommit:
             outcomes[change.number] = _QUEUE if queue else _COMMITTED
         return rest
 
-    async def _plan_again(self, connection: PostgresConnection) -> None:
-        self._statements += 1
-        if self._statements in _PLAN_AGAIN:
+    async def _plan_again(self, connection: PostgresConnection, created: int) -> None:
+        self._created += created
+        if self._created > self._plan_again_at:
+            self._plan_again_at = 2 * self._created
             await connection.execute("DISCARD PLANS")
 
     async def _number_scopes(self, connection: PostgresConnection, scopes: set[Scope]) -> None:
@@ -145,6 +148,11 @@ class _CommitRows:
     def has_rows(self) -> bool:
         """True when there is something to write."""
         return bool(self._rows)
+
+    @property
+    def created(self) -> int:
+        """How many tasks are created."""
+        return len(self._rows.get("creates", ()))
 
     def statement(self) -> tuple[str, list[list[Any]]]:
         """The text of the statement and its arrays."""
