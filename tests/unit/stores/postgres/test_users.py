@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -88,6 +89,25 @@ def test_users_come_before_the_first_server(empty_postgres_url: str) -> None:
     users.prepare()
     users.add("alice")
     assert [user.name for user in users.list_users()] == ["alice"]
+
+
+async def test_a_role_without_rights_is_told_what_to_do(empty_postgres_url: str) -> None:
+    admin = await connect(empty_postgres_url)
+    parts = urlsplit(empty_postgres_url)
+    role = f"weak_{parts.path[1:]}"
+    await admin.execute(f"CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    try:
+        weak = PostgresUsers(urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}")))
+        with pytest.raises(
+            ConfigError, match=r"permission denied for schema public: make the role of the servers the owner"
+        ):
+            weak.prepare()
+        PostgresUsers(empty_postgres_url).prepare()
+        with pytest.raises(ConfigError, match=r"permission denied for table dragoman_meta: make the role"):
+            weak.list_users()
+    finally:
+        await admin.execute(f"DROP ROLE {role}")
+        await admin.close()
 
 
 async def test_what_cannot_be_a_name_is_nobody_s_and_reaches_no_database() -> None:
