@@ -370,7 +370,11 @@ async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(t
     assert await tables.database.take_pushes(ONE, 10) == 1
     assert await tables.database.take_pushes(ONE, 10) == 0
     assert [(p.id, p.due_ms) for p, _ in await tables.database.undelivered_pushes(ONE, woken=True)] == [("p", WOKEN)]
-    done = push(row, state=PushState.DONE)
+    late = push(row, tries=1)  # of an earlier claim
+    assert await tables.commit(ONE, Write(row, print, push_progress=(late,))) == "committed"
+    (taken,) = await tables.database.pushes(row.number)
+    assert (taken.tries, taken.epoch) == (0, late.epoch + 1)
+    done = push(row, state=PushState.DONE, epoch=taken.epoch)
     assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
     assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]
 
