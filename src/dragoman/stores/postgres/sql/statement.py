@@ -67,12 +67,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "status_ms bigint",
         "epoch integer",
         "draft smallint",
-        "settles boolean",
-        "queued boolean",
-        "begins boolean",
-        "clears boolean",
-        "keyed boolean",
-        "turn boolean",
+        "flags smallint",
     ),
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
@@ -138,6 +133,11 @@ _IS_BEHIND = (
     "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
 )
 
+# The flags of an update, by their bits.
+_FLAGS = ", ".join(
+    f"(i.flags & {1 << place}) <> 0 AS {name}"
+    for place, name in enumerate(("settles", "queued", "begins", "clears", "keyed", "turn"))
+)
 # Gives the turns of tasks back: `{0}` has the tasks, `{1}` a condition on them.
 _CLEAR = """INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM {0} i
     WHERE {1} AND (EXISTS (
@@ -207,7 +207,7 @@ created AS (
     ON CONFLICT DO NOTHING RETURNING number
 )""",
     "updates": f"""
-update_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}} AND {{has_turn}}),
+update_input AS MATERIALIZED (SELECT * FROM (SELECT i.*, {_FLAGS} FROM {{input}}) i WHERE {{has_key}} AND {{has_turn}}),
 updated AS (
     UPDATE tasks t SET state = coalesce(i.state, t.state), status_ms = coalesce(i.status_ms, t.status_ms),
         generation = coalesce(i.generation, t.generation),
