@@ -76,9 +76,9 @@ async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(
             f" SELECT n, 't' || n, 1, 'c' || n, '', 2, n, 1, n, 1 FROM generate_series({first}, {first + 9999}) n"
         )
         numbers = f"ARRAY{list(range(first, first + 64))}"
-        twice, flags = "array_fill(2, ARRAY[64])", "array_fill(false, ARRAY[64])"
-        arguments = ["1", "2", numbers, "array_fill(1, ARRAY[64])", twice, twice, twice, "array_fill(0, ARRAY[64])"]
-        arguments += ["array_fill(1, ARRAY[64])", *[flags] * 6, numbers, twice, r"array_fill('\x00'::bytea, ARRAY[64])"]
+        twice, none = "array_fill(2, ARRAY[64])", "array_fill(0, ARRAY[64])"
+        arguments = ["1", "2", numbers, "array_fill(1, ARRAY[64])", twice, twice, twice, none]
+        arguments += ["array_fill(1, ARRAY[64])", none, numbers, twice, r"array_fill('\x00'::bytea, ARRAY[64])"]
         text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE statement({', '.join(arguments)})"
         plan = json.loads(await connection.fetchval(text))[0]["Plan"]
         assert await connection.fetchval("SELECT count(*) FROM events WHERE task >= $1", first) == 64

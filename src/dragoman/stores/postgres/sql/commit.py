@@ -169,7 +169,8 @@ class _CommitRows:
         else:
             self._add_task(change)
             self._add_content(change)
-        self._add_pushes(change)
+        if change.has_pushes:
+            self._add_pushes(change)
 
     def _add_task(self, change: TaskChange) -> None:
         row, number, scope = change.row, change.number, self._scopes[change.row.scope]
@@ -193,15 +194,15 @@ class _CommitRows:
             else:
                 written = (row.generation, NUMBERS[row.state], row.status_ms) if change.has_records else (None,) * 3
                 clears = change.settles and not change.changes_context
-                flags = (change.settles, change.queued, change.begins, clears, keyed, turn)
-                self._rows["updates"].append((number, expected, *written, change.epoch, draft, *flags))
+                flags = _flags(change.settles, change.queued, change.begins, clears, keyed, turn)
+                self._rows["updates"].append((number, expected, *written, change.epoch, draft, flags))
         if key is not None:
             self._rows["keys"].append((key.digest, number, row.id, key.expires_ms, change.first.reply, inserts, turn))
         if turn:
             running = None if change.settles else number
             context = (number, scope, row.context_id, running, change.context_state, change.pins)
             self._rows["turns"].append((*context, inserts, row.id))
-        elif change.changes_context and kind != "draft":
+        elif change.changes_context:
             settled = number if change.settles else None
             context = (number, scope, row.context_id, change.context_state, change.pins, settled)
             self._rows["contexts"].append(context)
@@ -224,12 +225,11 @@ class _CommitRows:
             self._rows["counts"].append((number, scope, NUMBERS[state], tasks))
             if state.final:
                 self._rows["counts"].append((number, ALL_SCOPES, NUMBERS[state], tasks))
-        for (_, key), row in change.rows().items():
-            self._extras[row.table][key] = (number, change.row.scope.owner, *row.values)
+        if change.has_rows:
+            for (_, key), row in change.rows().items():
+                self._extras[row.table][key] = (number, change.row.scope.owner, *row.values)
 
     def _add_pushes(self, change: TaskChange) -> None:
-        if not any(write.pushes or write.deleted_pushes or write.push_progress for write in change.writes):
-            return
         alone = change.kind == "webhooks"
         written, progress, deleted = change.pushes()
         for push in written.values():
@@ -239,6 +239,11 @@ class _CommitRows:
             self._rows["progress"].append((push.task, push.id, push.cursor, push.created_ms, *_delivery(push)))
         for push_id in deleted:
             self._rows["unhooks"].append((change.number, push_id, alone))
+
+
+def _flags(*flags: bool) -> int:
+    """Several values of one row in one array: arrays cost more than anything else in a commit."""
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
 def _delivery(push: Push) -> tuple[int, int, int, int, str, int]:

@@ -67,12 +67,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "status_ms bigint",
         "epoch integer",
         "draft smallint",
-        "settles boolean",
-        "queued boolean",
-        "begins boolean",
-        "clears boolean",
-        "keyed boolean",
-        "turn boolean",
+        "flags smallint",
     ),
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
@@ -138,6 +133,11 @@ _IS_BEHIND = (
     "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
 )
 
+# The flags of an update, by their bits.
+_FLAGS = ", ".join(
+    f"(i.flags & {1 << place}) <> 0 AS {name}"
+    for place, name in enumerate(("settles", "queued", "begins", "clears", "keyed", "turn"))
+)
 # Gives the turns of tasks back: `{0}` has the tasks, `{1}` a condition on them.
 _CLEAR = """INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM {0} i
     WHERE {1} AND (EXISTS (
@@ -183,6 +183,7 @@ usable AS MATERIALIZED (
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
     AND {{has_turn}}
 ),
+-- The draft of a message that has its reply does not come back: that is a statement which arrives after all.
 kept AS (
     INSERT INTO repeats AS r (key, task, task_id, until_ms, reply, given)
     SELECT i.key, i.number, i.id, i.until_ms, i.reply, (
@@ -191,7 +192,8 @@ kept AS (
     ) FROM usable i
     ON CONFLICT (key) DO UPDATE SET task = excluded.task, task_id = excluded.task_id, until_ms = excluded.until_ms,
         reply = excluded.reply, given = NULL
-    WHERE r.task = excluded.task OR r.until_ms <= {_NOW} OR r.task = excluded.given
+    WHERE (r.task = excluded.task AND (r.reply IS NULL OR excluded.reply IS NOT NULL))
+    OR r.until_ms <= {_NOW} OR r.task = excluded.given
     RETURNING r.task AS number
 )""",
     "creates": """
@@ -205,7 +207,7 @@ created AS (
     ON CONFLICT DO NOTHING RETURNING number
 )""",
     "updates": f"""
-update_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}} AND {{has_turn}}),
+update_input AS MATERIALIZED (SELECT * FROM (SELECT i.*, {_FLAGS} FROM {{input}}) i WHERE {{has_key}} AND {{has_turn}}),
 updated AS (
     UPDATE tasks t SET state = coalesce(i.state, t.state), status_ms = coalesce(i.status_ms, t.status_ms),
         generation = coalesce(i.generation, t.generation),
