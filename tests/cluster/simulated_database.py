@@ -174,6 +174,8 @@ class SimulatedDatabase(MemoryStore):
         if first.delete and existing is None:
             return None
         holder = self._ids.get(first.row.id)
+        if first.draft and not first.delete and any(self._repeats.get(k.digest, (0, "", None))[2] for k in keys):
+            return _REFUSED  # it has its reply: this is a statement that arrives after all
         if first.draft and not first.delete:
             # A key without its draft: this is an old statement, and the draft was answered long ago.
             is_old = existing is None and any(self._key_holder(key) is not None for key in keys)

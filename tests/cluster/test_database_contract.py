@@ -322,6 +322,17 @@ async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
 
 
+async def test_a_draft_that_has_its_reply_does_not_come_back(tables: Tables) -> None:
+    row, key = tables.row(), DedupeKey(b"r" * 32, NOW * 2)
+    draft = Write(row, print, draft=True, snapshot=b"d", dedupe_key=key)
+    assert await tables.commit(ONE, draft) == "committed"
+    replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
+    assert await tables.commit(ONE, replied) == "committed"
+    assert await tables.commit(ONE, draft) != "committed"
+    assert await tables.database.drafts("agent") == []
+    assert await tables.database.reply(key.digest, NOW) == b"reply"
+
+
 async def test_the_id_of_a_draft_is_taken(tables: Tables) -> None:
     row = tables.row()
     assert await tables.commit(ONE, Write(row, print, draft=True, snapshot=b"d")) == "committed"

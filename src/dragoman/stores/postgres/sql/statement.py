@@ -183,6 +183,7 @@ usable AS MATERIALIZED (
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
     AND {{has_turn}}
 ),
+-- The draft of a message that has its reply does not come back: that is a statement which arrives after all.
 kept AS (
     INSERT INTO repeats AS r (key, task, task_id, until_ms, reply, given)
     SELECT i.key, i.number, i.id, i.until_ms, i.reply, (
@@ -191,7 +192,8 @@ kept AS (
     ) FROM usable i
     ON CONFLICT (key) DO UPDATE SET task = excluded.task, task_id = excluded.task_id, until_ms = excluded.until_ms,
         reply = excluded.reply, given = NULL
-    WHERE r.task = excluded.task OR r.until_ms <= {_NOW} OR r.task = excluded.given
+    WHERE (r.task = excluded.task AND (r.reply IS NULL OR excluded.reply IS NOT NULL))
+    OR r.until_ms <= {_NOW} OR r.task = excluded.given
     RETURNING r.task AS number
 )""",
     "creates": """
