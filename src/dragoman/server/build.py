@@ -201,6 +201,7 @@ def build(
         cross_site,
         janitor,
         bus=bus,
+        needs_lifespan=ownership is not None,
         delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,

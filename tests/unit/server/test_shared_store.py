@@ -195,7 +195,31 @@ async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: A
     assert all(key.startswith(f"{task['id']}/") for key in receiver.keys)
 
 
-# Before a node can start
+# Starting
+
+
+async def test_a_server_that_stopped_can_start_again(join: Any, caplog: pytest.LogCaptureFixture) -> None:
+    node = await join("one")
+    task = await node.send("go", skill="trip")
+    await node.app.stop()
+    await node.app.start()
+    assert (await node.send("3", task=task["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def test_the_app_is_not_used_on_another_event_loop_before_it_was_stopped(postgres_url: str) -> None:
+    app = make_agent().app(store=postgres_url, secret=SECRET)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        first.run_until_complete(app.start())
+        with pytest.raises(ConfigError, match="run the app with its lifespan"):
+            second.run_until_complete(app.start())
+        first.run_until_complete(app.stop())
+        second.run_until_complete(app.start())
+        second.run_until_complete(app.stop())
+    finally:
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize(
