@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
     from dragoman.net.postgres import PostgresConnection
 
-logger = logging.getLogger("dragoman.postgres")
+logger = logging.getLogger("dragoman.store")
 CHANNEL = "dragoman"
 # PostgreSQL refuses payloads of 8,000 bytes. An entry has 3 kB at most: an id of 256 characters, escaped.
 MAX_PAYLOAD = 7_900

@@ -375,5 +375,10 @@ def is_unstorable(error: BaseException) -> bool:
     return _sqlstate(error)[:2] in ("22", "23", "54")
 
 
+def is_forbidden(error: BaseException) -> bool:
+    """True when the role of the connection lacks a right."""
+    return _sqlstate(error) == "42501"
+
+
 def _sqlstate(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or ""

@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Iterable
 
 from dragoman.model.error import ConfigError
 from dragoman.model.user import Account, User, is_name
 
 # Milliseconds a cached account is valid, should the notice of a change be lost.
 FRESH_MS = 5000
-MAX_CACHED = 4096
+MAX_CACHED = 8192
 _MAX_PERMISSION_LENGTH = 200
-K = TypeVar("K", str, bytes)
 
 
 class AccountCache:
-    """Accounts by name and by the digest of a key, until they are no longer fresh. Not thread-safe."""
+    """Accounts by name, and by the digest of a key, until they are no longer fresh. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Account] = {}
-        self._by_key: dict[bytes, Account] = {}
+        self._accounts: dict[str | bytes, Account] = {}
         self._generation = 0
 
     def clear(self) -> None:
         """Forget all accounts, also those that are being read now."""
         self._generation += 1
-        self._by_name.clear()
-        self._by_key.clear()
+        self._accounts.clear()
 
-    async def by_name(self, name: str, now: int, read: Callable[[], Awaitable[Account | None]]) -> Account | None:
-        """Return a user's account: from the cache, or read."""
-        return await self._get(self._by_name, name, now, read)
+    def get(self, key: str | bytes, now: int) -> Account | None:
+        """Return the account of a name or a digest, if it was read a short time ago."""
+        cached = self._accounts.get(key)
+        return cached if cached is not None and now < cached.fresh_until else None
 
-    async def by_key(self, digest: bytes, now: int, read: Callable[[], Awaitable[Account | None]]) -> Account | None:
-        """Return the account that a key belongs to: from the cache, or read."""
-        return await self._get(self._by_key, digest, now, read)
-
-    async def _get(
-        self, cache: dict[K, Account], key: K, now: int, read: Callable[[], Awaitable[Account | None]]
-    ) -> Account | None:
-        cached = cache.get(key)
-        if cached is not None and now < cached.fresh_until:
-            return cached
+    async def load(self, key: str | bytes, read: Awaitable[Account | None]) -> Account | None:
+        """Await an account, and keep it."""
         generation = self._generation
-        account = await read()
+        account = await read
         # A result from before a change must not be cached after it.
         if account is not None and generation == self._generation:
-            cache.pop(key, None)
-            while len(cache) >= MAX_CACHED:
-                del cache[next(iter(cache))]
-            cache[key] = account
+            self._accounts.pop(key, None)
+            while len(self._accounts) >= MAX_CACHED:
+                del self._accounts[next(iter(self._accounts))]
+            self._accounts[key] = account
         return account
 
 

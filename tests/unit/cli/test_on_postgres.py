@@ -221,6 +221,7 @@ def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled
         found.setdefault(check["check"], []).append(f"{check['level']} {check['says']}")
     assert found["store"][0].startswith("ok postgresql://postgres@127.0.0.1:")
     assert found["schema"] == ["ok version 1"]
+    assert ("asyncpg" in found, "sqlite" in found) == (True, False)
     assert found["pooler"] == ["ok none"]
     one, two, versions = found["nodes"]
     assert one.startswith("ok one, Dragoman 0.1.0, hello: seen 0.")

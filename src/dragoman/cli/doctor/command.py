@@ -20,6 +20,7 @@ from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
 from dragoman.model.error import ConfigError
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_administration
 from dragoman.server.config.installation import package_line
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
@@ -85,7 +86,8 @@ def _check_agent(url: str, text: str | None, shared: dict[str, Any]) -> int:
 
 def _check_here(store: str | None, config: Path | None, *, full: bool, as_json: bool) -> int:
     findings = [_check_versions()]
-    usable, unknown = True, list[str]()
+    settings: Settings | None = None
+    unknown = list[str]()
     flags = {} if store is None else {"store": store}
     try:
         settings = load_settings(
@@ -93,7 +95,6 @@ def _check_here(store: str | None, config: Path | None, *, full: bool, as_json: 
         )
         file = find_config(config, environ=os.environ, cwd=Path.cwd())
     except ConfigError as error:
-        usable = False
         findings.append(
             HealthFinding("FAIL", "settings", str(error), "correct it: the store is not checked until then")
         )
@@ -103,10 +104,10 @@ def _check_here(store: str | None, config: Path | None, *, full: bool, as_json: 
             *_setting_findings(settings, setting_sources(flags, os.environ, file)),
             *_check_store(settings.store, full=full),
         ]
-    findings += [check_sqlite_library(sqlite3.sqlite_version_info), *_check_machine()]
+    findings += [_check_driver(settings), *_check_machine()]
     _print(findings, as_json=as_json)
     failed = any(finding.level == "FAIL" for finding in findings)
-    return 2 if not usable else 1 if failed else 0
+    return 2 if settings is None else 1 if failed else 0
 
 
 def _print(findings: list[HealthFinding], *, as_json: bool) -> None:
@@ -181,6 +182,13 @@ def _check_store(url: str, *, full: bool) -> Iterator[HealthFinding]:
 
 def _check_versions() -> HealthFinding:
     return HealthFinding("ok", "versions", f"Dragoman {__version__}, Python {platform.python_version()}")
+
+
+def _check_driver(settings: Settings | None) -> HealthFinding:
+    if settings is not None and is_postgres_url(settings.store):
+        # Without it, the settings would not have been accepted.
+        return HealthFinding("ok", "asyncpg", version("asyncpg"))
+    return check_sqlite_library(sqlite3.sqlite_version_info)
 
 
 def check_sqlite_library(version: tuple[int, int, int]) -> HealthFinding:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
     from dragoman.model.operation import SendMessageRequest
 
+CUT_OFF = "this server has lost the connection to its store: try again with the same messageId"
 # How often a message is decided anew because another process was faster, and the pause before that.
 _TRIES = 40
 _RETRY_SECONDS = 0.05
@@ -45,6 +46,8 @@ class SharedInbox(Inbox):
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
     ) -> AcceptedMessage:
         """Decide what a message is, and let the store have the last word."""
+        if self._tasks.ownership.expired:  # the caller may ask another server, which is not cut off
+            raise ServerError(CUT_OFF, retryAfter="1")
         message = request.message
         check_id(message.message_id, "message.messageId")
         dedupe_key = self.deduplicator.key_of(scope, message)

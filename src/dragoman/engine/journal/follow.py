@@ -36,87 +36,65 @@ class Stream(NamedTuple):
     artifacts: Callable[[], Awaitable[tuple[str, ...]]] | None = None
 
 
-class _Reader:
-    """The position of a stream, and where it reads: from the run in this process, or from the store.
+class _StoreReader:
+    """Reads a stream's records from the store, when the run in this process does not have them.
 
-    The store is read only when something has happened since the last read: a stream that waits costs no query.
+    It reads only when something has happened since the last read: a stream that waits costs no query.
+    `announced` is the generation that the bus had announced before the last read, and `has_more` is True when there may
+    be more than that read. `refused` is a live task that writes nothing more.
     """
 
-    __slots__ = (
-        "_announced",
-        "_has_started",
-        "_must_read",
-        "_refused",
-        "_watch",
-        "after",
-        "ends_on_input_required",
-        "has_read",
-        "live",
-        "row",
-    )
+    __slots__ = ("_has_started", "_must_read", "_row", "_store", "_watch", "announced", "has_more", "refused")
 
-    def __init__(self, row: TaskRow, after: int, watch: Watch, ends_on_input_required: bool) -> None:
-        self.row = row
-        self.after = after
-        self.ends_on_input_required = ends_on_input_required
-        # The run in this process, or the last one: it still has its last records, but not those of a later run.
-        self.live: LiveTask | None = None
-        self.has_read = False  # the last batch was to be read from the store
+    def __init__(self, store: Store, row: TaskRow, watch: Watch) -> None:
+        self._store = store
+        self._row = row
         self._watch = watch
-        self._must_read = True  # something has happened that may have left records in the store
-        self._announced = 0  # the generation that was announced before the last read
         self._has_started = False  # what was in the store when the stream began has been read
-        self._refused: LiveTask | None = None
-
-    def from_run(self, current: LiveTask | None, read: Callable[[LiveTask, int, bool], Batch | None]) -> Batch | None:
-        """The next durable records from the memory of a run: `current`, or else the last. None: read the store.
-
-        There are no records when nothing has happened since the last read.
-        """
-        is_live = current is not None and current is not self._refused
-        if is_live:
-            self.live = current
-        batch = None
-        if self.live is None:
-            self.has_read = self._must_read
-        else:
-            batch = read(self.live, self.after, self.ends_on_input_required)
-            # More than the run has written was announced: another process has the task now, or has posted to it.
-            is_behind = is_live and self._watch.generation > self.live.committed
-            self.has_read = batch is None or (self._must_read and not batch.records and (is_behind or not is_live))
-        if not self.has_read:
-            return batch or Batch(())
-        self._must_read, self._announced = False, self._watch.generation
-        return None
-
-    @property
-    def is_refused(self) -> bool:
-        """True when the store has refused the writes of the run that is read from."""
-        return self.live is not None and self.live.broken
-
-    def drop_live(self) -> None:
-        """Read from the store from now on: the live task writes nothing more."""
-        self._refused, self.live = self.live, None
+        self.announced = 0
+        self.has_more = False
         self._must_read = True
-
-    def advance(self, batch: Batch) -> bool:
-        """Move past a batch. True when there is nothing more to read before something happens."""
-        self.after = batch.records[-1].generation
-        if not self.has_read:
-            return self.live is None or self.live.committed <= self.after
-        # Whether a task is over is asked once, by the first read that finds nothing.
-        self._must_read = not self._has_started or len(batch.records) == PAGE
-        return not self._must_read
-
-    def rest(self) -> int:
-        """The generation beyond which there may be something to read. All before it has been read."""
-        self._has_started = self._has_started or self.has_read
-        # What was announced and could not be read then, such as records that were deleted, is not waited for again.
-        return self.after if self.after > self._announced else self._announced
+        self.refused: LiveTask | None = None
 
     def wake(self) -> None:
-        """Look at the store again, unless nothing was announced while the stream waited."""
+        """Read again, unless nothing has happened while the stream waited."""
         self._must_read = not self._watch.timed_out
+
+    async def read(self, after: int, ends_on_input_required: bool, *, is_due: bool) -> Batch:
+        """The records after a position. A batch without any has ended when the task is over, or was deleted.
+
+        It has none, and nothing is read, unless the read `is_due` or something has happened since the last one.
+        """
+        if not (is_due or self._must_read or self.has_more):
+            return Batch(())
+        self._must_read, self.announced = False, self._watch.generation
+        records = await self._store.records(self._row.number, after, PAGE)
+        if not records:
+            self.has_more, self._has_started = False, True
+            return Batch((), ended=await self._is_over(after))
+        # Whether the task is over is asked by the first read that finds nothing; later ones are announced.
+        self.has_more = not self._has_started or len(records) == PAGE
+        return _truncate(records, ends_on_input_required)
+
+    async def _is_over(self, after: int) -> bool:
+        """True when the stored task was deleted, or has ended and has no more records: they were compacted."""
+        stored = await self._store.task(self._row.id)
+        if stored is None:
+            return True
+        # The task may have ended since the last read: then its last records are there now.
+        return stored.row.state.final and not await self._store.records(self._row.number, after, 1)
+
+    async def drop(self, live: LiveTask) -> None:
+        """Read from the store what follows a live task whose writes were refused.
+
+        Raises:
+            ServerError: no other process has the task, and it is not waiting: its run has failed.
+        """
+        if not live.ownership_lost:
+            stored = await self._store.task(self._row.id)
+            if stored is None or not stored.row.state.waiting:
+                raise live.refusal
+        self.refused, self._must_read = live, True
 
 
 class Follower:
@@ -172,57 +150,50 @@ class Follower:
             Overloaded: `slot` is not available any more.
         """
         with slot or nullcontext(), self._count_open(), self._bus.watch(row.id) as watch:
-            has_sent = first_record is not None
+            has_sent, ended = first_record is not None, False
             if first_record is not None:
                 first = _truncate([first_record], ends_on_input_required)
                 first_record, ended = None, first.ended
                 yield first
                 del first  # it can be large, and must not be held while the stream waits
-                if ended:
-                    return
-            reader = _Reader(row, after, watch, ends_on_input_required)
-            while True:
-                batch = reader.from_run(self._find_live(row.id), self._from_memory) or await self._from_store(reader)
+            reader = _StoreReader(self._store, row, watch)
+            live: LiveTask | None = None
+            while not ended:
+                current = self._find_live(row.id)
+                # A released LiveTask still has its last records, but not those of a later run.
+                if current is not None and current is not reader.refused:
+                    live = current
+                batch = None if live is None else self._from_memory(live, after, ends_on_input_required)
+                # When more than the run has written was announced, another process has the task, or has posted to it.
+                is_elsewhere = current is not live or live is None or watch.generation > live.committed
+                if batch is None or (is_elsewhere and not batch.records):
+                    # What is not in the memory of a live task any more is in the store.
+                    is_due = batch is None and live is not None
+                    batch = await reader.read(after, ends_on_input_required, is_due=is_due)
+                ended = batch.ended
                 if batch.records:
-                    ended, is_caught_up = batch.ended, reader.advance(batch)
+                    after = batch.records[-1].generation
                     yield batch
-                    if ended:
-                        return
                     has_sent = True
-                    if not is_caught_up:
+                    if ended or reader.has_more or (live is not None and live.committed > after):
                         continue
-                elif reader.has_read and await self._is_over(row, reader.after):
-                    return
                 del batch
-                if reader.is_refused:
-                    await self._leave_run(reader)
-                    continue
-                if self._closing:
-                    return
                 # No record is missed: the watch was subscribed before the first read.
-                is_past = False
+                if ended or self._closing:
+                    return
+                if live is not None and live.broken:
+                    await reader.drop(live)
+                    live = None
+                    continue
                 if has_sent:
-                    is_past = await watch.wait_past(reader.rest(), self._heartbeat)
+                    # What was announced and could not be read, such as deleted records, is not waited for again.
+                    position = after if after > reader.announced else reader.announced
+                    is_past = await watch.wait_past(position, self._heartbeat)
                     reader.wake()
-                if not is_past:
-                    yield Batch(())
+                    if is_past:
+                        continue
                 has_sent = True
-
-    async def _from_store(self, reader: _Reader) -> Batch:
-        """The next records from the store."""
-        records = await self._store.records(reader.row.number, reader.after, PAGE)
-        return _truncate(records, reader.ends_on_input_required)
-
-    async def _leave_run(self, reader: _Reader) -> None:
-        """Go on from the store, which has refused the writes of the run.
-
-        Raises:
-            ServerError: no other process has the task, and it is not waiting: its run has failed.
-        """
-        live = reader.live
-        if live is not None and not live.ownership_lost and not await self._is_waiting(reader.row):
-            raise live.refusal
-        reader.drop_live()
+                yield Batch(())
 
     def _from_memory(self, live: LiveTask, after: int, ends_on_input_required: bool) -> Batch | None:
         """The durable records after generation `after`, or None when they must be read from the store."""
@@ -233,19 +204,6 @@ class Follower:
                 return None
             self._cache_key, self._cached_batch = key, _truncate(records, ends_on_input_required)
         return self._cached_batch
-
-    async def _is_waiting(self, row: TaskRow) -> bool:
-        """True when the stored task is still waiting, although the store refused the writes of a later run."""
-        stored = await self._store.task(row.id)
-        return stored is not None and stored.row.state.waiting
-
-    async def _is_over(self, row: TaskRow, after: int) -> bool:
-        """True when the stored task was deleted, or has ended and has no more records: they were compacted."""
-        stored = await self._store.task(row.id)
-        if stored is None:
-            return True
-        # The task may have ended since the last read: then its last records are there now.
-        return stored.row.state.final and not await self._store.records(row.number, after, 1)
 
 
 def _truncate(records: list[Record], ends_on_input_required: bool) -> Batch:

@@ -197,10 +197,13 @@ class HeartbeatThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._is_stopped = False
 
     async def start(self, heartbeat: Heartbeat, listener: NodeListener) -> None:
         """Register the node, take its first lease, and beat from then on. Raises ConnectionLost."""
         started: Future[None] = Future()
+        started.set_running_or_notify_cancel()  # so that giving up the wait for it does not cancel it
+        self._is_stopped = False
         distant = _OnLoop(asyncio.get_running_loop(), listener)
         self._tick()
         self._thread = threading.Thread(
@@ -216,6 +219,7 @@ class HeartbeatThread:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        self._is_stopped = True  # for a thread that has not come so far as to listen
         if self._loop is not None and self._stopping is not None:
             with contextlib.suppress(RuntimeError):  # it has ended already
                 self._loop.call_soon_threadsafe(self._stopping.set)
@@ -239,7 +243,8 @@ class HeartbeatThread:
             return
         started.set_result(None)
         beating = asyncio.ensure_future(heartbeat.run(listener, self._is_responsive))
-        await self._stopping.wait()
+        if not self._is_stopped:
+            await self._stopping.wait()
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
         await heartbeat.stop()

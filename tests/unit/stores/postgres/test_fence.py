@@ -160,9 +160,15 @@ async def test_a_deadlock_is_resolved_by_sending_again(cluster: Cluster) -> None
     one, two = await node.create(), await node.create()
     async with cluster.locked(two) as stranger:
         await stranger.execute("SET LOCAL deadlock_timeout = '10s'")
-        writing = asyncio.create_task(node.kinds(next_record(one), next_record(two)))
-        await cluster.until_waiting()
-        await stranger.execute("SELECT 1 FROM tasks WHERE number = $1 FOR UPDATE", one.number)
+        async with cluster.locked(one):
+            writing = asyncio.create_task(node.kinds(next_record(one), next_record(two)))
+            await cluster.until_waiting()
+            locking = asyncio.create_task(
+                stranger.execute("SELECT 1 FROM tasks WHERE number = $1 FOR UPDATE", one.number)
+            )
+            await cluster.until_waiting(2)
+        await locking  # the node has given way
+        assert not writing.done()
     assert await writing == ["committed", "committed"]
 
 

@@ -308,3 +308,23 @@ async def test_a_thread_that_cannot_start_raises_where_it_was_started(monkeypatc
     with pytest.raises(ConnectionLost, match="refused"):
         await beating.start(heartbeat, Silent())
     await beating.stop()
+
+
+async def test_a_thread_that_is_stopped_while_it_starts_leaves() -> None:
+    joined = threading.Event()
+
+    class Slow(Ticks):
+        async def join(self, node: NodeInfo) -> None:
+            await asyncio.to_thread(joined.wait, 30)
+
+    slow = Slow()
+    beating = HeartbeatThread(slow.now)
+    lease = NodeLease(1000, slow.now)
+    starting = asyncio.ensure_future(beating.start(Heartbeat(slow, NodeInfo(1, "one", (), "1"), lease), Silent()))
+    await asyncio.sleep(0)
+    starting.cancel()
+    stopping = asyncio.ensure_future(beating.stop())
+    await asyncio.sleep(0)
+    joined.set()
+    await stopping
+    assert slow.left

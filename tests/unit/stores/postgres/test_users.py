@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.net.postgres import connect
+from dragoman.stores.postgres.admin import lookup
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.testing import Clock
 
@@ -87,3 +89,46 @@ def test_users_come_before_the_first_server(empty_postgres_url: str) -> None:
     users.prepare()
     users.add("alice")
     assert [user.name for user in users.list_users()] == ["alice"]
+
+
+async def test_a_role_without_rights_is_told_what_to_do(empty_postgres_url: str) -> None:
+    admin = await connect(empty_postgres_url)
+    parts = urlsplit(empty_postgres_url)
+    role = f"weak_{parts.path[1:]}"
+    await admin.execute(f"CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    try:
+        weak = PostgresUsers(urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}")))
+        with pytest.raises(
+            ConfigError, match=r"permission denied for schema public: make the role of the servers the owner"
+        ):
+            weak.prepare()
+        PostgresUsers(empty_postgres_url).prepare()
+        with pytest.raises(ConfigError, match=r"permission denied for table dragoman_meta: make the role"):
+            weak.list_users()
+    finally:
+        await admin.execute(f"DROP ROLE {role}")
+        await admin.close()
+
+
+async def test_what_cannot_be_a_name_is_nobody_s_and_reaches_no_database() -> None:
+    users = PostgresUsers("postgresql://me@127.0.0.1:1/tasks", Clock())
+    await users.open()
+    for name in ("a\0b", "a\udc80b", "", "x" * 101):
+        assert await users.by_name(name) is None
+    await users.close()
+
+
+async def test_requests_do_not_queue_up_for_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    callers: list[asyncio.StreamWriter] = []
+    monkeypatch.setattr(lookup, "_TIMEOUT", 0.2)
+    server = await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1")
+    host, port = server.sockets[0].getsockname()
+    users = PostgresUsers(f"postgresql://me@{host}:{port}/tasks", Clock())
+    await users.open()
+    answers = await asyncio.gather(*(users.by_name(f"user{number}") for number in range(20)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {ServerError}
+    assert len(callers) == 1, "the others are told at once"
+    await users.close()
+    for writer in callers:
+        writer.close()
+    server.close()

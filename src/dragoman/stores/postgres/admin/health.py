@@ -233,7 +233,7 @@ def check_transactions(longest: float | None) -> HealthFinding:
             f"a transaction has been open for {longest / 3600:.1f} hours, so dead rows cannot be removed",
             "find it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and end it",
         )
-    return HealthFinding("ok", "vacuum", "none is open for long")
+    return HealthFinding("ok", "vacuum", "no open transaction keeps dead rows")
 
 
 # -- the store ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, parse_address
+from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, is_lost, parse_address
 from dragoman.stores.postgres.admin.session import is_database_error
 
 logger = logging.getLogger("dragoman.store")
@@ -55,7 +55,8 @@ class UserLookup:
             except Exception as error:
                 if not isinstance(error, PostgresUnreachable | ConfigError) and not is_database_error(error):
                     raise
-                self._disconnect()
+                if is_lost(error):
+                    self._disconnect()
                 # The reason is for the log: callers need not know where the database is.
                 logger.warning(
                     "users cannot be looked up: %s", parse_address(self._url).clean(str(error) or repr(error))
@@ -69,7 +70,7 @@ class UserLookup:
                     return await self._connection.fetchrow(query, *values)
             except Exception as error:
                 # A connection that was idle may be gone, which only its use shows: then once more on another.
-                if not is_database_error(error):
+                if not is_lost(error):
                     raise
                 self._disconnect()
         connection = await self._connect()
@@ -80,10 +81,13 @@ class UserLookup:
         # Without the pause, all requests would wait for a database that does not answer, one after the other.
         if time.monotonic() < self._next_attempt:
             raise ServerError(_NOT_NOW)
-        self._next_attempt = time.monotonic() + _PAUSE
-        connection = self._connection = await connect(self._url, _SETTINGS, seconds=_TIMEOUT)
-        await connection.add_listener(CHANNEL, lambda *_: self._on_change())
-        self._next_attempt = 0.0
+        try:
+            connection = self._connection = await connect(self._url, _SETTINGS, seconds=_TIMEOUT)
+            await connection.add_listener(CHANNEL, lambda *_: self._on_change())
+        except BaseException:
+            self._next_attempt = time.monotonic() + _PAUSE
+            self._disconnect()
+            raise
         # What changed while nobody listened was not announced here.
         self._on_change()
         return connection

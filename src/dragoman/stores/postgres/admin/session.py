@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dragoman.model.error import ConfigError, DragomanError, ServerError
-from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, parse_address
-from dragoman.stores.postgres.sql.schema import VERSION, check_version
+from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, is_forbidden, parse_address
+from dragoman.stores.postgres.sql.schema import VERSION, check_version, no_rights_error
 
 T = TypeVar("T")
 Work = Callable[[PostgresConnection], Awaitable[T]]
@@ -58,6 +58,8 @@ def run_unchecked(url: str, work: Work[T]) -> T:
         if not is_database_error(error):
             raise
         address = parse_address(url)
+        if is_forbidden(error):
+            raise no_rights_error(address.text, error) from None
         raise ServerError(f"PostgreSQL at {address.text}: {address.clean(str(error))}") from None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ServerError
-from dragoman.model.user import Account, Grant, KeySummary, UserSummary
+from dragoman.model.user import Account, Grant, KeySummary, UserSummary, is_name
 from dragoman.net.postgres import PostgresConnection, parse_address
 from dragoman.stores.accounts import (
     AccountCache,
@@ -84,12 +84,17 @@ class PostgresUsers:
     async def by_name(self, name: str) -> Account | None:
         """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
         now = self._begin_lookup()
-        return await self._cache.by_name(name, now, lambda: self._read(_BY_NAME, name, now))
+        cached = self._cache.get(name, now)
+        if cached is not None:
+            return cached
+        if not is_name(name):
+            return None  # whatever a caller has typed; the database could not even take some of it
+        return await self._cache.load(name, self._read(_BY_NAME, name, now))
 
     async def by_key(self, digest: bytes) -> Account | None:
         """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
         now = self._begin_lookup()
-        return await self._cache.by_key(digest, now, lambda: self._read(_BY_KEY, digest, now))
+        return self._cache.get(digest, now) or await self._cache.load(digest, self._read(_BY_KEY, digest, now))
 
     # -- administration --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.engine.ports.rows import ExtraRow
-    from dragoman.engine.ports.store import DedupeKey, Push, Write
+    from dragoman.engine.ports.store import Push, Write
     from dragoman.model.state import State
 
 # "create" and "draft" insert a row, "open" makes a draft a task, "discard" deletes a draft, and "update" changes what
@@ -22,32 +22,41 @@ ChangeKind = Literal["create", "draft", "open", "discard", "update", "delete", "
 
 
 class TaskChange:
-    """All changes of one task in a commit. They are applied together or not at all."""
+    """All changes of one task in a commit. They are applied together or not at all.
+
+    - `row` is the row after the last record, and `expected` the generation before the first; None without records.
+    - `dedupe_key` is the key of the message that made the change: only the first of a sequence has one.
+    - With `settles` the run ends: the claim and the turn of the context are given back.
+    - With `needs_turn` a run begins that has to wait for others of its context. `waits` is also true for a task that is
+      queued: those before it have to announce their end.
+    - With `changes_context` the row of the context is written, apart from giving back a turn.
+    - `is_valid` is False for records that do not follow each other: such changes are refused.
+    """
 
     def __init__(self, sequence: Sequence[Write]) -> None:
-        first, last = sequence[0], sequence[-1]
+        first = sequence[0]
         self.writes = sequence
-        self.kind: ChangeKind = _kind_of(first)
         self.first = first
+        self.kind = kind = _kind_of(first)
+        self.row = first.row
         self.number = first.row.number
         self.epoch = first.epoch
         self.context = (first.row.scope, first.row.context_id)
-        # The row after the last record, and the generation before the first.
-        self.row = first.row
+        self.dedupe_key = first.dedupe_key
+        self.queued = sequence[-1].queued
+        self.begins = self.pins = self.has_pushes = self.has_rows = False
         self.expected: int | None = None
-        self.begins = self.pins = False
         self.snapshot: tuple[int, int, bytes] | None = None
         self.context_state: bytes | None = None
-        self.queued = last.queued
         is_consecutive = True
         for write in sequence:
-            if write.records:
+            records = write.records
+            if records:
                 if self.expected is None:
-                    self.expected = write.records[0].generation - 1
-                    generation = self.expected
+                    self.expected = generation = records[0].generation - 1
                 else:
                     generation = self.row.generation
-                for record in write.records:
+                for record in records:
                     generation += 1
                     is_consecutive &= record.generation == generation
                 is_consecutive &= write.row.generation == generation
@@ -58,43 +67,19 @@ class TaskChange:
                 self.context_state = write.context_state
             self.begins |= write.begins
             self.pins |= write.pins
-        # False for records that do not follow each other: such changes are refused.
-        self.is_valid = is_consecutive and not (self.kind in ("create", "open") and self.expected != 0)
-
-    @property
-    def dedupe_key(self) -> DedupeKey | None:
-        """The key of the message that made this change; only the first of a sequence has one."""
-        return self.first.dedupe_key
-
-    @property
-    def has_records(self) -> bool:
-        """True when the journal grows."""
-        return self.expected is not None
-
-    @property
-    def settles(self) -> bool:
-        """True when the run ends with this change: the claim and the turn of the context are given back."""
-        return self.has_records and (self.row.state.final or self.row.state.waiting)
-
-    @property
-    def needs_turn(self) -> bool:
-        """True when a run begins that has to wait for others of its context."""
-        if not (self.first.begins and self.first.serial):
-            return False
+            self.has_pushes |= bool(write.pushes or write.deleted_pushes or write.push_progress)
+            self.has_rows |= bool(write.rows)
+        self.has_records = self.expected is not None
+        self.is_valid = is_consecutive and not (kind in ("create", "open") and self.expected != 0)
+        state = self.row.state
+        self.settles = self.has_records and (state.final or state.waiting)
         # Nobody else can know the context of a task that starts one.
-        return self.kind == "update" or self.first.joins_context
-
-    @property
-    def waits(self) -> bool:
-        """True when the task may have to wait for others of its context, which then have to announce their end."""
-        if self.kind in ("create", "open"):
-            return self.first.joins_context and (self.first.serial or self.queued)
-        return self.needs_turn or (self.kind == "update" and self.queued)
-
-    @property
-    def changes_context(self) -> bool:
-        """True when the row of the context is written, apart from giving back a turn."""
-        return self.needs_turn or self.pins or self.context_state is not None
+        self.needs_turn = first.begins and first.serial and (kind == "update" or first.joins_context)
+        if kind in ("create", "open"):
+            self.waits = first.joins_context and (first.serial or self.queued)
+        else:
+            self.waits = self.needs_turn or (kind == "update" and self.queued)
+        self.changes_context = self.needs_turn or self.pins or self.context_state is not None
 
     def counts(self) -> list[tuple[State, int]]:
         """How the numbers of tasks per state change."""

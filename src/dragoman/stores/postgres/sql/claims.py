@@ -50,13 +50,13 @@ UPDATE tasks t SET owner = NULL FROM (
 ) q WHERE t.number = q.number
 """
 # A queued task of a context waits for the older ones and for one that has begun, and for the node that has its session.
-_ORDER = f"""AND NOT EXISTS (
+_ORDER = f"""AND (EXISTS (
     SELECT 1 FROM tasks b WHERE b.scope = t.scope AND b.context_id = t.context_id AND b.{UNFINISHED}
     AND b.number <> t.number AND (b.begun OR (b.queued_at, b.number) < (t.queued_at, t.number))
-) AND NOT EXISTS (
+)) IS NOT TRUE AND (EXISTS (
     SELECT 1 FROM contexts c JOIN tasks d ON d.number = c.running WHERE c.scope = t.scope
     AND c.context_id = t.context_id AND c.running <> t.number AND d.begun
-)"""
+)) IS NOT TRUE"""
 _TAKE = f"""
 WITH queued AS MATERIALIZED (
     SELECT t.number FROM tasks t JOIN scopes s ON s.scope = t.scope

@@ -24,8 +24,9 @@ _COMMITTED, _REFUSED = ChangeOutcome("committed"), ChangeOutcome("refused")
 _QUEUE = ChangeOutcome("committed", queue=True)
 _OTHERS = {BUSY: ChangeOutcome("busy"), REPEATED: ChangeOutcome("repeated")}
 _MOST_SCOPES = 10_000
-# A plan that was made for an empty table reads all of it. So plans are made again after this many statements.
-_PLAN_AGAIN = (50, 500, 5000)
+# A plan that was made for an empty table reads all of it. So plans are made again after this many new tasks, after
+# twice as many, and so on.
+_PLAN_AGAIN = 100
 
 
 class BatchCommit:
@@ -34,7 +35,8 @@ class BatchCommit:
     def __init__(self, tables: Sequence[TaskTable]) -> None:
         self._tables = tables
         self._scopes: dict[Scope, int] = {}
-        self._statements = 0
+        self._created = 0
+        self._plan_again_at = _PLAN_AGAIN
 
     async def commit(
         self, connection: PostgresConnection, node: int, sequences: Sequence[Sequence[Write]], now_ms: int
@@ -71,7 +73,7 @@ class BatchCommit:
             else:
                 rest.append(change)
         if batch.has_rows:
-            await self._plan_again(connection)
+            await self._plan_again(connection, batch.created)
             text, values = batch.statement()
             for number, code, queue in await connection.fetch(text, node, now_ms, *values):
                 outcomes[number] = _OTHERS.get(code) or (_QUEUE if queue else _COMMITTED)
@@ -82,9 +84,10 @@ class BatchCommit:
             outcomes[change.number] = _QUEUE if queue else _COMMITTED
         return rest
 
-    async def _plan_again(self, connection: PostgresConnection) -> None:
-        self._statements += 1
-        if self._statements in _PLAN_AGAIN:
+    async def _plan_again(self, connection: PostgresConnection, created: int) -> None:
+        self._created += created
+        if self._created > self._plan_again_at:
+            self._plan_again_at = 2 * self._created
             await connection.execute("DISCARD PLANS")
 
     async def _number_scopes(self, connection: PostgresConnection, scopes: set[Scope]) -> None:
@@ -146,6 +149,11 @@ class _CommitRows:
         """True when there is something to write."""
         return bool(self._rows)
 
+    @property
+    def created(self) -> int:
+        """How many tasks are created."""
+        return len(self._rows.get("creates", ()))
+
     def statement(self) -> tuple[str, list[list[Any]]]:
         """The text of the statement and its arrays."""
         extras = tuple((table_statements(table).put, table_statements(table).columns) for table in self._extras)
@@ -161,7 +169,8 @@ class _CommitRows:
         else:
             self._add_task(change)
             self._add_content(change)
-        self._add_pushes(change)
+        if change.has_pushes:
+            self._add_pushes(change)
 
     def _add_task(self, change: TaskChange) -> None:
         row, number, scope = change.row, change.number, self._scopes[change.row.scope]
@@ -185,15 +194,15 @@ class _CommitRows:
             else:
                 written = (row.generation, NUMBERS[row.state], row.status_ms) if change.has_records else (None,) * 3
                 clears = change.settles and not change.changes_context
-                flags = (change.settles, change.queued, change.begins, clears, keyed, turn)
-                self._rows["updates"].append((number, expected, *written, change.epoch, draft, *flags))
+                flags = _flags(change.settles, change.queued, change.begins, clears, keyed, turn)
+                self._rows["updates"].append((number, expected, *written, change.epoch, draft, flags))
         if key is not None:
             self._rows["keys"].append((key.digest, number, row.id, key.expires_ms, change.first.reply, inserts, turn))
         if turn:
             running = None if change.settles else number
             context = (number, scope, row.context_id, running, change.context_state, change.pins)
             self._rows["turns"].append((*context, inserts, row.id))
-        elif change.changes_context and kind != "draft":
+        elif change.changes_context:
             settled = number if change.settles else None
             context = (number, scope, row.context_id, change.context_state, change.pins, settled)
             self._rows["contexts"].append(context)
@@ -216,12 +225,11 @@ class _CommitRows:
             self._rows["counts"].append((number, scope, NUMBERS[state], tasks))
             if state.final:
                 self._rows["counts"].append((number, ALL_SCOPES, NUMBERS[state], tasks))
-        for (_, key), row in change.rows().items():
-            self._extras[row.table][key] = (number, change.row.scope.owner, *row.values)
+        if change.has_rows:
+            for (_, key), row in change.rows().items():
+                self._extras[row.table][key] = (number, change.row.scope.owner, *row.values)
 
     def _add_pushes(self, change: TaskChange) -> None:
-        if not any(write.pushes or write.deleted_pushes or write.push_progress for write in change.writes):
-            return
         alone = change.kind == "webhooks"
         written, progress, deleted = change.pushes()
         for push in written.values():
@@ -231,6 +239,11 @@ class _CommitRows:
             self._rows["progress"].append((push.task, push.id, push.cursor, push.created_ms, *_delivery(push)))
         for push_id in deleted:
             self._rows["unhooks"].append((change.number, push_id, alone))
+
+
+def _flags(*flags: bool) -> int:
+    """Several values of one row in one array: arrays cost more than anything else in a commit."""
+    return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
 def _delivery(push: Push) -> tuple[int, int, int, int, str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.model.error import ConfigError
 from dragoman.model.state import State
+from dragoman.net.postgres import is_forbidden
 
 if TYPE_CHECKING:
     from dragoman.net.postgres import PostgresConnection
@@ -155,8 +156,25 @@ async def migrate(connection: PostgresConnection, name: str) -> None:
     """Create the tables, or migrate those of an older version. `name` is that of the database, for texts.
 
     Raises:
-        ConfigError: the database is another program's or too new, or has another encoding.
+        ConfigError: the database is another program's or too new, has another encoding, or its role lacks rights.
     """
+    try:
+        await _migrate(connection, name)
+    except Exception as error:
+        if is_forbidden(error):
+            raise no_rights_error(name, error) from None
+        raise
+
+
+def no_rights_error(name: str, error: Exception) -> ConfigError:
+    """Build the error for a role that lacks a right."""
+    return ConfigError(
+        f"{name}: {error}: make the role of the servers the owner of the database (`ALTER DATABASE … OWNER TO …`) and "
+        "of all its tables (`ALTER TABLE … OWNER TO …`), and use the same role for commands"
+    )
+
+
+async def _migrate(connection: PostgresConnection, name: str) -> None:
     encoding = await connection.fetchval("SHOW server_encoding")
     if encoding != "UTF8":
         raise ConfigError(f"{name} has the encoding {encoding}: create a database with ENCODING 'UTF8'")

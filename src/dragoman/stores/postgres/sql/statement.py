@@ -11,13 +11,16 @@ on such a row, and what is true of other rows is passed to it as a value:
   began before the waiting task was there.
 
 A condition on the output of another part has to be in a part of its own: PostgreSQL cannot repeat it after it has
-waited for a lock.
+waited for a lock. EXISTS with IS TRUE is looked up for each row and never made a join, which could begin with the other
+table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+
+from dragoman.stores.postgres.sql.schema import DRAFT
 
 # The arrays of each part: names and types of columns, in the order of the statement's parameters.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -64,12 +67,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "status_ms bigint",
         "epoch integer",
         "draft smallint",
-        "settles boolean",
-        "queued boolean",
-        "begins boolean",
-        "clears boolean",
-        "keyed boolean",
-        "turn boolean",
+        "flags smallint",
     ),
     "discards": ("number bigint", "epoch integer", "keyed boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
@@ -135,6 +133,18 @@ _IS_BEHIND = (
     "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
 )
 
+# The flags of an update, by their bits.
+_FLAGS = ", ".join(
+    f"(i.flags & {1 << place}) <> 0 AS {name}"
+    for place, name in enumerate(("settles", "queued", "begins", "clears", "keyed", "turn"))
+)
+# Gives the turns of tasks back: `{0}` has the tasks, `{1}` a condition on them.
+_CLEAR = """INSERT INTO contexts AS c (scope, context_id, given) SELECT i.scope, i.context_id, i.number FROM {0} i
+    WHERE {1} AND (EXISTS (
+        SELECT 1 FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
+    )) IS TRUE
+    ON CONFLICT (scope, context_id) DO UPDATE SET running = NULL, given = NULL WHERE c.running = excluded.given"""
+
 _PARTS: dict[str, str] = {
     # Tasks whose change needs a key or a turn as well. From here on, nobody else changes them.
     "locks": f"""
@@ -150,10 +160,10 @@ allowed AS MATERIALIZED (
     ) AS abandoned
     FROM turn_input i
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
-    AND NOT EXISTS (
+    AND (EXISTS (
         SELECT 1 FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
         AND b.number <> i.number AND {_IS_BEHIND.format("b")}
-    )
+    )) IS NOT TRUE
 ),
 granted AS (
     INSERT INTO contexts AS c (scope, context_id, running, turn, state, home, given)
@@ -195,7 +205,7 @@ created AS (
     ON CONFLICT DO NOTHING RETURNING number
 )""",
     "updates": f"""
-update_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}} AND {{has_turn}}),
+update_input AS MATERIALIZED (SELECT * FROM (SELECT i.*, {_FLAGS} FROM {{input}}) i WHERE {{has_key}} AND {{has_turn}}),
 updated AS (
     UPDATE tasks t SET state = coalesce(i.state, t.state), status_ms = coalesce(i.status_ms, t.status_ms),
         generation = coalesce(i.generation, t.generation),
@@ -209,20 +219,29 @@ updated AS (
     "discards": f"""
 discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
-    DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state = -1
-    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch)) RETURNING t.number, t.scope, t.context_id
+    DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state < 0
+    AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch))
+    RETURNING t.number, t.scope, t.context_id, t.followed
 ),
 returned AS (
-    UPDATE contexts c SET running = NULL FROM discarded i
-    WHERE c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
+    {_CLEAR.format("discarded", "true")}
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
 discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task = i.number)""",
+    # The one whose turn it is may be a draft. (BETWEEN: the index of unfinished tasks looks small when there are none.)
     "marks": f"""
+blockers AS MATERIALIZED (
+    SELECT b.number FROM {{input}} CROSS JOIN LATERAL (
+        SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
+        AND b.number <> i.number AND {_IS_BEHIND.format("b")}
+        UNION ALL SELECT c.running FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id
+        OFFSET 0
+    ) b WHERE b.number <> i.number
+),
 marked AS (
-    UPDATE tasks t SET followed = true FROM {{input}} WHERE t.scope = i.scope AND t.context_id = i.context_id
-    AND t.state IN (1, 2) AND t.number <> i.number AND NOT t.followed AND {_IS_BEHIND.format("t")}
+    UPDATE tasks t SET followed = true FROM blockers b
+    WHERE t.number = b.number AND t.state BETWEEN {DRAFT} AND 2 AND NOT t.followed
 )""",
     "events": f"""
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
@@ -280,11 +299,6 @@ new_progress AS (
 unhook_input AS MATERIALIZED (SELECT i.task, i.id FROM {{input}} WHERE i.alone OR {_DONE}),
 old_pushes AS (DELETE FROM pushes p USING unhook_input i WHERE p.task = i.task AND p.id = i.id)""",
 }
-_CLEARS = """
-cleared AS (
-    UPDATE contexts c SET running = NULL FROM updated i
-    WHERE i.clears AND c.scope = i.scope AND c.context_id = i.context_id AND c.running = i.number
-)"""
 _HAS_QUEUED = """EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = i.scope AND q.context_id = i.context_id AND q.state IN (1, 2)
     AND coalesce(q.owner, 0) = 0 AND q.number <> i.number
@@ -292,7 +306,7 @@ _HAS_QUEUED = """EXISTS (
 # The results: whether others wait for a task that has settled, or for a draft that was answered without a task.
 _QUEUES = {
     "updated": f"SELECT i.number, 0, i.settles AND (i.followed OR {_HAS_QUEUED}) FROM updated i",
-    "discarded": f"SELECT i.number, 0, {_HAS_QUEUED} FROM discarded i",
+    "discarded": f"SELECT i.number, 0, i.followed OR {_HAS_QUEUED} FROM discarded i",
 }
 # The codes of outcomes in the result.
 COMMITTED, BUSY, REPEATED = 0, 1, 2
@@ -321,7 +335,7 @@ def commit_statement(parts: frozenset[str], extras: tuple[tuple[str, tuple[str, 
     if is_done_due:
         texts.append(_done(tables))
     if "updates" in parts:
-        texts.append(_CLEARS.strip())
+        texts.append(f"cleared AS ({_CLEAR.format('updated', 'i.clears')})")
     for text, columns in extras:
         texts.append(text.format(input=numbers.input(columns), done=_DONE))
     results = [_QUEUES.get(table, f"SELECT number, {COMMITTED}, false FROM {table}") for table in tables]

@@ -134,14 +134,18 @@ class SqliteUsers:
     async def by_name(self, name: str) -> Account | None:
         """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
         now = self._clear_cache_if_changed()
-        return await self._cache.by_name(name, now, lambda: self._read(lambda reader: account(reader, name, now)))
+        cached = self._cache.get(name, now)
+        if cached is not None:
+            return cached
+        return await self._cache.load(name, self._read(lambda reader: account(reader, name, now)))
 
     async def by_key(self, digest: bytes) -> Account | None:
         """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
         now = self._clear_cache_if_changed()
-        return await self._cache.by_key(
-            digest, now, lambda: self._read(lambda reader: account_of_key(reader, digest, now))
-        )
+        cached = self._cache.get(digest, now)
+        if cached is not None:
+            return cached
+        return await self._cache.load(digest, self._read(lambda reader: account_of_key(reader, digest, now)))
 
     # -- administration --------------------------------------------------------------------------------------------
 

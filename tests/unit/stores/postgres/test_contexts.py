@@ -1,0 +1,229 @@
+"""Tasks of one context run one after the other, whichever nodes they are on, and none is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from msgspec import structs
+from unit.stores.postgres.changes import Change, created, new_row
+from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_record
+
+from dragoman.engine.ports.store import Scope, TaskRow
+from dragoman.model.state import State
+
+JOINS = {"joins_context": True, "serial": True}
+BEGINS = {"begins": True, **JOINS}
+
+
+def joiner(context: str) -> TaskRow:
+    return structs.replace(new_row(context), state=State.WORKING)
+
+
+def queued(context: str) -> TaskRow:
+    return new_row(context)
+
+
+async def test_a_task_waits_while_another_of_its_context_runs(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    first = await one.create("talk")
+    row = joiner("talk")
+    assert await two.kinds(created(row, **BEGINS)) == ["busy"]
+    assert await two.database.task(row.id) is None
+    second = queued("talk")
+    assert await two.kinds(created(second, queued=True, **JOINS)) == ["committed"]
+    assert await two.take() == []
+    assert await two.take(parallel=True) == [second.number]  # an agent whose runs do not wait for each other
+    assert await two.database.release(two.id, second.number, 2)
+    (outcome,) = await one.commit(next_record(first, State.COMPLETED))
+    assert (outcome.kind, outcome.queue) == ("committed", True)
+    assert await two.take() == [second.number]
+    begins = next_record(second, State.WORKING, epoch=3, begins=True, serial=True)
+    assert await two.kinds(begins) == ["committed"]
+    assert await one.kinds(created(joiner("talk"), **BEGINS)) == ["busy"]
+
+
+async def test_a_context_without_others_announces_nothing(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create("talk")
+    other = await node.create("other talk")
+    outcomes = await node.commit(next_record(row, State.COMPLETED), next_record(other, State.INPUT_REQUIRED))
+    assert [outcome.queue for outcome in outcomes] == [False, False]
+
+
+async def test_the_oldest_of_a_context_is_taken_first(cluster: Cluster) -> None:
+    nodes = [await cluster.node() for _ in range(3)]
+    rows = [queued("talk") for _ in range(4)]
+    for node, row in zip([*nodes, nodes[0]], rows, strict=True):
+        await node.commit(created(row, queued=True, **JOINS))
+    for expected in rows:
+        taken = await asyncio.gather(*(node.take() for node in nodes))
+        (owner,) = [node for node, numbers in zip(nodes, taken, strict=True) if numbers]
+        assert [number for numbers in taken for number in numbers] == [expected.number]
+        begins = next_record(expected, State.WORKING, epoch=2, begins=True, serial=True)
+        assert await owner.kinds(begins) == ["committed"]
+        running = structs.replace(expected, generation=2, state=State.WORKING)
+        await owner.commit(next_record(running, State.COMPLETED, epoch=2))
+
+
+async def test_an_answered_task_waits_for_the_one_that_has_begun_meanwhile(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    asked = await one.create("talk")
+    await one.append(asked, State.INPUT_REQUIRED)
+    asked = structs.replace(asked, generation=2, state=State.INPUT_REQUIRED)
+    running = await two.create("talk", **BEGINS)
+    assert await one.database.claim(one.id, asked.number, 2, revoke=False) is not None
+    answer = {"epoch": 2, "serial": True}
+    assert await one.append(asked, State.WORKING, begins=True, **answer) == "busy"
+    assert await one.append(asked, State.WORKING, queued=True, **answer) == "committed"
+    assert await one.take() == []
+    (outcome,) = await two.commit(next_record(running, State.COMPLETED))
+    assert outcome.queue
+    assert await one.take() == [asked.number]
+
+
+async def test_of_two_joiners_at_the_same_time_one_begins(cluster: Cluster) -> None:
+    nodes = [await cluster.node() for _ in range(3)]
+    for turn in range(5):
+        rows = [joiner(f"talk {turn}") for _ in nodes]
+        kinds = await asyncio.gather(
+            *(node.kinds(created(row, **BEGINS)) for node, row in zip(nodes, rows, strict=True))
+        )
+        assert sorted(kind for (kind,) in kinds) == ["busy", "busy", "committed"]
+
+
+async def test_two_joiners_in_one_batch_are_told_apart(cluster: Cluster) -> None:
+    node = await cluster.node()
+    kinds = await node.kinds(*(created(joiner("talk"), **BEGINS) for _ in range(3)), created(joiner("x"), **BEGINS))
+    assert kinds == ["committed", "busy", "busy", "committed"]
+
+
+async def test_who_waits_is_seen_by_an_end_that_began_before(cluster: Cluster) -> None:
+    """The statement that ends the first task has read the database before the second was there."""
+    one, two = await cluster.node(), await cluster.node()
+    other, first = await one.create(), await one.create("talk")
+    async with cluster.locked(other):
+        ending = asyncio.create_task(one.commit(next_record(other), next_record(first, State.COMPLETED)))
+        await cluster.until_waiting()
+        second = queued("talk")
+        assert await two.kinds(created(second, queued=True, **JOINS)) == ["committed"]
+        assert await two.take() == []
+    assert [outcome.queue for outcome in await ending] == [False, True]
+    assert await two.take() == [second.number]
+
+
+async def test_who_waits_for_an_end_finds_the_context_free(cluster: Cluster) -> None:
+    """The statement that creates the second task waits for the one that ends the first."""
+    one, two = await cluster.node(), await cluster.node()
+    first, other = await one.create("talk"), await one.create()
+    async with cluster.locked(other):
+        ending = asyncio.create_task(one.commit(next_record(first, State.COMPLETED), next_record(other)))
+        await cluster.until_waiting()
+        row = joiner("talk")
+        beginning = asyncio.create_task(two.kinds(created(row, **BEGINS)))
+        await cluster.until_waiting(2)
+    await ending
+    # It was refused by what it had read; another attempt is not.
+    assert await beginning == ["busy"]
+    assert await two.kinds(created(row, **BEGINS)) == ["committed"]
+
+
+async def test_a_task_waits_for_a_draft_and_is_announced_when_it_is_answered(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    other, draft = await one.create(), new_row("talk")
+    assert await one.kinds(draft_of(draft, **BEGINS)) == ["committed"]
+    assert await two.kinds(created(joiner("talk"), **BEGINS)) == ["busy"]
+    answered = Change(draft, draft=True, delete=True, epoch=1)
+    async with cluster.locked(other):
+        ending = asyncio.create_task(one.commit(next_record(other), answered))
+        await cluster.until_waiting()
+        second = queued("talk")
+        assert await two.kinds(created(second, queued=True, **JOINS)) == ["committed"]
+        assert await two.take() == []
+    assert [outcome.queue for outcome in await ending] == [False, True]
+    assert await two.take() == [second.number]
+
+
+async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster) -> None:
+    node = await cluster.node()
+    first = await node.create("talk", **BEGINS)
+    await node.append(first, State.COMPLETED)
+    stranger = await cluster.stranger()
+    await stranger.execute("UPDATE contexts SET running = 4711")
+    assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
+
+
+async def test_the_states_of_a_context_are_written_one_after_the_other(cluster: Cluster) -> None:
+    node = await cluster.node()
+    rows = [await node.create("talk", begins=False) for _ in range(3)]
+    changes = [next_record(row, context_state=b"%d" % place) for place, row in enumerate(rows)]
+    assert await node.kinds(*changes) == ["committed"] * 3
+    assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"2"
+
+
+class Worker:
+    """What an engine does with the contexts of its node: it begins what it may, and announces work."""
+
+    def __init__(self, node: ClusterNode, workers: list[Worker]) -> None:
+        self.node = node
+        self.work = asyncio.Event()
+        self._workers = workers
+        workers.append(self)
+
+    def announce(self) -> None:
+        for worker in self._workers:
+            worker.work.set()
+
+    async def accept(self, context: str, running: set[str], ended: list[int]) -> None:
+        row = joiner(context)
+        (kind,) = await self.node.kinds(created(row, **BEGINS))
+        if kind == "committed":
+            await self.run(row, 1, running, ended)
+            return
+        waiting = structs.replace(row, state=State.SUBMITTED)
+        assert await self.node.kinds(created(waiting, queued=True, **JOINS)) == ["committed"]
+        self.announce()
+
+    async def take_work(self, running: set[str], ended: list[int]) -> None:
+        while True:
+            await self.work.wait()
+            self.work.clear()
+            for task in await self.node.database.take(self.node.id, "agent", parallel=False, limit=3):
+                self.work.set()
+                row, epoch = task.stored.row, task.claim.epoch
+                begins = next_record(row, State.WORKING, epoch=epoch, begins=True, serial=True)
+                if await self.node.kinds(begins) == ["committed"]:
+                    await self.run(begins.write.row, epoch, running, ended)
+                else:
+                    assert await self.node.database.release(self.node.id, row.number, epoch)
+                    self.announce()
+
+    async def run(self, row: TaskRow, epoch: int, running: set[str], ended: list[int]) -> None:
+        assert row.context_id not in running, "two tasks of one context are at work"
+        running.add(row.context_id)
+        for _ in range(random.randrange(4)):
+            await asyncio.sleep(0)
+        running.remove(row.context_id)
+        (outcome,) = await self.node.commit(next_record(row, State.COMPLETED, epoch=epoch))
+        assert outcome.kind == "committed"
+        ended.append(row.number)
+        if outcome.queue:
+            self.announce()
+
+
+async def test_under_load_runs_never_overlap_and_no_wakeup_is_lost(cluster: Cluster) -> None:
+    workers: list[Worker] = []
+    for _ in range(3):
+        Worker(await cluster.node(), workers)
+    running: set[str] = set()
+    ended: list[int] = []
+    takers = [asyncio.create_task(worker.take_work(running, ended)) for worker in workers]
+    async with asyncio.timeout(15):
+        await asyncio.gather(*(workers[place % 3].accept(f"talk {place % 2}", running, ended) for place in range(24)))
+        while len(ended) < 24:
+            assert not any(taker.done() for taker in takers)
+            await asyncio.sleep(0)
+    for taker in takers:
+        taker.cancel()
+    await asyncio.gather(*takers, return_exceptions=True)
+    assert len(set(ended)) == 24

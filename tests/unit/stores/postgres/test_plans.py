@@ -1,0 +1,98 @@
+"""Statements find their rows by indexes, in new tables as in large ones.
+
+A prepared statement keeps its plan. One that was made for a table that looked small would read all of it later on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from unit.stores.postgres.changes import SCOPE
+from unit.stores.postgres.cluster import Cluster
+
+from dragoman.net.postgres import PostgresConnection, connect
+from dragoman.stores.postgres.sql import claims
+from dragoman.stores.postgres.sql.session import PLANS
+from dragoman.stores.postgres.sql.statement import COLUMNS, commit_statement
+
+STREAM = ("updates", "events")
+CREATION = ("keys", "creates", "events", "notes", "counts")
+PARTS = [STREAM, CREATION, tuple(COLUMNS)]
+
+
+async def plan_of(connection: PostgresConnection, text: str, arguments: list[str]) -> list[dict[str, Any]]:
+    """All nodes of the plan of a prepared statement."""
+    await connection.execute(f"PREPARE statement AS {text}")
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE statement({', '.join(arguments)})"))
+    await connection.execute("DEALLOCATE statement")
+    nodes: list[dict[str, Any]] = []
+    open_nodes = [plan[0]["Plan"]]
+    while open_nodes:
+        node = open_nodes.pop()
+        nodes.append(node)
+        open_nodes += node.get("Plans", [])
+    return nodes
+
+
+def check(nodes: list[dict[str, Any]]) -> None:
+    """Every stored row is found by an index and a condition on it."""
+    for node in nodes:
+        if "Relation Name" in node and node["Node Type"] != "ModifyTable":
+            assert node["Node Type"] in ("Index Scan", "Index Only Scan"), str(node)
+            assert "Index Cond" in node, str(node)
+        assert node["Node Type"] not in ("Hash Join", "Merge Join"), str(node)
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=["stream", "creation", "everything"])
+async def test_a_commit_reads_no_table_as_a_whole(parts: tuple[str, ...], cluster: Cluster) -> None:
+    text = commit_statement(frozenset(parts), ())
+    arguments = ["1", "2", *["NULL"] * sum(len(COLUMNS[part]) for part in parts)]
+    connection = await connect(cluster.url, PLANS)
+    check(await plan_of(connection, text, arguments))
+    await connection.execute(
+        f"""
+INSERT INTO scopes (agent, tenant, owner) VALUES ('{SCOPE.agent}', '', '');
+INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch)
+SELECT n, 't' || n, 1, 'c' || n, '', 3, n, 1, n, 1 FROM generate_series(1, 200) n;
+"""
+    )
+    check(await plan_of(connection, text, arguments))
+    await connection.execute("ANALYZE tasks, scopes")
+    check(await plan_of(connection, text, arguments))
+    await connection.close()
+
+
+async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(cluster: Cluster) -> None:
+    """The statement of 64 records on new tables, planned when they were empty."""
+    connection = await connect(cluster.url, PLANS)
+    await connection.execute(f"PREPARE statement AS {commit_statement(frozenset(STREAM), ())}")
+    await connection.execute("INSERT INTO scopes (agent, tenant, owner) VALUES ('agent', '', '')")
+    pages: list[int] = []
+    for first in (1, 10_001):
+        await connection.execute(
+            "INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, epoch)"
+            f" SELECT n, 't' || n, 1, 'c' || n, '', 2, n, 1, n, 1 FROM generate_series({first}, {first + 9999}) n"
+        )
+        numbers = f"ARRAY{list(range(first, first + 64))}"
+        twice, none = "array_fill(2, ARRAY[64])", "array_fill(0, ARRAY[64])"
+        arguments = ["1", "2", numbers, "array_fill(1, ARRAY[64])", twice, twice, twice, none]
+        arguments += ["array_fill(1, ARRAY[64])", none, numbers, twice, r"array_fill('\x00'::bytea, ARRAY[64])"]
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE statement({', '.join(arguments)})"
+        plan = json.loads(await connection.fetchval(text))[0]["Plan"]
+        assert await connection.fetchval("SELECT count(*) FROM events WHERE task >= $1", first) == 64
+        pages.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+        await connection.execute("ANALYZE")
+    await connection.close()
+    assert pages[0] <= 1.5 * pages[1], f"pages before and after: {pages}"
+
+
+async def test_work_is_taken_without_reading_all_tasks(cluster: Cluster) -> None:
+    connection = await connect(cluster.url, PLANS)
+    nodes = await plan_of(connection, claims._TAKE.format(claims._ORDER), ["1", "'agent'", "10"])  # pyright: ignore
+    tasks = {node.get("Index Name") for node in nodes if node.get("Relation Name") == "tasks"} - {None}
+    assert tasks <= {"tasks_queued", "tasks_owned", "tasks_unfinished", "tasks_pkey"}
+    # Nodes are few.
+    assert {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"} <= {"nodes"}
+    await connection.close()
