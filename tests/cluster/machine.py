@@ -151,8 +151,8 @@ class Cluster:
         with _ids_of(self.random):
             return ids.new_id()
 
-    def _post(self, sent: SentMessage, *, stream: bool = False) -> None:
-        node = self._any_node()
+    def _post(self, sent: SentMessage, *, stream: bool = False, node: SimulatedNode | None = None) -> None:
+        node = node or self._any_node()
         if node is None:
             return
         sent.times += 1
@@ -436,6 +436,13 @@ class Cluster:
         if node is not None:
             seconds = self.random.choice((0.5, 5.0, 7.0, 14.0, 30.0))
             freeze = node.freeze if self.random.random() < 0.7 else node.hang
+            if self.random.random() < 0.5:  # in the middle of something
+                message = new_message(self._new_id(), "once once chunk once slow")
+                sent = SentMessage(self._any_agent(), message, wait=False)
+                self.messages.append(sent)
+                self.open_messages[sent] = None
+                self._post(sent, node=node)
+                self.run(self.random.random() * 0.015)
             self.trace.append(f"{self._time()} {node.name} {freeze.__name__} for {seconds}")
             freeze(stopped=True)
             self.world.after(seconds, lambda: freeze(stopped=False))
