@@ -30,11 +30,11 @@ class Settings(Struct, frozen=True):
     rounds: int = 3
     seconds: float = 4.0
     warmup: float = 0.5
-    budget: float = 1320.0
+    budget: float = 1620.0
     quick: bool = False
 
 
-QUICK = Settings(rounds=1, seconds=1.5, warmup=0.3, budget=150.0, quick=True)
+QUICK = Settings(rounds=1, seconds=1.5, warmup=0.3, budget=200.0, quick=True)
 
 
 class Plan:

@@ -174,6 +174,8 @@ class SimulatedDatabase(MemoryStore):
         if first.delete and existing is None:
             return None
         holder = self._ids.get(first.row.id)
+        if first.draft and not first.delete and any(self._repeats.get(k.digest, (0, "", None))[2] for k in keys):
+            return _REFUSED  # it has its reply: this is a statement that arrives after all
         if first.draft and not first.delete:
             # A key without its draft: this is an old statement, and the draft was answered long ago.
             is_old = existing is None and any(self._key_holder(key) is not None for key in keys)
@@ -239,10 +241,16 @@ class SimulatedDatabase(MemoryStore):
             if number != row.number and not other.draft
         )
 
+    def _delivers(self, node: int, push: Push) -> bool:
+        """True when the node delivers to a webhook under the epoch that it names."""
+        task = self._by_number.get(push.task)
+        stored = None if task is None else task.pushes.get(push.id)
+        return self._push_owners.get((push.task, push.id)) == node and stored is not None and stored.epoch == push.epoch
+
     def _apply_claimed(self, node: int, write: Write) -> None:
         row = write.row
         if write.push_progress:
-            progress = tuple(p for p in write.push_progress if self._push_owners.get((p.task, p.id)) == node)
+            progress = tuple(push for push in write.push_progress if self._delivers(node, push))
             write = structs.replace(write, push_progress=progress)
             if not (progress or write.records or write.notes or write.pushes or write.deleted_pushes):
                 return  # there is nothing to change
@@ -479,7 +487,7 @@ class SimulatedDatabase(MemoryStore):
             owner = self._push_owners.get((push.task, push.id))
             if push.state is PushState.OPEN and (owner is None or self._is_dead(owner)) and taken < limit:
                 self._push_owners[push.task, push.id] = node
-                self._by_number[row.number].pushes[push.id] = structs.replace(push, due_ms=WOKEN)
+                self._by_number[row.number].pushes[push.id] = structs.replace(push, due_ms=WOKEN, epoch=push.epoch + 1)
                 taken += 1
         return taken
 

@@ -322,6 +322,17 @@ async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
 
 
+async def test_a_draft_that_has_its_reply_does_not_come_back(tables: Tables) -> None:
+    row, key = tables.row(), DedupeKey(b"r" * 32, NOW * 2)
+    draft = Write(row, print, draft=True, snapshot=b"d", dedupe_key=key)
+    assert await tables.commit(ONE, draft) == "committed"
+    replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
+    assert await tables.commit(ONE, replied) == "committed"
+    assert await tables.commit(ONE, draft) != "committed"
+    assert await tables.database.drafts("agent") == []
+    assert await tables.database.reply(key.digest, NOW) == b"reply"
+
+
 async def test_the_id_of_a_draft_is_taken(tables: Tables) -> None:
     row = tables.row()
     assert await tables.commit(ONE, Write(row, print, draft=True, snapshot=b"d")) == "committed"
@@ -370,7 +381,11 @@ async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(t
     assert await tables.database.take_pushes(ONE, 10) == 1
     assert await tables.database.take_pushes(ONE, 10) == 0
     assert [(p.id, p.due_ms) for p, _ in await tables.database.undelivered_pushes(ONE, woken=True)] == [("p", WOKEN)]
-    done = push(row, state=PushState.DONE)
+    late = push(row, tries=1)  # of an earlier claim
+    assert await tables.commit(ONE, Write(row, print, push_progress=(late,))) == "committed"
+    (taken,) = await tables.database.pushes(row.number)
+    assert (taken.tries, taken.epoch) == (0, late.epoch + 1)
+    done = push(row, state=PushState.DONE, epoch=taken.epoch)
     assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
     assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]
 

@@ -230,6 +230,10 @@ async def _connect_host(address: PostgresAddress, host: tuple[str, int] | None, 
         raise PostgresUnreachable(f"{where} is a standby that takes no writes") from None
     except asyncpg.PostgresError as error:
         raise _refusal(address, where, error) from None
+    except FileNotFoundError as error:
+        if host is not None and host[0].startswith("/"):
+            raise PostgresUnreachable(f"there is no socket for {where}: is PostgreSQL running there?") from None
+        raise ConfigError(f"the URL {address.text} names a file that is not there: {error}") from None
     except (OSError, asyncpg.InternalClientError) as error:
         raise PostgresUnreachable(f"{where}: {address.clean(str(error)) or type(error).__name__}") from None
     except (ValueError, asyncpg.InterfaceError) as error:

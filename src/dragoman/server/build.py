@@ -106,7 +106,8 @@ def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
         advice = ", or turn webhooks off with --no-push" if needed == ["webhooks"] else ""
         raise ConfigError(
             f"{' and '.join(needed)} need a key that all servers on one PostgreSQL have in common: set DRAGOMAN_SECRET "
-            f"to the same random text on each, such as the output of `openssl rand -hex 32`{advice}"
+            f'to the same random text on each; python -c "import secrets; print(secrets.token_urlsafe(32))" makes '
+            f"a good one{advice}"
         )
 
 
@@ -200,6 +201,7 @@ def build(
         cross_site,
         janitor,
         bus=bus,
+        needs_lifespan=ownership is not None,
         delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,

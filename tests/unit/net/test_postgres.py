@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
+from postgres_server import PostgresServer
+from unit.net.pooler import pooled
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresUnreachable, connect, is_postgres_url, parse_address, without_password
@@ -97,6 +105,8 @@ def test_what_a_server_refuses_is_said_with_what_to_do(change: object, words: st
 async def test_a_server_that_is_not_there_can_come_back(unused_tcp_port: int) -> None:
     with pytest.raises(PostgresUnreachable, match="refuses connections: is PostgreSQL running there"):
         await connect(f"postgresql://me:s3cr3t@127.0.0.1:{unused_tcp_port}/tasks")
+    with pytest.raises(PostgresUnreachable, match="there is no socket for"):
+        await connect("postgresql://me@/tasks?host=/nowhere")
     with pytest.raises(PostgresUnreachable, match="check the name of the host"):
         await connect("postgresql://me@no.such.host.invalid/tasks")
 
@@ -110,3 +120,75 @@ async def test_of_several_hosts_the_first_that_takes_writes_is_used(postgres_url
     await connection.close()
     with pytest.raises(PostgresUnreachable, match="is a standby that takes no writes"):
         await connect(postgres_url)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["transactions", "sessions"])
+async def test_a_pooler_is_refused_when_it_shares_sessions(shares: bool, postgres_url: str) -> None:
+    async with pooled(postgres_url, shares=shares) as url:
+        if shares:
+            with pytest.raises(ConfigError, match="use the address of PostgreSQL itself, or a pool in session mode"):
+                await connect(url)
+        else:
+            connection = await connect(url)
+            assert await connection.fetchval("SHOW synchronous_commit") == "on"
+            await connection.close()
+
+
+@pytest.fixture(scope="module")
+def guarded_server(postgres_databases: object) -> Iterator[tuple[str, Path]]:
+    """The URL of a server that takes TLS with a password only, and the folder with its authority."""
+    folder = Path(tempfile.mkdtemp(prefix="dragoman-tls-"))
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "another.pem")
+    certificate.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    certificate.private_key_pem.write_to_path(folder / "server.key")
+    (folder / "server.key").chmod(0o600)
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder / "server.key", "nobody")
+    files = {"ssl_cert_file": str(folder / "server.pem"), "ssl_key_file": str(folder / "server.key")}
+    server = PostgresServer(folder / "server", ssl="on", fsync="off", password_encryption="scram-sha-256", **files)
+    try:
+        server.start()
+
+        async def set_password() -> None:
+            connection = await connect(server.url())
+            await connection.execute("ALTER USER postgres PASSWORD 's3cr3t#1'")
+            await connection.close()
+
+        asyncio.run(set_password())
+        server.stop()
+        (folder / "server" / "data" / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 scram-sha-256\n")
+        server.start()
+        yield server.url(), folder
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+async def test_tls_is_as_strict_as_the_url_says(guarded_server: tuple[str, Path]) -> None:
+    plain, folder = guarded_server
+    url = plain.replace("postgres@", "postgres:s3cr3t%231@")
+    for options in ("", "?sslmode=require", f"?sslmode=verify-full&sslrootcert={folder}/authority.pem"):
+        connection = await connect(url + options)
+        assert await connection.fetchval("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"), options
+        await connection.close()
+    refused = {
+        f"?sslmode=verify-full&sslrootcert={folder}/another.pem": "check sslmode and sslrootcert",
+        f"?sslmode=verify-full&sslrootcert={folder}/missing.pem": "names a file that is not there",
+        "?sslmode=verify-full&sslrootcert=system": "check sslmode and sslrootcert",
+        "?sslmode=disable": "refuses the login",
+    }
+    for options, words in refused.items():
+        with pytest.raises(ConfigError, match=words) as error:
+            await connect(url + options)
+        assert "s3cr3t" not in str(error.value), options
+
+
+async def test_a_wrong_password_is_said_and_not_repeated(guarded_server: tuple[str, Path]) -> None:
+    url = guarded_server[0].replace("postgres@", "postgres:wr0ng%21@")
+    with pytest.raises(ConfigError, match=r"refuses the login: .*: check user and password") as error:
+        await connect(url)
+    assert "wr0ng" not in str(error.value)

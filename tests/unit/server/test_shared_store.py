@@ -19,7 +19,7 @@ from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.config.settings import Settings
 from dragoman.server.listen.startup import Startup
 
-SECRET = "not very secret, but long enough"
+SECRET = "not very secret but long enough"
 ELSEWHERE = "postgresql://me:hunter2@db.example.com/tasks"
 SECONDS = 15
 
@@ -61,13 +61,18 @@ class Node:
         assert response.status == 200, answer
         return answer
 
-    async def send(self, text: str, *, skill: str = "", task: str | None = None, wait: bool = True) -> Any:
+    async def send(
+        self, text: str, *, skill: str = "", task: str | None = None, wait: bool = True, webhook: str | None = None
+    ) -> Any:
         message: dict[str, Any] = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
         if skill:
             message["metadata"] = {"skillId": skill}
         if task is not None:
             message["taskId"] = task
-        body = {"message": message, "configuration": {"returnImmediately": not wait}}
+        configuration: dict[str, Any] = {"returnImmediately": not wait}
+        if webhook is not None:
+            configuration["taskPushNotificationConfig"] = {"url": webhook}
+        body = {"message": message, "configuration": configuration}
         async with asyncio.timeout(SECONDS):
             return (await self.call("/message:send", body))["task"]
 
@@ -150,7 +155,71 @@ async def test_a_front_accepts_what_another_node_runs(join: Any) -> None:
     assert ended["artifacts"][0]["parts"] == [{"text": "2 days"}]
 
 
-# Before a node can start
+class Receiver:
+    """A receiver of webhooks that may refuse them for a while."""
+
+    def __init__(self) -> None:
+        self.status = 503
+        self.refused = asyncio.Event()
+        self.keys: list[str] = []
+        self.states: asyncio.Queue[str] = asyncio.Queue()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        if self.status == 200:
+            self.keys.append(headers["idempotency-key"])
+            if "statusUpdate" in body:
+                self.states.put_nowait(body["statusUpdate"]["status"]["state"])
+        else:
+            self.refused.set()
+        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % self.status)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: Any) -> None:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    one, _ = [await join(name, push_allow="127.0.0.1", lease=1) for name in ("one", "two")]
+    async with server, asyncio.timeout(SECONDS):
+        task = await one.send("go", skill="trip", webhook=url)
+        await receiver.refused.wait()
+        receiver.status = 200
+        await one.close()
+        states = [await receiver.states.get() for _ in range(2)]
+    assert states == ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]
+    assert all(key.startswith(f"{task['id']}/") for key in receiver.keys)
+
+
+# Starting
+
+
+async def test_a_server_that_stopped_can_start_again(join: Any, caplog: pytest.LogCaptureFixture) -> None:
+    node = await join("one")
+    task = await node.send("go", skill="trip")
+    await node.app.stop()
+    await node.app.start()
+    assert (await node.send("3", task=task["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def test_the_app_is_not_used_on_another_event_loop_before_it_was_stopped(postgres_url: str) -> None:
+    app = make_agent().app(store=postgres_url, secret=SECRET)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        first.run_until_complete(app.start())
+        with pytest.raises(ConfigError, match="run the app with its lifespan"):
+            second.run_until_complete(app.start())
+        first.run_until_complete(app.stop())
+        second.run_until_complete(app.start())
+        second.run_until_complete(app.stop())
+    finally:
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,10 @@ logger = logging.getLogger("dragoman.server")
 
 
 class App:
-    """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain."""
+    """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
+
+    With `needs_lifespan`, it must be stopped before its event loop ends.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class App:
         janitor: Janitor | None = None,
         *,
         bus: Bus | None = None,
+        needs_lifespan: bool = False,
         delivery_factory: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
@@ -68,6 +72,7 @@ class App:
         self._hosted = hosted
         self._store = store
         self._bus = bus
+        self._needs_lifespan = needs_lifespan
         self._addresses = addresses
         # With MCP tools, authentication is built once they are open: tools and permissions come from their servers.
         self._auth_factory = auth_factory
@@ -134,6 +139,11 @@ class App:
             return
         if self._last_start_loop is not loop:
             # Test clients use a new loop for every request; everything on the old one is lost.
+            if self._ready_loop is not None and self._needs_lifespan:
+                raise ConfigError(
+                    "the event loop of this server has ended, and its connections to PostgreSQL with it: run the app "
+                    "with its lifespan, as every ASGI server does, and test clients in a `with` block"
+                )
             previous_loop, self._last_start_loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
             self._ready_loop = None
             if previous_loop is not None:

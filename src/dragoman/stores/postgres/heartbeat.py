@@ -116,6 +116,8 @@ class Heartbeat:
                 await answer_within(self._clock, LEAVE_SECONDS, lambda: self._database.leave(self._info.id))
         with contextlib.suppress(ConnectionLost):
             await answer_within(self._clock, LEAVE_SECONDS, self._database.close)
+        # A node that has left stays dead: whoever starts again is another one.
+        self._joined, self._info = False, self._info._replace(id=new_node_id())
 
     async def _renew(self, listener: NodeListener) -> None:
         """Join if need be, renew, and declare dead who is. Raises ConnectionLost."""

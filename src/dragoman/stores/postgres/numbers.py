@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dragoman.clock import sleep
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.stores.postgres.retry import SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -66,7 +67,9 @@ class TaskNumbers:
     async def _reserve(self) -> None:
         while True:
             try:
-                self._reserved = await self._database.numbers(BLOCK)
+                self._reserved = await answer_within(
+                    self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK)
+                )
             except ConnectionLost:
                 await sleep(self._clock, RETRY_DELAY)
             else:

@@ -11,7 +11,7 @@ from dragoman.clock import sleep, wait
 from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres.database import ConnectionLost
-from dragoman.stores.postgres.retry import FIRST_DELAY, LAST_DELAY, RETRY_SECONDS
+from dragoman.stores.postgres.retry import FIRST_DELAY, LAST_DELAY, RETRY_SECONDS, SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,7 +114,9 @@ class PostgresOwnership:
         delay, repeated = FIRST_DELAY, False
         while node and node == self._node:  # otherwise it was lost
             try:
-                released = await self._database.release(node, claim.task, claim.epoch)
+                released = await answer_within(
+                    self._clock, SILENCE_SECONDS, lambda: self._database.release(node, claim.task, claim.epoch)
+                )
             except ConnectionLost:
                 await sleep(self._clock, delay)
                 delay, repeated = min(2 * delay, LAST_DELAY), True

@@ -48,7 +48,8 @@ async def judge(
     first = sequence[0]
     row = first.row
     is_mine = owner is not None and owner.owner == node and owner.epoch == first.epoch
-    if first.create and (is_mine or not first.opens_draft):
+    is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
+    if is_new or (first.create and is_mine):
         return TaskGenerationMismatch(f"there is a task {row.id} already")
     if not first.epoch:
         if owner is None:

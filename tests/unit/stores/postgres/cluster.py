@@ -116,7 +116,11 @@ class Cluster:
 
     async def value(self, query: str, *args: Any) -> Any:
         """Ask the database itself."""
-        return await (await self.stranger()).fetchval(query, *args)
+        connection = await connect(self.url)
+        try:
+            return await connection.fetchval(query, *args)
+        finally:
+            await connection.close()
 
     async def close(self) -> None:
         await asyncio.gather(*(node.stop() for node in self._nodes), *(one.close() for one in self._strangers))

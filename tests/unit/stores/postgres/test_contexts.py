@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
 from msgspec import structs
 from unit.stores.postgres.changes import Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_record
 
 from dragoman.engine.ports.store import Scope, TaskRow
 from dragoman.model.state import State
+from dragoman.stores.postgres.database import InvalidValue
 
 JOINS = {"joins_context": True, "serial": True}
 BEGINS = {"begins": True, **JOINS}
@@ -159,6 +161,40 @@ async def test_the_states_of_a_context_are_written_one_after_the_other(cluster: 
     changes = [next_record(row, context_state=b"%d" % place) for place, row in enumerate(rows)]
     assert await node.kinds(*changes) == ["committed"] * 3
     assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"2"
+
+
+async def test_of_several_statements_nothing_is_applied_when_one_fails(cluster: Cluster) -> None:
+    node = await cluster.node()
+    one, two = await node.create("talk", begins=False), await node.create("talk", begins=False)
+    bad = next_record(structs.replace(two, status_ms=1 << 70), context_state=b"bad")
+    with pytest.raises(InvalidValue):
+        await node.commit(next_record(one, context_state=b"good"), bad)
+    assert await node.append(one) == "committed"
+
+
+async def test_several_statements_are_sent_again_together_when_a_lock_is_not_granted(cluster: Cluster) -> None:
+    node = await cluster.node(lock_timeout="20ms")
+    one, two = await node.create("talk", begins=False), await node.create("talk", begins=False)
+    async with cluster.locked(two):
+        changes = [next_record(row, context_state=b"state") for row in (one, two)]
+        writing = asyncio.create_task(node.kinds(*changes))
+        await cluster.until_waiting()
+        began = "SELECT max(xact_start) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        first = await cluster.value(began)
+        # The lock is given up after a while, and asked for again by a new transaction.
+        while (await cluster.value(began) or first) == first:
+            pass
+    assert await writing == ["committed", "committed"]
+
+
+async def test_a_draft_that_is_answered_saves_the_state_and_gives_its_turn_back(cluster: Cluster) -> None:
+    node = await cluster.node()
+    draft = new_row("talk")
+    await node.commit(draft_of(draft, **BEGINS))
+    answered = Change(draft, draft=True, delete=True, context_state=b"saved", epoch=1)
+    assert await node.kinds(answered) == ["committed"]
+    assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"saved"
+    assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
 
 
 class Worker:

@@ -99,6 +99,19 @@ def at(row: TaskRow, generation: int, state: State) -> TaskRow:
     return structs.replace(row, generation=generation, state=state)
 
 
+async def test_a_draft_that_was_answered_is_not_written_again_by_a_late_statement(postgres_url: str) -> None:
+    async with proxied(postgres_url) as (store, proxy):
+        row, key = new_row(number=store.next_number()), DedupeKey(b"k" * 32, NOW * 2)
+        proxy.traps.append(Trap(changes_tasks, "late"))
+        draft = Change(row, draft=True, snapshot=b"s", dedupe_key=key, epoch=1, begins=True)
+        assert await write(store, draft) == ["committed"]
+        reply = Change(row, draft=True, delete=True, reply=b"hello", dedupe_key=key, epoch=1)
+        assert await write(store, reply) == ["committed"]
+        await proxy.until_sprung(1)
+        assert await store.drafts("agent") == []
+        assert await store.reply(key.digest, NOW) == b"hello"
+
+
 async def test_a_claim_and_a_message_whose_answers_are_lost_are_made_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as (store, proxy):
         row = new_row(number=store.next_number())

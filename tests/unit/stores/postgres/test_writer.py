@@ -152,7 +152,10 @@ async def test_the_second_of_two_tasks_with_one_message_is_a_repetition(setup: S
 async def test_an_id_that_exists_is_refused(setup: Setup) -> None:
     first = created(new_row())
     await setup.write(first)
-    assert await setup.write(created(structs.replace(new_row(), id=first.write.row.id))) == ["TaskGenerationMismatch"]
+    namesake = structs.replace(new_row(), id=first.write.row.id)
+    assert await setup.write(created(namesake)) == ["TaskGenerationMismatch"]
+    draft = Change(structs.replace(namesake, number=namesake.number + 1000), draft=True, snapshot=b"s", epoch=1)
+    assert await setup.write(draft) == ["TaskGenerationMismatch"]
 
 
 async def test_a_task_that_the_database_has_forgotten_is_no_lost_task(setup: Setup) -> None:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
-from dragoman.engine.ports.store import PushState
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -153,8 +151,3 @@ def _with_progress(push: Push, progress: Push) -> Push:
 def note_key(write: Write, place: int) -> int:
     """A number that identifies a note: it is the same when its change is sent again."""
     return (write.key << 8 | place) & (1 << 63) - 1 if write.key else secrets.randbits(63)
-
-
-def is_delivered(push: Push) -> bool:
-    """True for a webhook that no node delivers: it is done or dead."""
-    return push.state is not PushState.OPEN

@@ -43,46 +43,45 @@ class BatchCommit:
     ) -> list[ChangeOutcome]:
         """Apply the changes of many tasks, and return what became of each.
 
-        Changes that would write the same row twice, such as two of one context, go into the next statement.
+        Changes that would write the same row twice, such as two of one context, need several statements. Then these are
+        a transaction, so that nothing is applied when one of them fails.
         """
         changes = [TaskChange(sequence) for sequence in sequences]
         await self._number_scopes(connection, {change.row.scope for change in changes})
-        outcomes: dict[int, ChangeOutcome] = {}
         # In this order rows are locked: two commits never wait for each other.
-        waiting = sorted((change for change in changes if change.is_valid), key=lambda change: change.number)
-        while waiting:
-            waiting = await self._commit_some(connection, node, waiting, outcomes, now_ms)
+        valid = sorted((change for change in changes if change.is_valid), key=lambda change: change.number)
+        statements, deleted = _divide(valid)
+        outcomes: dict[int, ChangeOutcome] = {}
+        if len(statements) + len(deleted) == 1:
+            await self._apply(connection, node, statements, deleted, outcomes, now_ms)
+        elif valid:
+            async with connection.transaction():
+                await self._apply(connection, node, statements, deleted, outcomes, now_ms)
         return [outcomes.get(change.number, _REFUSED) for change in changes]
 
-    async def _commit_some(
+    async def _apply(
         self,
         connection: PostgresConnection,
         node: int,
-        changes: list[TaskChange],
+        statements: list[list[TaskChange]],
+        deleted: list[TaskChange],
         outcomes: dict[int, ChangeOutcome],
         now_ms: int,
-    ) -> list[TaskChange]:
-        batch, rest = _CommitRows(self._scopes, node), list[TaskChange]()
-        rules = _Collisions()
-        deleted: list[TaskChange] = []
-        for change in changes:
-            if change.kind == "delete":
-                deleted.append(change)
-            elif rules.admits(change):
+    ) -> None:
+        for changes in statements:
+            batch = _CommitRows(self._scopes, node)
+            for change in changes:
                 batch.add(change)
-            else:
-                rest.append(change)
-        if batch.has_rows:
-            await self._plan_again(connection, batch.created)
-            text, values = batch.statement()
-            for number, code, queue in await connection.fetch(text, node, now_ms, *values):
-                outcomes[number] = _OTHERS.get(code) or (_QUEUE if queue else _COMMITTED)
-        for number in batch.webhooks:
-            outcomes[number] = _COMMITTED
+            if batch.has_rows:
+                await self._plan_again(connection, batch.created)
+                text, values = batch.statement()
+                for number, code, queue in await connection.fetch(text, node, now_ms, *values):
+                    outcomes[number] = _OTHERS.get(code) or (_QUEUE if queue else _COMMITTED)
+            for number in batch.webhooks:
+                outcomes[number] = _COMMITTED
         for change in deleted:
             queue = await delete_task(connection, node, change.row, self._tables)
             outcomes[change.number] = _QUEUE if queue else _COMMITTED
-        return rest
 
     async def _plan_again(self, connection: PostgresConnection, created: int) -> None:
         self._created += created
@@ -109,6 +108,22 @@ class BatchCommit:
             )
             rows = await connection.fetch(lookup, *columns)
         self._scopes.update((Scope(agent, tenant, owner), number) for agent, tenant, owner, number in rows)
+
+
+def _divide(changes: list[TaskChange]) -> tuple[list[list[TaskChange]], list[TaskChange]]:
+    """Divide changes into those of each statement, and deletions."""
+    deleted = [change for change in changes if change.kind == "delete"]
+    waiting = [change for change in changes if change.kind != "delete"] if deleted else changes
+    statements: list[list[TaskChange]] = []
+    while waiting:
+        rules = _Collisions()
+        admitted: list[TaskChange] = []
+        rest: list[TaskChange] = []
+        for change in waiting:
+            (admitted if rules.admits(change) else rest).append(change)
+        statements.append(admitted)
+        waiting = rest
+    return statements, deleted
 
 
 class _Collisions:
@@ -190,7 +205,7 @@ class _CommitRows:
             if keyed or turn:
                 self._rows["locks"].append((number, change.epoch, expected, draft))
             if kind == "discard":
-                self._rows["discards"].append((number, change.epoch, keyed))
+                self._rows["discards"].append((number, change.epoch, keyed, not change.changes_context))
             else:
                 written = (row.generation, NUMBERS[row.state], row.status_ms) if change.has_records else (None,) * 3
                 clears = change.settles and not change.changes_context
@@ -203,7 +218,7 @@ class _CommitRows:
             context = (number, scope, row.context_id, running, change.context_state, change.pins)
             self._rows["turns"].append((*context, inserts, row.id))
         elif change.changes_context:
-            settled = number if change.settles else None
+            settled = number if change.settles or kind == "discard" else None
             context = (number, scope, row.context_id, change.context_state, change.pins, settled)
             self._rows["contexts"].append(context)
         if change.waits:

@@ -69,7 +69,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "draft smallint",
         "flags smallint",
     ),
-    "discards": ("number bigint", "epoch integer", "keyed boolean"),
+    "discards": ("number bigint", "epoch integer", "keyed boolean", "clears boolean"),
     "marks": ("number bigint", "scope bigint", "context_id text"),
     "events": ("task bigint", "generation integer", "body bytea"),
     "notes": ("task bigint", "key bigint", "generation integer", "kind text", "mail integer", "body bytea"),
@@ -183,6 +183,7 @@ usable AS MATERIALIZED (
     WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
     AND {{has_turn}}
 ),
+-- The draft of a message that has its reply does not come back: that is a statement which arrives after all.
 kept AS (
     INSERT INTO repeats AS r (key, task, task_id, until_ms, reply, given)
     SELECT i.key, i.number, i.id, i.until_ms, i.reply, (
@@ -191,7 +192,8 @@ kept AS (
     ) FROM usable i
     ON CONFLICT (key) DO UPDATE SET task = excluded.task, task_id = excluded.task_id, until_ms = excluded.until_ms,
         reply = excluded.reply, given = NULL
-    WHERE r.task = excluded.task OR r.until_ms <= {_NOW} OR r.task = excluded.given
+    WHERE (r.task = excluded.task AND (r.reply IS NULL OR excluded.reply IS NOT NULL))
+    OR r.until_ms <= {_NOW} OR r.task = excluded.given
     RETURNING r.task AS number
 )""",
     "creates": """
@@ -221,10 +223,10 @@ discard_input AS MATERIALIZED (SELECT i.* FROM {{input}} WHERE {{has_key}}),
 discarded AS (
     DELETE FROM tasks t USING discard_input i WHERE t.number = i.number AND t.state < 0
     AND (i.epoch = 0 OR (t.owner = {_NODE} AND t.epoch = i.epoch))
-    RETURNING t.number, t.scope, t.context_id, t.followed
+    RETURNING t.number, t.scope, t.context_id, t.followed, i.clears
 ),
 returned AS (
-    {_CLEAR.format("discarded", "true")}
+    {_CLEAR.format("discarded", "i.clears")}
 ),
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
@@ -234,7 +236,7 @@ discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task =
 blockers AS MATERIALIZED (
     SELECT b.number FROM {{input}} CROSS JOIN LATERAL (
         SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
-        AND b.number <> i.number AND {_IS_BEHIND.format("b")}
+        AND b.number <> i.number
         UNION ALL SELECT c.running FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id
         OFFSET 0
     ) b WHERE b.number <> i.number
