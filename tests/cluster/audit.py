@@ -32,6 +32,7 @@ class AuditedDatabase:
         # By task number and epoch, the node that wrote or claimed.
         self.writers: dict[tuple[int, int], int] = {}
         self.claims: dict[tuple[int, int], _Claimed] = {}
+        self.epochs: dict[int, int] = {}
         self.journals: dict[int, dict[int, bytes]] = {}
         self.rows: dict[int, TaskRow] = {}
         self.numbers_by_id: dict[str, int] = {}
@@ -86,6 +87,11 @@ class AuditedDatabase:
         row = write.row
         if (write.records or write.notes or write.draft) and not write.queued:
             epoch = write.epoch or 1
+            latest = self.epochs.get(row.number, 1)
+            if epoch != latest and self._ordered:
+                self.report(
+                    f"task {row.number} was written under epoch {epoch}, after {latest} was claimed", row.number
+                )
             if self.writers.setdefault((row.number, epoch), node) != node:
                 self.report(f"two nodes have written task {row.number} under epoch {epoch}", row.number)
         journal = self.journals.setdefault(row.number, {})
@@ -139,6 +145,7 @@ class AuditedDatabase:
         if key in self.claims or key in self.writers:
             self.report(f"epoch {key[1]} of task {key[0]} was claimed twice", key[0])
         self.claims[key] = _Claimed(node, how)
+        self.epochs[key[0]] = max(key[1], self.epochs.get(key[0], 1))
 
 
 def _describe(write: Write) -> str:

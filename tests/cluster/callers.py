@@ -69,6 +69,7 @@ class Reader:
         self.bodies: dict[int, bytes] = {}
         self.finished = False
         self.in_flight = False
+        self.node: Any = None
         self.ends_on_input_required = False
         self._report = report
 

@@ -58,12 +58,16 @@ FORBIDDEN_REASONS = ("could not take writes", "has lost events", "Internal error
 class Cluster:
     """Two to five nodes on one database, their callers, and the invariants.
 
-    `step` does one thing at random. `finish` ends all faults, waits until everything is done, and checks all that must
-    hold at the end.
+    `storm` is how much more frequent faults are than usual. `step` does one thing at random. `finish` ends all faults,
+    waits until everything is done, and checks all that must hold at the end.
     """
 
-    def __init__(self, seed: int, *, nodes: int = 3, database: Any = None, backend: Backend | None = None) -> None:
+    def __init__(
+        self, seed: int, *, nodes: int = 3, storm: float = 1, database: Any = None, backend: Backend | None = None
+    ) -> None:
         self.seed = seed
+        self._names_of_steps = list({**CALLS, **FAULTS})
+        self._weights = [*CALLS.values(), *(weight * storm for weight in FAULTS.values())]
         self.random = random = Random(seed)
         global_random.seed(seed)  # jitter
         self.world = World()
@@ -147,8 +151,8 @@ class Cluster:
         with _ids_of(self.random):
             return ids.new_id()
 
-    def _post(self, sent: SentMessage, *, stream: bool = False) -> None:
-        node = self._any_node()
+    def _post(self, sent: SentMessage, *, stream: bool = False, node: SimulatedNode | None = None) -> None:
+        node = node or self._any_node()
         if node is None:
             return
         sent.times += 1
@@ -163,22 +167,18 @@ class Cluster:
 
     async def _follow_sent(self, node: SimulatedNode, sent: SentMessage, reader: Reader) -> None:
         stream = await node.services[sent.agent].stream(ANYBODY, sent.request)
-        async for batch in stream.batches:
-            for record in batch.records:
-                event = record.event
-                if reader.task_id is None:
-                    self._accepted(sent, event.id if isinstance(event, Task) else "")
-                    if isinstance(event, Task):
-                        self.readers[reader] = None
-                        reader.in_flight = True
-                        self._watch_node(node, reader)
-                self._receive(reader, record)
-            if batch.ended:
-                break
-        reader.in_flight = False
-
-    def _watch_node(self, node: SimulatedNode, reader: Reader) -> None:
-        reader.node = node
+        reader.node, reader.in_flight = node, True
+        try:
+            async for batch in stream.batches:
+                for record in batch.records:
+                    event = record.event
+                    if reader.task_id is None:
+                        self._accepted(sent, event.id if isinstance(event, Task) else "")
+                        if isinstance(event, Task):
+                            self.readers[reader] = None
+                    self._receive(reader, record)
+        finally:
+            reader.in_flight = False
 
     def _on_sent(self, sent: SentMessage, result: Any, error: BaseException | None) -> None:
         if error is not None:
@@ -436,6 +436,13 @@ class Cluster:
         if node is not None:
             seconds = self.random.choice((0.5, 5.0, 7.0, 14.0, 30.0))
             freeze = node.freeze if self.random.random() < 0.7 else node.hang
+            if self.random.random() < 0.5:  # in the middle of something
+                message = new_message(self._new_id(), "once once chunk once slow")
+                sent = SentMessage(self._any_agent(), message, wait=False)
+                self.messages.append(sent)
+                self.open_messages[sent] = None
+                self._post(sent, node=node)
+                self.run(self.random.random() * 0.015)
             self.trace.append(f"{self._time()} {node.name} {freeze.__name__} for {seconds}")
             freeze(stopped=True)
             self.world.after(seconds, lambda: freeze(stopped=False))
@@ -467,8 +474,7 @@ class Cluster:
 
     def step(self) -> None:
         """Do one thing at random."""
-        name = self.random.choices(NAMES, WEIGHTS)[0]
-        self.do(name)
+        self.do(self.random.choices(self._names_of_steps, self._weights)[0])
 
     def do(self, name: str) -> None:
         """Do one thing, and let a moment pass."""
@@ -628,12 +634,18 @@ class _End:
             if journal.get(generation) != body:
                 self._report(f"a reader of {reader.task_id} has got another event {generation}")
         done = reader.finished or not row.state.final
+        where = f"{reader.node.name}, which is {'open' if reader.in_flight else 'broken'}"
         if not done or (
             row.state.final and not reader.ends_on_input_required and reader.last not in (0, row.generation)
         ):
-            self._report(f"a stream of {reader.task_id} has ended at {reader.last} of {row.generation}", reader.task_id)
+            self._report(
+                f"a stream of {reader.task_id} at {where} has ended at {reader.last} of {row.generation}",
+                reader.task_id,
+            )
         elif not reader.finished and reader.last != row.generation:
-            self._report(f"a stream of {reader.task_id} is at {reader.last} of {row.generation}", reader.task_id)
+            self._report(
+                f"a stream of {reader.task_id} at {where} is at {reader.last} of {row.generation}", reader.task_id
+            )
 
 
 _WAITING = (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
@@ -663,7 +675,6 @@ FAULTS: dict[str, float] = {
     "cut_off": 1,
     "restart_database": 0.5,
 }
-NAMES, WEIGHTS = list({**CALLS, **FAULTS}), list({**CALLS, **FAULTS}.values())
 
 
 class _ErrorLog(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -75,6 +76,19 @@ class _OnMain:
         return lambda *args: self._loop.call_soon(method, *args)
 
 
+class _SimulatedBus(PostgresBus):
+    """The bus on simulated connections."""
+
+    def __init__(self, clock: WorldClock, line: Callable[[], BusLine], link: Link, *args: Any, **options: Any) -> None:
+        super().__init__(clock, "", *args, **options)
+        self._line = line
+        self._link = link
+
+    async def _connect(self) -> BusLine:
+        await self._link.check(0)
+        return self._line()
+
+
 class SimulatedNode:
     """A server process. `ready` is True once it serves; `alive` is False when it was killed or has stopped."""
 
@@ -101,9 +115,10 @@ class SimulatedNode:
             heartbeat_loop=LoopBeating(self.loop, self.beats),
         )
         ownership = self.store.ownership
-        self.bus = PostgresBus(
+        self.bus = _SimulatedBus(
             clock,
-            self._connect_bus,
+            lambda: BusLine(board, self.loop, self.bus_link),
+            self.bus_link,
             self.link.generations,
             on_foreign=ownership.on_touched,
             on_work=ownership.on_work,
@@ -129,10 +144,6 @@ class SimulatedNode:
     def links(self) -> tuple[Link, Link, Link]:
         """Its connections to the database."""
         return self.link, self.beat_link, self.bus_link
-
-    async def _connect_bus(self) -> BusLine:
-        await self.bus_link.check(0)
-        return BusLine(self._board, self.loop, self.bus_link)
 
     async def _start(self) -> None:
         try:

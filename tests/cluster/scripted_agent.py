@@ -35,6 +35,7 @@ class ScriptedAgent:
     closing = "last"
     closing_message = False
     streams = True
+    pinned = False
     output_metadata = None
 
     def __init__(self, name: str, *, parallel: bool, node: object, effects: Effects) -> None:

@@ -268,9 +268,11 @@ class SimulatedDatabase(MemoryStore):
             new = tuple(note for note, key in zip(write.notes, keys, strict=True) if key not in self._noted)
             self._noted.update(keys)
             write = structs.replace(write, notes=new)
-        error = self._apply(write)
-        if error is not None:
-            raise error
+        # What only begins or queues a run has no content. It may be an old statement, with an old row.
+        if write.create or write.records or not (write.begins or write.queued) or write.notes or write.draft:
+            error = self._apply(write)
+            if error is not None:
+                raise error
         for push in (*write.pushes, *write.push_progress):
             self._push_owners[push.task, push.id] = node if push.state is PushState.OPEN else None
         for push_id in write.deleted_pushes:
@@ -297,7 +299,7 @@ class SimulatedDatabase(MemoryStore):
         row = write.row
         if write.create:
             ownership.draft = False
-        if not ownership.draft:
+        if write.records:
             ownership.row = row
         if write.snapshot is not None:
             ownership.snapshot_mail = write.mail
@@ -308,14 +310,14 @@ class SimulatedDatabase(MemoryStore):
             ownership.begun = True
             if write.serial and (write.joins_context or not write.create or write.draft):
                 self._contexts.setdefault(key, _Context()).running = row.number
-        if not ownership.draft and row.state not in _UNFINISHED:
+        if write.records and row.state not in _UNFINISHED:
             ownership.begun = False
             self._set_owner(ownership, None)
             self._unfinished.pop(row.number, None)
             self._free(key, row.number)
         elif write.queued and not write.create:
             self._set_owner(ownership, None)
-        if row.number not in self._unfinished and row.state in _UNFINISHED:
+        if write.records and row.number not in self._unfinished and row.state in _UNFINISHED:
             self._unfinished[row.number] = ownership
             ownership.queued_at = next(self._arrivals)
 

@@ -175,17 +175,19 @@ class World:
         self._loops, self._gone, self._events, self.before_time_moves = [], [], [], []
         errors = list(self.errors)
         for loop in loops:
+            loop._scheduled.clear()
             for _ in range(50):
+                loop.turn()  # a task that is canceled before it starts would leave coroutines behind
                 tasks = asyncio.all_tasks(loop)
                 if not tasks:
                     break
                 for task in tasks:
                     task.cancel()
                 loop.turn()
-                self.now += 1
             for task in asyncio.all_tasks(loop):
                 task._log_destroy_pending = False
             loop.close()
+        self._remains.clear()
         self.errors = errors
 
 

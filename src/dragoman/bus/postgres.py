@@ -184,12 +184,14 @@ class PostgresBus(LocalBus):
             self._connection = self._statement = None
             self._is_sending = False
 
+    async def _connect(self) -> Any:
+        # A NOTIFY needs no disk: what it reports is durable already.
+        settings = {"application_name": "dragoman bus", "synchronous_commit": "off"}
+        return await connect(self._url, settings, seconds=_TIMEOUT)
+
     async def _listen(self) -> asyncio.Event:
         """Open a connection that listens and is ready to notify, and ask who is there. Returns what its end sets."""
-        # A NOTIFY needs no disk: what it reports is durable already.
-        connection = await connect(
-            self._url, {"application_name": "dragoman bus", "synchronous_commit": "off"}, seconds=_TIMEOUT
-        )
+        connection = await self._connect()
         lost = asyncio.Event()
 
         def on_terminated(_: object) -> None:

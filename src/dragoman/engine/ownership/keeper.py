@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dragoman.engine.ownership.port import Claim
@@ -74,14 +75,14 @@ class ClaimKeeper:
         self._take_again = True
         if not self._closed and not self._is_taking:
             self._is_taking = True
-            self._spawn(self._take())
+            self._spawn(self._take)
 
     def on_touched(self, task_ids: Sequence[str]) -> None:
         """Look at the live ones among these tasks: they got mail, or their claim was revoked."""
         for task_id in task_ids:
             live = self._tasks.live.get(task_id)
             if live is not None:
-                self._spawn(self.refresh(live))
+                self._spawn(partial(self.refresh, live))
 
     def on_lost(self, numbers: Iterable[int] | None) -> None:
         """Stop the runs of these tasks, or all."""
@@ -109,14 +110,14 @@ class ClaimKeeper:
             await self._tasks.reload(live)
             live.add_mail(number, decode_message(body))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         worker = asyncio.get_running_loop().create_task(self._guard(work))
         self._workers.add(worker)
         worker.add_done_callback(self._workers.discard)
 
-    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+    async def _guard(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         try:
-            await work
+            await work()
         except DragomanError as error:  # the store does not answer: the next tick tries again
             logger.debug("%s", error)
         except Exception:
@@ -134,7 +135,7 @@ class ClaimKeeper:
                     run.live.lose()
             return
         self.on_work()
-        self._spawn(self._compare())
+        self._spawn(self._compare)
 
     async def _take(self) -> None:
         try:

@@ -63,6 +63,15 @@ async def test_a_task_at_work_is_claimed_by_nobody_else_unless_revoked(cluster: 
     assert await one.database.claim(one.id, row.number, 2, revoke=True) is None
 
 
+async def test_a_node_that_claims_again_writes_with_its_last_claim_only(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    claimed = await node.database.claim(node.id, row.number, 1, revoke=False)
+    assert claimed is not None
+    assert await node.append(row, epoch=1) == "refused"
+    assert await node.append(row, epoch=claimed.claim.epoch) == "committed"
+
+
 async def test_a_claim_that_has_not_begun_is_released_and_taken_by_another(cluster: Cluster) -> None:
     one, two = await cluster.node(), await cluster.node()
     row = await one.create(begins=False)

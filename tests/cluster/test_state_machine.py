@@ -1,0 +1,157 @@
+"""Two to five nodes, any faults, in virtual time: whatever happens, no promise is broken.
+
+A failure names its seed. `run_history(seed)` repeats it, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster.machine import CALLS, FAULTS, Cluster
+from cluster.simulated_database import SimulatedDatabase
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from dragoman.stores.postgres.lease import NodeLease
+
+STEPS = 500
+STORMS = (0.3, 1, 3, 8)
+
+
+def run_history(seed: int, steps: int = STEPS, database: Any = None) -> Cluster:
+    """One history of a cluster: the seed says how many nodes there are, how much goes wrong, and what happens."""
+    cluster = Cluster(seed, nodes=2 + seed % 4, storm=STORMS[seed // 4 % 4], database=database)
+    try:
+        for _ in range(steps):
+            cluster.step()
+        cluster.finish()
+    finally:
+        cluster.close()
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_no_promise_is_broken(seed: int) -> None:
+    cluster = run_history(seed)
+    assert len(cluster.audit.rows) > STEPS / 10
+    assert cluster.audit.commits > STEPS / 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(4))
+def test_a_million_steps(part: int) -> None:
+    histories = range(1000 + part, 1000 + 1_000_000 // STEPS, 4)
+    assert sum(run_history(seed).steps.total() for seed in histories) >= 250_000
+
+
+def test_a_seed_tells_the_same_story_twice() -> None:
+    first, second = run_history(5, 200), run_history(5, 200)
+    assert first.audit.journals == second.audit.journals
+    assert list(first.trace) == list(second.trace)
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    """The same steps, chosen by hypothesis, which looks for the shortest history that breaks a promise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster: Cluster | None = None
+
+    @initialize(seed=st.integers(0, 1 << 32), nodes=st.integers(2, 5))
+    def begin(self, seed: int, nodes: int) -> None:
+        self.cluster = Cluster(seed, nodes=nodes)
+
+    def teardown(self) -> None:
+        if self.cluster is not None:
+            try:
+                self.cluster.finish()
+            finally:
+                self.cluster.close()
+
+
+def _rule_for(name: str) -> Callable[[ClusterMachine], None]:
+    def do(self: ClusterMachine) -> None:
+        assert self.cluster is not None
+        self.cluster.do(name)
+
+    do.__name__ = name
+    return do
+
+
+for _name in (*CALLS, *FAULTS):
+    setattr(ClusterMachine, _name, rule()(_rule_for(_name)))
+
+
+def test_hypothesis_finds_no_broken_promise() -> None:
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    options = settings(max_examples=20, stateful_step_count=50, deadline=None, suppress_health_check=checks)
+    run_state_machine_as_test(ClusterMachine, settings=options)
+
+
+# -- the checks notice what they are there for ------------------------------------------------------------------------
+
+
+class Unfenced(SimulatedDatabase):
+    """A database that lets everybody write who follows the journal."""
+
+    def _is_fenced_off(self, *args: Any) -> bool:
+        return False
+
+
+class Impatient(SimulatedDatabase):
+    """A database that gives tasks of living nodes away."""
+
+    def _is_dead(self, node: int) -> bool:
+        return True
+
+
+class Forgetful(SimulatedDatabase):
+    """A database that forgets which messages it has accepted."""
+
+    def _key_holder(self, key: Any) -> None:
+        return None
+
+
+class Disorderly(SimulatedDatabase):
+    """A database that lets all tasks of a context begin at once."""
+
+    def _is_busy(self, row: Any) -> bool:
+        return False
+
+
+class Lossy(SimulatedDatabase):
+    """A database that accepts messages for tasks at work, and loses them."""
+
+    async def post(self, row: Any, body: bytes, *args: Any) -> Any:
+        outcome = await super().post(row, body, *args)
+        notes = self._by_number[row.number].notes if row.number in self._by_number else []
+        notes[:] = [note for note in notes if not note.mail]
+        return outcome
+
+
+@pytest.mark.parametrize("broken", [Unfenced, Impatient, Forgetful, Disorderly, Lossy])
+def test_a_broken_database_is_noticed(broken: type[SimulatedDatabase]) -> None:
+    for seed in range(20):
+        database = broken(lambda: 0.0)
+        cluster = Cluster(seed, nodes=3, storm=3, database=database)
+        database._now = lambda cluster=cluster: cluster.world.now
+        try:
+            for _ in range(STEPS):
+                cluster.step()
+            cluster.finish()
+        except (AssertionError, Exception):  # noqa: BLE001 - it may also end in confusion
+            return
+        finally:
+            cluster.close()
+    pytest.fail(f"nobody noticed that the database is {broken.__name__}")
+
+
+def test_a_node_that_goes_on_after_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeLease, "expired", False)
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            run_history(seed)
