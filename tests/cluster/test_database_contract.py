@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from cluster.real_database import RealDatabase
 from cluster.simulated_database import SimulatedDatabase
 from msgspec import structs
 
@@ -15,8 +16,6 @@ from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, Push, PushState,
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import NodeInfo
-from dragoman.stores.postgres.sql.database import PostgresDatabase
-from dragoman.stores.postgres.sql.nodes import PostgresNodes
 
 NOW = 1_800_000_000_000
 SCOPE = Scope("agent", "", "")
@@ -93,22 +92,6 @@ def push(row: TaskRow, **parts: Any) -> Push:
     return Push(row.number, "p", V1_0, "https://example.org", b"", 0, NOW, **parts)
 
 
-class RealDatabase:
-    """Both ports on PostgreSQL."""
-
-    def __init__(self, url: str) -> None:
-        self._tables = PostgresDatabase(url, lambda: NOW)
-        self._nodes = PostgresNodes(url)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._nodes if name in ("join", "beat", "bury", "leave") else self._tables, name)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._nodes.close()
-        await self._tables.close()
-
-
 @pytest.fixture(params=["simulated", "postgres"])
 async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
     if request.param == "simulated":
@@ -116,8 +99,8 @@ async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
         await tables.open()
         yield tables
         return
-    database = RealDatabase(request.getfixturevalue("postgres_url"))
-    await database.open(())
+    database = RealDatabase(request.getfixturevalue("postgres_url"), lambda: NOW)
+    await database.open()
     tables = Tables(database)
     await tables.open()
     yield tables
