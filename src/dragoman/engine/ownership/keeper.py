@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import Claim
+from dragoman.engine.ownership.port import Claim, ClaimedTask
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_message
 
@@ -200,7 +200,10 @@ class ClaimKeeper:
     async def _adopt(self, claim: TaskClaim) -> None:
         """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped."""
         stored = await self._tasks.store.task(claim.task_id)
-        if stored is None or stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
+        if stored is None:
+            await self._adopt_draft(claim)
+            return
+        if stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
             return
         if stored.row.state.waiting:
             self._ownership.release(Claim(stored.row.number, claim.epoch))
@@ -208,3 +211,10 @@ class ClaimKeeper:
         claimed = await self._ownership.claim(stored)
         if claimed is not None:
             await self._recovery.recover_one(claimed)
+
+    async def _adopt_draft(self, claim: TaskClaim) -> None:
+        for stored in await self._tasks.store.drafts(self._agent):
+            row = stored.row
+            if row.id == claim.task_id and stored.epoch == claim.epoch and row.id not in self._tasks.live:
+                claimed = ClaimedTask(stored, Claim(row.number, claim.epoch), begun=True, draft=True)
+                await self._recovery.recover_one(claimed)

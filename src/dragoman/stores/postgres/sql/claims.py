@@ -103,9 +103,19 @@ WITH locked AS MATERIALIZED (
 SELECT EXISTS (SELECT 1 FROM locked), EXISTS (SELECT 1 FROM noted)
 """
 _IS_POSTED = "SELECT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND key = $2)"
+# Those without an owner, and those of dead nodes: each found by the index on owners, however many the live nodes have.
+# With `=` instead of BETWEEN the planner may prefer the index without owners, because it has the order.
 _TAKE_PUSHES = f"""
-WITH chosen AS MATERIALIZED (
-    SELECT w.task, w.id FROM pushes w JOIN tasks t ON t.number = w.task
+WITH free AS MATERIALIZED (
+    (SELECT w.task, w.id FROM pushes w WHERE w.state = 0 AND w.owner IS NULL ORDER BY w.push LIMIT $2)
+    UNION ALL (
+        SELECT l.task, l.id FROM nodes n CROSS JOIN LATERAL (
+            SELECT w.task, w.id FROM pushes w WHERE w.state = 0 AND w.owner BETWEEN n.id AND n.id
+            ORDER BY w.owner, w.push LIMIT $2
+        ) l WHERE n.dead
+    )
+), chosen AS MATERIALIZED (
+    SELECT w.task, w.id FROM free f JOIN pushes w ON w.task = f.task AND w.id = f.id JOIN tasks t ON t.number = w.task
     WHERE w.state = 0 AND t.state >= 0 AND (w.owner IS NULL OR {_IS_DEAD.format("w.owner")})
     ORDER BY w.push LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 ), taken AS (
