@@ -275,3 +275,16 @@ async def test_a_message_that_races_the_end_is_refused_or_stored(cluster: Cluste
         await cluster.until_waiting(2)
     assert (await ending, (await posting).kind) == ("committed", "committed")
     assert await one.database.mail(posted_first.number, 0) == [(1, b"in time")]
+
+
+async def test_a_message_that_is_posted_again_while_the_first_statement_waits_takes_one_number(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    async with cluster.locked(row):
+        posts = [asyncio.ensure_future(node.database.post(row, b"m", None, None, 7)) for _ in range(2)]
+        await cluster.until_waiting(2)
+    assert [(await post).kind for post in posts] == ["committed", "committed"]
+    assert (await node.database.post(row, b"n", None, None, 8)).kind == "committed"
+    assert await node.database.mail(row.number, 0) == [(1, b"m"), (2, b"n")]
