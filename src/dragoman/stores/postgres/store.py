@@ -165,8 +165,11 @@ class PostgresStore:
         """Claim the open webhooks that no live node delivers, and return those of this node and the dead ones.
 
         With `woken`, only those that were woken by hand, or that this node has claimed and not saved since.
+
+        Raises:
+            ServerError: the database does not answer, or this process is no node now.
         """
-        node = self.ownership.node
+        node = await self.ownership.require_node()
         while await self._retry.call(lambda: self._database.take_pushes(node, PUSHES_PER_CLAIM)) == PUSHES_PER_CLAIM:
             pass
         return await self._retry.call(lambda: self._database.undelivered_pushes(node, woken=woken))
