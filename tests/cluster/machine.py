@@ -10,7 +10,7 @@ import logging
 import random as global_random
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -61,16 +61,24 @@ FORBIDDEN_REASONS = ("could not take writes", "has lost events", "Internal error
 class Cluster:
     """Two to five nodes on one database, their callers, and the invariants.
 
-    `storm` is how much more frequent faults are than usual. `step` does one thing at random. `finish` ends all faults,
-    waits until everything is done, and checks all that must hold at the end.
+    `storm` is how much more frequent faults are than usual, `faults` are those that may happen. `step` does one thing
+    at random. `finish` ends all faults, waits until everything is done, and checks all that must hold at the end.
     """
 
     def __init__(
-        self, seed: int, *, nodes: int = 3, storm: float = 1, database: Any = None, backend: RealBackend | None = None
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        storm: float = 1,
+        faults: Mapping[str, float] | None = None,
+        database: Any = None,
+        backend: RealBackend | None = None,
     ) -> None:
         self.seed = seed
-        self._names_of_steps = list({**CALLS, **FAULTS})
-        self._weights = [*CALLS.values(), *(weight * storm for weight in FAULTS.values())]
+        faults = FAULTS if faults is None else faults
+        self._names_of_steps = [*CALLS, *faults]
+        self._weights = [*CALLS.values(), *(weight * storm for weight in faults.values())]
         self.random = random = Random(seed)
         global_random.seed(seed)  # jitter
         self.world = World()
@@ -95,7 +103,7 @@ class Cluster:
         self._names = 0
         self._logs = _ErrorLog()
         for number in range(nodes):
-            self.start_node(None if number == 0 else random.choice(RUN_LIMITS))
+            self.start_node(None if number == 0 or not storm else random.choice(RUN_LIMITS))
         self.run(2.0)
 
     # -- time and nodes ------------------------------------------------------------------------------------------------
@@ -219,13 +227,28 @@ class Cluster:
         self.seen[task_id] = max(self.seen.get(task_id, 0), generation)
 
     def _write(
-        self, agent: str, message: Message, *, new_task_id: str | None = None, stream: bool = False
+        self,
+        agent: str,
+        message: Message,
+        *,
+        new_task_id: str | None = None,
+        stream: bool = False,
+        node: SimulatedNode | None = None,
     ) -> SentMessage:
         sent = SentMessage(agent, message, wait=self.random.random() < 0.4, new_task_id=new_task_id)
         self.messages.append(sent)
         self.open_messages[sent] = None
-        self._post(sent, stream=stream)
+        self._post(sent, stream=stream, node=node)
         return sent
+
+    def tell(self, node: SimulatedNode, text: str, task_id: str | None = None, **options: Any) -> SentMessage:
+        """Send a message to a node."""
+        agent, context_id = options.pop("agent", "serial"), options.pop("context_id", None)
+        return self._write(agent, new_message(self._new_id(), text, task_id, context_id), node=node, **options)
+
+    def repeat_at(self, sent: SentMessage, node: SimulatedNode) -> None:
+        """Send a message once more, to a node."""
+        self._post(sent, node=node)
 
     def _any_agent(self) -> str:
         return self.random.choices(list(AGENTS), (6, 3, 1))[0]
@@ -444,11 +467,7 @@ class Cluster:
             seconds = self.random.choice((0.5, 5.0, 7.0, 14.0, 30.0))
             freeze = node.freeze if self.random.random() < 0.7 else node.hang
             if self.random.random() < 0.5:  # in the middle of something
-                message = new_message(self._new_id(), "once once chunk once slow")
-                sent = SentMessage(self._any_agent(), message, wait=False)
-                self.messages.append(sent)
-                self.open_messages[sent] = None
-                self._post(sent, node=node)
+                self.tell(node, "once once chunk once slow", agent=self._any_agent())
                 self.run(self.random.random() * 0.015)
             self.trace.append(f"{self._time()} {node.name} {freeze.__name__} for {seconds}")
             freeze(stopped=True)

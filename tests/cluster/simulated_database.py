@@ -338,7 +338,8 @@ class SimulatedDatabase(MemoryStore):
         self._free(ownership.context, number)
         if not tasks:
             del self._context_tasks[ownership.context]
-            self._contexts.pop(ownership.context, None)
+            if not ownership.draft:  # the session of a conversation that began with a bare reply goes on
+                self._contexts.pop(ownership.context, None)
 
     # -- claims ------------------------------------------------------------------------------------------------------
 
