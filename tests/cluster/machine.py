@@ -325,8 +325,11 @@ class Cluster:
         """Cancel a task, at any node."""
         agent = self._any_agent()
         node, task_id = self._any_node(), self._any_task(agent)
-        if node is None or task_id is None:
-            return
+        if node is not None and task_id is not None:
+            self.cancel_at(node, task_id, agent)
+
+    def cancel_at(self, node: SimulatedNode, task_id: str, agent: str = "serial") -> None:
+        """Cancel a task at a node."""
 
         def done(result: Any, error: BaseException | None) -> None:
             if error is None and result.result.status.state is not State.CANCELED:

@@ -62,12 +62,11 @@ def test_words_that_arrive_while_a_task_is_canceled_are_in_its_history_once() ->
     for seed in range(20):
         with scene(3, seed) as cluster:
             one, two, three = cluster.living
-            task = cluster.tell(one, "once long")
+            task = cluster.tell(one, "once long", stream=True)
             cluster.run(1)
             for link in two.links:
                 link.weather = Weather(delay=0.2)
-            cluster.task_ids["serial"] = [task.task_id or ""]
-            cluster.cancel()
+            cluster.cancel_at(two, task.task_id or "")
             cluster.tell(three, "words", task.task_id)
             cluster.tell(two, "words", task.task_id)
             cluster.run(2)
@@ -87,7 +86,7 @@ def test_an_answer_at_another_node_continues_a_pinned_conversation_at_home() -> 
 
 def test_a_stream_goes_on_at_a_node_that_was_stopped_while_another_took_the_task() -> None:
     with scene(2) as cluster:
-        one, two = cluster.living
+        one = cluster.living[0]
         cluster.tell(one, "again chunk slow chunk long chunk", stream=True)
         cluster.run(1)
         (reader,) = cluster.readers

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.clock import sleep
 from dragoman.engine.execute.context import agent_message
 from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
@@ -34,6 +35,8 @@ logger = logging.getLogger("dragoman.engine")
 _WARNED_SKILLS: set[str] = set()
 # The longest text that `closing_message` repeats. The answer itself is in the artifacts.
 MAX_CLOSING_TEXT = 64_000
+# The pause between two tries to read the state of a conversation from a store that does not answer.
+STATE_RETRY_SECONDS = 1
 
 
 class Run:
@@ -184,10 +187,20 @@ class Run:
 
     async def _load_state(self, ctx: Context) -> None:
         if not self._new_context:
-            row = self.live.row
-            saved_context_state = await self._runner.tasks.store.context_state(row.scope, row.context_id)
+            saved_context_state = await self._read_state()
             ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
         self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
+
+    async def _read_state(self) -> bytes | None:
+        tasks, row = self._runner.tasks, self.live.row
+        while True:
+            try:
+                return await tasks.store.context_state(row.scope, row.context_id)
+            except ServerError:
+                # A store that does not answer for a while must not fail a task that has begun.
+                if self.live.sharing is None or self.live.ended:
+                    raise
+            await sleep(tasks.clock, STATE_RETRY_SECONDS)
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live
