@@ -37,7 +37,6 @@ URL_VARIABLE = "TEST_POSTGRES"
 # Nothing has to survive the run. Statistics and checkpoints must not disturb it.
 UNSAFE = {"fsync": "off", "full_page_writes": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"}
 SETTINGS = {"max_connections": "300", "shared_buffers": "64MB", "jit": "off", "log_min_messages": "fatal"}
-TEMPLATE = "dragoman_template"
 
 
 class NoPostgres(Exception):
@@ -166,11 +165,16 @@ def install() -> None:
 def close() -> None:
     """Stop the server of this run, if this process began the run and a test has used it."""
     folder = Path(os.environ[FOLDER_VARIABLE])
-    if folder.name.endswith(f"-{os.getpid()}") and (state := _read_state(folder)) and "keeper" in state:
+    if not folder.name.endswith(f"-{os.getpid()}") or not (state := _read_state(folder)):
+        return
+    if "keeper" in state:
         process = state["keeper"]
         with _opened_pid(process) as ended:
             os.kill(process, signal.SIGTERM)
             select.select([ended], [], [], 30)
+    elif "url" in state:
+        _in_thread(_execute(state["url"], f"DROP DATABASE IF EXISTS {_template()}"))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Databases:
@@ -202,7 +206,7 @@ class Databases:
     def create(self, *, empty: bool = False) -> str:
         """Create a database with all tables, or an empty one, and return its URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        template = "template0" if empty else TEMPLATE
+        template = "template0" if empty else _template()
         _in_thread(_execute(self._server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
         return with_database(self._server_url, name)
 
@@ -214,6 +218,11 @@ class Databases:
 def with_database(url: str, name: str) -> str:
     """The URL of another database of the same server."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+def _template() -> str:
+    """The database with all tables that those of tests are copies of."""
+    return f"dragoman_template_{Path(os.environ[FOLDER_VARIABLE]).name.rpartition('-')[2]}"
 
 
 def _read_state(folder: Path) -> dict[str, Any]:
@@ -250,9 +259,9 @@ async def _make_template(url: str) -> None:
     from dragoman.net.postgres import connect
     from dragoman.stores.postgres.sql.schema import migrate
 
-    await _execute(url, f"DROP DATABASE IF EXISTS {TEMPLATE}")
-    await _execute(url, f"CREATE DATABASE {TEMPLATE} TEMPLATE template0")
-    connection = await connect(with_database(url, TEMPLATE))
+    await _execute(url, f"DROP DATABASE IF EXISTS {_template()}")
+    await _execute(url, f"CREATE DATABASE {_template()} TEMPLATE template0")
+    connection = await connect(with_database(url, _template()))
     try:
         await migrate(connection, "the template")
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from math import ceil
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -75,7 +76,10 @@ class _Statement:
 
 
 class Network:
-    """All links to one database, and what happens to the database itself."""
+    """All links to one database, and what happens to the database itself.
+
+    With a `grid`, statements arrive at multiples of it only, many at the same time.
+    """
 
     def __init__(self, world: World, database: object, random: Random, backend: Backend | None = None) -> None:
         self.world = world
@@ -85,6 +89,14 @@ class Network:
         self.links: list[Link] = []
         self.down_until = 0.0
         self.statements = 0
+        self.grid = 0.0
+
+    def arrival(self, seconds: float) -> float:
+        """When a statement arrives that takes so long: seconds from now."""
+        if not self.grid:
+            return seconds
+        now = self.world.now
+        return ceil((now + seconds) / self.grid) * self.grid - now
 
     def restart(self, seconds: float = 0.0) -> None:
         """Restart the database at once: all connections are cut, nothing committed is lost."""
@@ -180,9 +192,9 @@ class Link:
             world.after(random.random() * 20 * delay, refuse)
         elif fate == "zombie":
             world.after(0, refuse)
-            world.after(random.random() * random.choice(ZOMBIE_DELAYS), apply)
+            world.after(network.arrival(random.random() * random.choice(ZOMBIE_DELAYS)), apply)
         else:
-            world.after(random.random() * delay, apply)
+            world.after(network.arrival(random.random() * delay), apply)
         return await statement.future
 
     @property

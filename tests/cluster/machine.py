@@ -26,8 +26,9 @@ from cluster.callers import (
     new_message,
     subscribe_request,
 )
-from cluster.link import CALM, Backend, Network, Weather
+from cluster.link import CALM, Network, Weather
 from cluster.node import AGENTS, SimulatedNode
+from cluster.real_database import RealBackend
 from cluster.scripted_agent import random_script
 from cluster.simulated_database import SimulatedDatabase
 from cluster.switchboard import Switchboard
@@ -63,7 +64,7 @@ class Cluster:
     """
 
     def __init__(
-        self, seed: int, *, nodes: int = 3, storm: float = 1, database: Any = None, backend: Backend | None = None
+        self, seed: int, *, nodes: int = 3, storm: float = 1, database: Any = None, backend: RealBackend | None = None
     ) -> None:
         self.seed = seed
         self._names_of_steps = list({**CALLS, **FAULTS})
@@ -74,6 +75,9 @@ class Cluster:
         database = database or SimulatedDatabase(lambda: self.world.now)
         self.audit = AuditedDatabase(database, lambda: self.world.now, ordered=backend is None)
         self.network = Network(self.world, self.audit, random, backend)
+        if backend is not None:
+            self.network.grid = 0.002
+            backend.attach(self.world)
         self.board = Switchboard(self.world, random)
         self.effects = Effects(self.audit)
         self.nodes: list[SimulatedNode] = []

@@ -174,12 +174,11 @@ class SimulatedDatabase(MemoryStore):
         if first.delete and existing is None:
             return None
         holder = self._ids.get(first.row.id)
-        if first.draft and not first.delete and any(self._repeats.get(k.digest, (0, "", None))[2] for k in keys):
-            return _REFUSED  # it has its reply: this is a statement that arrives after all
+        inserts = (first.draft and not first.delete) or (first.create and not first.opens_draft)
+        if inserts and existing is None and holder is None and any(self._key_holder(key) for key in keys):
+            return _REPEATED  # it was a draft, and was answered long ago
         if first.draft and not first.delete:
-            # A key without its draft: this is an old statement, and the draft was answered long ago.
-            is_old = existing is None and any(self._key_holder(key) is not None for key in keys)
-            fits = not is_old and holder in (None, first.row.number) and (existing is None or existing.owner == node)
+            fits = holder in (None, first.row.number) and (existing is None or existing.owner == node)
         elif first.create and not first.opens_draft:
             fits = existing is None and holder is None
         else:

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from cluster.real_database import RealDatabase
 from cluster.simulated_database import SimulatedDatabase
 from msgspec import structs
 
@@ -91,11 +92,19 @@ def push(row: TaskRow, **parts: Any) -> Push:
     return Push(row.number, "p", V1_0, "https://example.org", b"", 0, NOW, **parts)
 
 
-@pytest.fixture
-async def tables() -> AsyncIterator[Tables]:
-    tables = Tables(SimulatedDatabase(lambda: NOW / 1000))
+@pytest.fixture(params=["simulated", "postgres"])
+async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
+    if request.param == "simulated":
+        tables = Tables(SimulatedDatabase(lambda: NOW / 1000))
+        await tables.open()
+        yield tables
+        return
+    database = RealDatabase(request.getfixturevalue("postgres_url"), lambda: NOW)
+    await database.open()
+    tables = Tables(database)
     await tables.open()
     yield tables
+    await database.close()
 
 
 # -- the fence -------------------------------------------------------------------------------------------------------
@@ -140,18 +149,19 @@ async def test_notes_alone_need_the_claim(tables: Tables) -> None:
 
 async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: Tables) -> None:
     row, draft = await tables.create(), tables.row()
-    for change in (
-        Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=1),
-        Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), key=2),
-    ):
-        for _ in range(2):
-            assert await tables.commit(ONE, change) == "committed"
+    noted = Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=1)
+    for _ in range(2):
+        assert await tables.commit(ONE, noted) == "committed"
+    drafted = Write(draft, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), key=2)
+    assert await tables.commit(ONE, drafted) == "committed"
+    # Both are right: whoever asks who owns it learns that it is there.
+    assert await tables.commit(ONE, drafted) in ("committed", "refused")
     assert await tables.commit(ONE, Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=3)) == "committed"
     assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun", "begun"]
     assert [stored.snapshot for stored in await tables.database.drafts("agent")] == [b"d"]
     deleted = Write(draft, print, draft=True, delete=True, epoch=1)
-    for _ in range(2):
-        assert await tables.commit(ONE, deleted) == "committed"
+    assert await tables.commit(ONE, deleted) == "committed"
+    assert await tables.commit(ONE, deleted) in ("committed", "refused")
     assert await tables.database.drafts("agent") == []
 
 
@@ -354,6 +364,34 @@ async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:
     opened.epoch = 2
     assert await tables.commit(ONE, opened) == "committed"
     assert (await tables.database.task(row.id)).row == row
+
+
+async def test_an_old_statement_does_not_bring_an_answered_draft_back(tables: Tables) -> None:
+    row, key = tables.row(), DedupeKey(b"o" * 32, NOW + 60_000)
+    draft = Write(row, print, draft=True, snapshot=b"d", dedupe_key=key, begins=True)
+    assert await tables.commit(ONE, draft) == "committed"
+    replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
+    assert await tables.commit(ONE, replied) == "committed"
+    assert await tables.commit(ONE, draft) == "repeated"
+    # The caller chose the id and sends the message again: the reply is what it gets.
+    again = TaskRow(tables.row().number, row.id, SCOPE, row.context_id, V1_0, State.SUBMITTED, NOW, 1, NOW)
+    assert await tables.commit(TWO, created(again, dedupe_key=key)) == "repeated"
+    assert await tables.database.drafts("agent") == []
+    assert await tables.database.reply(key.digest, NOW) == b"reply"
+
+
+async def test_an_old_statement_begins_nothing_that_has_settled(tables: Tables) -> None:
+    row = await tables.waiting()
+    claimed = await tables.database.claim(ONE, row.number, 2, revoke=False)
+    epoch = claimed.claim.epoch
+    working = after(row, State.WORKING)
+    assert await tables.commit(ONE, change(working, epoch)) == "committed"
+    begins = Write(working, print, begins=True, serial=True, epoch=epoch)
+    for _ in range(2):
+        assert await tables.commit(ONE, begins) == "committed"
+    assert await tables.commit(ONE, change(after(working, State.COMPLETED), epoch)) == "committed"
+    assert await tables.commit(ONE, begins) == "refused"
+    assert await tables.database.owned(ONE) == {}
 
 
 async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cluster.machine import CALLS, FAULTS, Cluster
+from cluster.real_database import RealBackend, RealDatabase
 from cluster.simulated_database import SimulatedDatabase
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -52,6 +53,47 @@ def test_a_seed_tells_the_same_story_twice() -> None:
     first, second = run_history(5, 200), run_history(5, 200)
     assert first.audit.journals == second.audit.journals
     assert list(first.trace) == list(second.trace)
+
+
+# -- on a real PostgreSQL ----------------------------------------------------------------------------------------------
+
+
+def run_on_postgres(url: str, seed: int, steps: int) -> Cluster:
+    """A history as above, with the statements of the nodes on PostgreSQL, many at the same time."""
+    backend = RealBackend()
+    clusters: list[Cluster] = []
+    database = RealDatabase(url, lambda: clusters[0].world.now_ms() if clusters else 0)
+    backend.run(database.open())
+    try:
+        clusters.append(
+            Cluster(seed, nodes=2 + seed % 4, storm=STORMS[seed // 4 % 4], database=database, backend=backend)
+        )
+        (cluster,) = clusters
+        try:
+            for _ in range(steps):
+                cluster.step()
+            cluster.finish()
+        finally:
+            cluster.close()
+    finally:
+        backend.run(database.close())
+        backend.close()
+    return cluster
+
+
+def test_whatever_happens_postgres_keeps_every_promise(postgres_url: str) -> None:
+    run_on_postgres(postgres_url, 6, 100)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(16))
+def test_thousands_of_steps_on_postgres(postgres_url: str, seed: int) -> None:
+    cluster = run_on_postgres(postgres_url, seed, STEPS)
+    assert len(cluster.audit.rows) > STEPS / 10
+
+
+# -- chosen by hypothesis ----------------------------------------------------------------------------------------------
 
 
 class ClusterMachine(RuleBasedStateMachine):

@@ -64,6 +64,7 @@ NOT_PROMISED = {
         "closing",
         "first_message",
         "first_metadata",
+        "has_open_effect",
         "once_count",
         "open_task",
         "pending_calls",

@@ -131,11 +131,11 @@ class WebhookOperations:
         if row.state.final and push.cursor >= row.generation:
             # No event will follow: it is stored for `get` and `list` only.
             push = structs.replace(push, state=PushState.DONE)
-        self._outbox.unfollow(row.number, push.id)
+        was_followed = self._outbox.unfollow(row.number, push.id)
         try:
             await self._write(row, pushes=(push,))
         except ServerError:
-            if replaced is not None:
+            if replaced is not None and was_followed:  # else another process delivers to it
                 self._outbox.follow(row, replaced)
             raise
         # The task may have advanced while nobody was subscribed for this webhook.

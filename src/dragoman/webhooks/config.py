@@ -83,8 +83,9 @@ class WebhookRegistry:
     def follow(self, row: TaskRow, push: Push) -> None:
         """Do nothing: this registry delivers nothing."""
 
-    def unfollow(self, task: int, push_id: str) -> None:
-        """Do nothing: this registry delivers nothing."""
+    def unfollow(self, task: int, push_id: str) -> bool:
+        """Return False: this registry delivers nothing."""
+        return False
 
     def is_unchanged(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
         """True when a live webhook has this URL, dialect and these secrets already."""

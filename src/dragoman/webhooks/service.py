@@ -164,12 +164,14 @@ class DeliveryService(WebhookRegistry):
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
             delivery.start()
 
-    def unfollow(self, task: int, push_id: str) -> None:
-        """Stop a delivery and cancel its request."""
+    def unfollow(self, task: int, push_id: str) -> bool:
+        """Stop a delivery and cancel its request. Returns whether there was one."""
         delivery = self._deliveries.get((task, push_id))
-        if delivery is not None:
-            self.forget(delivery)
-            delivery.cancel()
+        if delivery is None:
+            return False
+        self.forget(delivery)
+        delivery.cancel()
+        return True
 
     # -- called by deliveries ---------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
-from postgres_server import PostgresServer
+from postgres_server import NoPostgres, PostgresServer
 from unit.net.pooler import pooled
 
 from dragoman.model.error import ConfigError
@@ -163,6 +163,8 @@ def guarded_server(postgres_databases: object) -> Iterator[tuple[str, Path]]:
         (folder / "server" / "data" / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 scram-sha-256\n")
         server.start()
         yield server.url(), folder
+    except NoPostgres as error:
+        pytest.skip(f"no PostgreSQL with TLS: {error}")
     finally:
         server.stop()
         shutil.rmtree(folder)

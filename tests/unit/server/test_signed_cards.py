@@ -162,7 +162,7 @@ def test_signing_happens_once_and_the_tag_stays(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Signer, "sign", lambda self, data: signed.append(data) or sign(self, data))
     tags: set[str] = set()
     for _ in range(2):  # and the same again after a restart, with the same secret
-        with served(calculator(), sign=True, secret=NEW, url="https://agent.example") as url:
+        with served(calculator(), sign=True, push=False, secret=NEW, url="https://agent.example") as url:
             already = len(signed)
             tags |= {got(url + CARD)[1]["ETag"] for _ in range(5)}
             assert len(signed) - already == len(fetched(url + CARD)["signatures"])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import Claim
+from dragoman.engine.ownership.port import Claim, ClaimedTask
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_message
 
@@ -40,13 +40,15 @@ class ClaimKeeper:
         self._recovery = recovery
         self._ownership: Ownership = tasks.ownership
         self._workers: set[asyncio.Task[None]] = set()
-        self._is_taking = self._take_again = False
+        self._is_taking = self._take_again = self._is_comparing = False
         self._timer: Timer | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._closed = False
         # What the last comparison found: claims without a run, and runs without a claim. A second one confirms it.
         self._without_run: dict[int, TaskClaim] = {}
         self._without_claim: set[LiveTask] = set()
+        # Tasks that were taken and whose runs have not started yet: reading them may take long.
+        self._recovering: set[int] = set()
 
     def start(self) -> None:
         """Start, with a first look at once."""
@@ -135,7 +137,9 @@ class ClaimKeeper:
                     run.live.lose()
             return
         self.on_work()
-        self._spawn(self._compare)
+        if not self._is_comparing:
+            self._is_comparing = True
+            self._spawn(self._compare)
 
     async def _take(self) -> None:
         try:
@@ -145,20 +149,34 @@ class ClaimKeeper:
                 if limit <= 0 or self._ownership.expired:
                     return
                 claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit)
+                self._recovering = {one.claim.task for one in claimed}
                 for one in claimed:
-                    await self._recovery.recover_one(one)
+                    if self._closed:  # nothing starts any more
+                        self._ownership.release(one.claim)
+                    else:
+                        await self._recovery.recover_one(one)
+                    self._recovering.discard(one.claim.task)
                 self._take_again = self._take_again or len(claimed) == limit
         finally:
             self._is_taking = False
+            self._recovering = set()
 
     async def _compare(self) -> None:
+        try:
+            await self._compare_claims()
+        finally:
+            self._is_comparing = False
+
+    async def _compare_claims(self) -> None:
         """Compare the claims in the store with the runs. They may differ for a moment, so two looks must agree."""
         live = {one.row.number: one for one in self._tasks.live.values() if not one.draft}
         certain = {number for number, one in live.items() if one.committed and not one.over}
         owned = {
             number: claim for number, claim in (await self._ownership.owned()).items() if claim.agent == self._agent
         }
-        without_run = {number: claim for number, claim in owned.items() if number not in live}
+        without_run = {
+            number: claim for number, claim in owned.items() if number not in live and number not in self._recovering
+        }
         without_claim = {
             live[number]
             for number in certain
@@ -182,7 +200,10 @@ class ClaimKeeper:
     async def _adopt(self, claim: TaskClaim) -> None:
         """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped."""
         stored = await self._tasks.store.task(claim.task_id)
-        if stored is None or stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
+        if stored is None:
+            await self._adopt_draft(claim)
+            return
+        if stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
             return
         if stored.row.state.waiting:
             self._ownership.release(Claim(stored.row.number, claim.epoch))
@@ -190,3 +211,10 @@ class ClaimKeeper:
         claimed = await self._ownership.claim(stored)
         if claimed is not None:
             await self._recovery.recover_one(claimed)
+
+    async def _adopt_draft(self, claim: TaskClaim) -> None:
+        for stored in await self._tasks.store.drafts(self._agent):
+            row = stored.row
+            if row.id == claim.task_id and stored.epoch == claim.epoch and row.id not in self._tasks.live:
+                claimed = ClaimedTask(stored, Claim(row.number, claim.epoch), begun=True, draft=True)
+                await self._recovery.recover_one(claimed)

@@ -53,8 +53,8 @@ class Outbox(Protocol):
         """Start delivering the task's events to this webhook, in place of one with the same id."""
         ...
 
-    def unfollow(self, task: int, push_id: str) -> None:
-        """Stop delivering to a webhook."""
+    def unfollow(self, task: int, push_id: str) -> bool:
+        """Stop delivering to a webhook. Returns whether this process did."""
         ...
 
 

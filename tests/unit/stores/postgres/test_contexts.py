@@ -7,10 +7,10 @@ import random
 
 import pytest
 from msgspec import structs
-from unit.stores.postgres.changes import Change, created, new_row
+from unit.stores.postgres.changes import NOW, Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_record
 
-from dragoman.engine.ports.store import Scope, TaskRow
+from dragoman.engine.ports.store import DedupeKey, Scope, TaskRow
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import InvalidValue
 
@@ -152,6 +152,15 @@ async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster) -> None:
     await node.append(first, State.COMPLETED)
     stranger = await cluster.stranger()
     await stranger.execute("UPDATE contexts SET running = 4711")
+    assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
+
+
+async def test_a_repeated_message_does_not_occupy_the_context(cluster: Cluster) -> None:
+    node = await cluster.node()
+    key = DedupeKey(b"key", NOW + 1000)
+    first = await node.create("talk", dedupe_key=key)
+    await node.append(first, State.COMPLETED)
+    assert await node.kinds(created(joiner("talk"), dedupe_key=key, **BEGINS)) == ["repeated"]
     assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
 
 

@@ -10,7 +10,7 @@ from unit.stores.postgres.changes import NOW, SCOPE, Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 
 from dragoman.engine.ownership.port import TaskClaim
-from dragoman.engine.ports.store import DedupeKey, Note, TaskQuery
+from dragoman.engine.ports.store import DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue, TaskOwner
 
@@ -156,6 +156,20 @@ async def test_a_lost_connection_is_said_and_the_next_statement_connects_again(c
     assert await node.append(row) == "committed"
 
 
+async def test_a_server_behind_a_new_connection_is_asked_for_its_scopes(cluster: Cluster) -> None:
+    node = await cluster.node()
+    mine = structs.replace(new_row(), scope=Scope("agent", "", "mine"))
+    assert await node.kinds(created(mine)) == ["committed"]
+    # A standby that takes over may have lost a scope, and have given its number to another.
+    await cluster.value("UPDATE scopes SET owner = 'theirs' WHERE owner = 'mine' RETURNING 1")
+    node.database._writer.terminate()  # pyright: ignore[reportPrivateUsage]
+    later = structs.replace(new_row(), scope=mine.scope)
+    assert await node.kinds(created(later)) == ["committed"]
+    stored = await node.database.task(later.id)
+    assert stored is not None
+    assert stored.row.scope == mine.scope
+
+
 async def test_a_value_that_cannot_be_stored_harms_nothing(cluster: Cluster) -> None:
     node = await cluster.node()
     bad = structs.replace(new_row(), origin="\x00")
@@ -275,3 +289,16 @@ async def test_a_message_that_races_the_end_is_refused_or_stored(cluster: Cluste
         await cluster.until_waiting(2)
     assert (await ending, (await posting).kind) == ("committed", "committed")
     assert await one.database.mail(posted_first.number, 0) == [(1, b"in time")]
+
+
+async def test_a_message_that_is_posted_again_while_the_first_statement_waits_takes_one_number(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    async with cluster.locked(row):
+        posts = [asyncio.ensure_future(node.database.post(row, b"m", None, None, 7)) for _ in range(2)]
+        await cluster.until_waiting(2)
+    assert [(await post).kind for post in posts] == ["committed", "committed"]
+    assert (await node.database.post(row, b"n", None, None, 8)).kind == "committed"
+    assert await node.database.mail(row.number, 0) == [(1, b"m"), (2, b"n")]

@@ -12,8 +12,10 @@ import pytest
 from unit.stores.postgres.changes import SCOPE
 from unit.stores.postgres.cluster import Cluster
 
+from dragoman.engine.ports.store import Cursor, TaskQuery
+from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection, connect
-from dragoman.stores.postgres.sql import claims
+from dragoman.stores.postgres.sql import claims, reader
 from dragoman.stores.postgres.sql.session import PLANS
 from dragoman.stores.postgres.sql.statement import COLUMNS, commit_statement
 
@@ -27,8 +29,13 @@ async def plan_of(connection: PostgresConnection, text: str, arguments: list[str
     await connection.execute(f"PREPARE statement AS {text}")
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE statement({', '.join(arguments)})"))
     await connection.execute("DEALLOCATE statement")
+    return nodes_of(plan[0]["Plan"])
+
+
+def nodes_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """A node and all below it."""
     nodes: list[dict[str, Any]] = []
-    open_nodes = [plan[0]["Plan"]]
+    open_nodes = [plan]
     while open_nodes:
         node = open_nodes.pop()
         nodes.append(node)
@@ -86,6 +93,49 @@ async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(
         await connection.execute("ANALYZE")
     await connection.close()
     assert pages[0] <= 1.5 * pages[1], f"pages before and after: {pages}"
+
+
+class TextRecorder:
+    """Takes a query instead of a connection, and answers with nothing."""
+
+    def __init__(self) -> None:
+        self.queries: list[tuple[str, int]] = []
+
+    async def fetch(self, query: str, *args: object) -> list[object]:
+        self.queries.append((query, len(args)))
+        return []
+
+    fetchrow = fetchval = fetch
+
+
+QUERIES = [
+    TaskQuery(SCOPE),
+    TaskQuery(SCOPE, after=Cursor(1, 1)),
+    TaskQuery(SCOPE, state=State.FAILED, after=Cursor(1, 1)),
+    TaskQuery(SCOPE, context_id="c"),
+    TaskQuery(SCOPE, context_id="c", state=State.FAILED),
+    TaskQuery(SCOPE, since_ms=1),
+]
+
+
+async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
+    recorder: Any = TextRecorder()
+    for query in QUERIES:
+        await reader.page(recorder, query)
+    await reader.generations(recorder, ["a"])
+    await reader.records(recorder, 1, 1, 1)
+    await reader.notes(recorder, 1)
+    await reader.mail(recorder, 1, 1)
+    await reader.context_state(recorder, SCOPE, "c")
+    await reader.duplicate_of(recorder, b"k", 1)
+    connection = await connect(cluster.url, PLANS)
+    for text, count in recorder.queries:
+        nodes = await plan_of(connection, text, ["NULL"] * count)
+        check(nodes)
+        # A page is in the order of its index: the rows before its limit are not sorted.
+        limited = [below for node in nodes if node["Node Type"] == "Limit" for below in nodes_of(node)]
+        assert not [node for node in limited if node["Node Type"] == "Sort"], text
+    await connection.close()
 
 
 async def test_work_is_taken_without_reading_all_tasks(cluster: Cluster) -> None:

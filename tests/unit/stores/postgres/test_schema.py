@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import connect
+from dragoman.stores.postgres.sql.database import POOL_SIZE, PostgresDatabase
 from dragoman.stores.postgres.sql.schema import VERSION, check_version, migrate
 
 
@@ -59,3 +60,15 @@ async def test_another_encoding_is_refused(empty_postgres_url: str) -> None:
     await other.close()
     await connection.execute("DROP DATABASE latin")
     await connection.close()
+
+
+def test_a_database_that_was_closed_is_opened_on_another_event_loop(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url)
+
+    async def use() -> list[object]:
+        await database.open(())
+        answers = await asyncio.gather(*(database.task("x") for _ in range(2 * POOL_SIZE)))
+        await database.close()
+        return [*answers]
+
+    assert [asyncio.run(use()) for _ in range(2)] == [[None] * 2 * POOL_SIZE] * 2

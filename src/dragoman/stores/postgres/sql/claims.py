@@ -80,31 +80,42 @@ claimed AS (
     RETURNING t.*
 ) {_CLAIMED.format("claimed")}
 """
+# The number comes from the locked row, and is taken only with the note: a statement that was sent twice, and waited for
+# itself, takes no second one.
 _POST = f"""
 WITH locked AS MATERIALIZED (
-    SELECT t.number FROM tasks t WHERE t.number = $1 AND t.{UNFINISHED} AND t.generation = coalesce($2, t.generation)
-    FOR NO KEY UPDATE
+    SELECT t.number, t.generation, t.mail FROM tasks t
+    WHERE t.number = $1 AND t.{UNFINISHED} AND t.generation = coalesce($2, t.generation) FOR NO KEY UPDATE
 ), kept AS (
     INSERT INTO repeats AS r (key, task, task_id, until_ms) SELECT $3::bytea, $1, $4::text, $5::bigint FROM locked
     WHERE $3::bytea IS NOT NULL
     ON CONFLICT (key) DO UPDATE SET task = excluded.task, task_id = excluded.task_id, until_ms = excluded.until_ms,
         reply = NULL WHERE r.until_ms <= $6::bigint
     RETURNING r.task
-), ready AS MATERIALIZED (
-    SELECT number FROM locked WHERE ($3::bytea IS NULL OR EXISTS (SELECT 1 FROM kept))
-    AND NOT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND key = $7::bigint)
-), posted AS (
-    UPDATE tasks t SET mail = t.mail + 1 FROM ready i WHERE t.number = i.number RETURNING t.generation, t.mail
 ), noted AS (
     INSERT INTO notes (task, key, generation, kind, mail, body)
-    SELECT $1, $7::bigint, generation, 'message', mail, $8::bytea FROM posted ON CONFLICT DO NOTHING RETURNING 1
+    SELECT number, $7::bigint, generation, 'message', mail + 1, $8::bytea FROM locked
+    WHERE $3::bytea IS NULL OR EXISTS (SELECT 1 FROM kept)
+    ON CONFLICT DO NOTHING RETURNING task, mail
+), posted AS (
+    UPDATE tasks t SET mail = n.mail FROM noted n WHERE t.number = n.task
 )
 SELECT EXISTS (SELECT 1 FROM locked), EXISTS (SELECT 1 FROM noted)
 """
 _IS_POSTED = "SELECT EXISTS (SELECT 1 FROM notes WHERE task = $1 AND key = $2)"
+# Those without an owner, and those of dead nodes: each found by the index on owners, however many the live nodes have.
+# With `=` instead of BETWEEN the planner may prefer the index without owners, because it has the order.
 _TAKE_PUSHES = f"""
-WITH chosen AS MATERIALIZED (
-    SELECT w.task, w.id FROM pushes w JOIN tasks t ON t.number = w.task
+WITH free AS MATERIALIZED (
+    (SELECT w.task, w.id FROM pushes w WHERE w.state = 0 AND w.owner IS NULL ORDER BY w.push LIMIT $2)
+    UNION ALL (
+        SELECT l.task, l.id FROM nodes n CROSS JOIN LATERAL (
+            SELECT w.task, w.id FROM pushes w WHERE w.state = 0 AND w.owner BETWEEN n.id AND n.id
+            ORDER BY w.owner, w.push LIMIT $2
+        ) l WHERE n.dead
+    )
+), chosen AS MATERIALIZED (
+    SELECT w.task, w.id FROM free f JOIN pushes w ON w.task = f.task AND w.id = f.id JOIN tasks t ON t.number = w.task
     WHERE w.state = 0 AND t.state >= 0 AND (w.owner IS NULL OR {_IS_DEAD.format("w.owner")})
     ORDER BY w.push LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 ), taken AS (

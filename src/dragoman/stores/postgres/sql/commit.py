@@ -34,7 +34,9 @@ class BatchCommit:
 
     def __init__(self, tables: Sequence[TaskTable]) -> None:
         self._tables = tables
+        # What this connection has read: behind another one there may be another server, which never got some of them.
         self._scopes: dict[Scope, int] = {}
+        self._connection: PostgresConnection | None = None
         self._created = 0
         self._plan_again_at = _PLAN_AGAIN
 
@@ -47,6 +49,9 @@ class BatchCommit:
         a transaction, so that nothing is applied when one of them fails.
         """
         changes = [TaskChange(sequence) for sequence in sequences]
+        if connection is not self._connection:
+            self._connection = connection
+            self._scopes.clear()
         await self._number_scopes(connection, {change.row.scope for change in changes})
         # In this order rows are locked: two commits never wait for each other.
         valid = sorted((change for change in changes if change.is_valid), key=lambda change: change.number)

@@ -48,6 +48,7 @@ class PostgresDatabase:
     """
 
     def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms) -> None:
+        self._url = url
         self._text = parse_address(url).text
         self._now_ms = now_ms
         self._writer = Session(url)
@@ -62,6 +63,8 @@ class PostgresDatabase:
             ConfigError: the database cannot be reached or used; the text says what to do.
         """
         self._tables[:] = tables
+        # A store that was closed may be opened on another event loop: locks belong to the one they were used on.
+        self._writer, self._pool = Session(self._url), SessionPool(self._url, POOL_SIZE)
         await self._writer.open()
         await self._writer.run(self._migrate)
 

@@ -130,6 +130,7 @@ CREATE TABLE pushes (
     error text NOT NULL, owner bigint, epoch integer NOT NULL DEFAULT 1, PRIMARY KEY (task, id)
 ) WITH (fillfactor = 80);
 CREATE INDEX pushes_owned ON pushes (owner, push) WHERE state = 0;
+CREATE INDEX pushes_woken ON pushes (owner) WHERE state = 0 AND due_ms = -1;
 CREATE INDEX pushes_owed ON pushes (push) WHERE state <> 1;
 
 -- Who may call. Names are compared as they are; `password` is an argon2 hash, or empty for those who have keys only.
