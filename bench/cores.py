@@ -1,4 +1,4 @@
-"""Which core does what: servers on the first, the load generator on the last, a database on all but the first.
+"""Which core does what: servers on the first, the load generator on the last. A database is where there is room.
 
 python -m bench.cores CORE COMMAND...   becomes the command, kept on that core
 """
@@ -17,13 +17,6 @@ def server_core() -> int | None:
 def load_core() -> int | None:
     """The core the load generator runs on; None where processes cannot be pinned."""
     return _allowed()[-1] if _allowed() else None
-
-
-def keep_off_servers(pid: int) -> None:
-    """Keep a process that serves servers from their core, if there is another; children that it starts later too."""
-    others = set(_allowed()[1:])
-    if others:
-        os.sched_setaffinity(pid, others)
 
 
 def pin(core: int | None) -> None:

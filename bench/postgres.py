@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from bench import cores, proc
 from bench.server import CannotStart
 
 _SECONDS = 60
@@ -85,10 +84,7 @@ def postgres() -> Generator[Postgres, None, None]:
         (data / "postgresql.auto.conf").write_text(f"{_SETTINGS}port = {port}\n")
         _run(programs / "pg_ctl", *control, "start")
         try:
-            server = Postgres(programs, port, folder)
-            for pid in (server.pid, *proc.children(server.pid)):
-                cores.keep_off_servers(pid)
-            yield server
+            yield Postgres(programs, port, folder)
         finally:
             _run(programs / "pg_ctl", *control, "-m", "immediate", "stop")
     finally:

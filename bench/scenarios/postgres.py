@@ -13,12 +13,15 @@ from bench.postgres import Postgres, missing, postgres
 from bench.results import Scenario
 from bench.server import running
 
-SEND = "one node"
-SEND_TWO = "two nodes"
+SEND = "32 callers"
+SEND_MANY = "128 callers"
+SEND_TWO = "two nodes, 32 callers each"
 STREAM = "stream"
 CHUNKS = 2000
 READERS = 4
+# As in the other scenarios, and so many that a commit has more of them to serve.
 CALLERS = 32
+MANY_CALLERS = 128
 # At least so many times the rate of the a2a-sdk on its own PostgreSQL store.
 RATE_BAR = 30.0
 # At most so many times the CPU per send of one node.
@@ -44,13 +47,18 @@ def run(plan: Plan, scenario: Scenario) -> None:
                 limit = 2 * plan.settings.seconds
                 stream = plan.job(contestant, kind="stream", chunks=CHUNKS, concurrency=READERS, limit=limit)
                 _measure(plan, scenario, server, contestant, STREAM, stream)
-                _measure(plan, scenario, server, contestant, SEND, plan.job(contestant, kind="send"))
+                _measure_sends(plan, scenario, server, contestant)
                 if contestant.store == "postgres":
                     both = plan.job(contestant, kind="send", concurrency=2 * CALLERS)
                     _measure(plan, scenario, server, contestant, SEND_TWO, both)
             if field.sdk_postgres is not None:
-                job = plan.job(field.sdk_postgres, kind="send")
-                _measure(plan, scenario, server, field.sdk_postgres, SEND, job)
+                _measure_sends(plan, scenario, server, field.sdk_postgres)
+
+
+def _measure_sends(plan: Plan, scenario: Scenario, server: Postgres, contestant: Contestant) -> None:
+    for case, callers in ((SEND, CALLERS), (SEND_MANY, MANY_CALLERS)):
+        job = plan.job(contestant, kind="send", concurrency=callers)
+        _measure(plan, scenario, server, contestant, case, job)
 
 
 def _measure(plan: Plan, scenario: Scenario, server: Postgres, contestant: Contestant, case: str, job: Job) -> None:

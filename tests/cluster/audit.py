@@ -179,8 +179,9 @@ class Effects:
         self.starts: Counter[tuple[str, int, int]] = Counter()
         self.once: Counter[tuple[str, str]] = Counter()
         self._active: dict[_Run, None] = {}
+        self._homes: dict[tuple[str, str], object] = {}
 
-    def begin(self, node: object, ctx: Any, *, restartable: bool, serial: bool) -> _Run:
+    def begin(self, node: object, ctx: Any, agent: Any, *, restartable: bool) -> _Run:
         """The agent's code begins."""
         live = ctx._live
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
@@ -192,7 +193,10 @@ class Effects:
         if starts > (ATTEMPTS if restartable else 1):
             self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
         self.check_claim(run)
-        if serial:
+        home = self._homes.setdefault(run.context, node) if agent.pinned else node
+        if home is not node:
+            self._audit.report(f"task {live.id} runs on another node than its context", run.number)
+        if not agent.parallel:
             for other in self._active:
                 if other.context == run.context and other.number != run.number and self._is_valid(other):
                     self._audit.report(

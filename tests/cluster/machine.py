@@ -42,6 +42,8 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 MOST_NODES = 5
+# How many runs a node may have at a time: any number, a few, or none, when it only accepts messages.
+RUN_LIMITS = (None, None, None, 2, 0)
 # Virtual seconds in which everything has to come to an end once the faults are over: the longest script takes less.
 HEAL_SECONDS = 240.0
 STORMS = (
@@ -92,8 +94,8 @@ class Cluster:
         self.trace: deque[str] = deque(maxlen=60)
         self._names = 0
         self._logs = _ErrorLog()
-        for _ in range(nodes):
-            self.start_node()
+        for number in range(nodes):
+            self.start_node(None if number == 0 else random.choice(RUN_LIMITS))
         self.run(2.0)
 
     # -- time and nodes ------------------------------------------------------------------------------------------------
@@ -119,12 +121,13 @@ class Cluster:
         """Note that an invariant does not hold."""
         self.audit.report(text, self.audit.numbers_by_id.get(task_id or ""))
 
-    def start_node(self) -> None:
+    def start_node(self, runs_limit: int | None = None) -> None:
         """Start one more node."""
         self._names += 1
         name = f"n{self._names}"
+        parts = (self.world, self.network, self.board, self.effects, self.random, name)
         with self._logs.watch(), _ids_of(self.random):
-            self.nodes.append(SimulatedNode(self.world, self.network, self.board, self.effects, self.random, name))
+            self.nodes.append(SimulatedNode(*parts, runs_limit))
 
     @property
     def living(self) -> list[SimulatedNode]:
@@ -225,7 +228,7 @@ class Cluster:
         return sent
 
     def _any_agent(self) -> str:
-        return "serial" if self.random.random() < 0.7 else "parallel"
+        return self.random.choices(list(AGENTS), (6, 3, 1))[0]
 
     def _any_task(self, agent: str) -> str | None:
         """A task, a recent one most of the time."""
@@ -432,7 +435,7 @@ class Cluster:
     def start(self) -> None:
         """Start a node, unless there are many."""
         if len(self.living) < MOST_NODES:
-            self.start_node()
+            self.start_node(self.random.choice(RUN_LIMITS))
 
     def pause(self) -> None:
         """Stop a node for a while, mostly for longer than its lease; or only its event loop."""
@@ -493,15 +496,13 @@ class Cluster:
         self.trace.append(f"{self._time()} the faults end")
         self.network.down_until = 0
         self.board.loss, self.board.delay = 0.0, 0.004
-        if len(self.living) < 2:
-            self.start_node()
         for node in self.living:
             node.freeze(stopped=False)
             for link in node.links:
                 link.weather, link.down_until = CALM, 0
         end = self.world.now + HEAL_SECONDS
         while self.world.now < end and not (self.world.now > end - HEAL_SECONDS + 20 and self._is_quiet()):
-            if not self.living:
+            if not any(node.runs_limit is None and not node.stopping for node in self.living):
                 self.start_node()
             self.run(2.0)
             self.retry_all()

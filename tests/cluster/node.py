@@ -24,7 +24,8 @@ from dragoman.stores.postgres.store import PostgresStore
 LEASE = 6.0
 # Repeats are recognized for as long as a simulation lasts.
 SETTINGS = EngineSettings(drain=3, dedupe=10_000_000)
-AGENTS = {"serial": False, "parallel": True}
+# The agents of every node: whether they are parallel, and whether a context stays on its node.
+AGENTS = {"serial": (False, False), "parallel": (True, False), "pinned": (False, True)}
 
 
 class LoopBeating:
@@ -93,12 +94,20 @@ class SimulatedNode:
     """A server process. `ready` is True once it serves; `alive` is False when it was killed or has stopped."""
 
     def __init__(
-        self, world: World, network: Network, board: Switchboard, effects: Effects, random: Random, name: str
+        self,
+        world: World,
+        network: Network,
+        board: Switchboard,
+        effects: Effects,
+        random: Random,
+        name: str,
+        runs_limit: int | None = None,
     ) -> None:
         self._world = world
         self._effects = effects
         self._board = board
         self.name = name
+        self.runs_limit = runs_limit
         self.loop = world.add_loop(name)
         self.beats = world.add_loop(f"{name}-beats")
         self.link = Link(network, self.loop)
@@ -110,6 +119,7 @@ class SimulatedNode:
             self.beat_link,
             name=name,
             agents=tuple(AGENTS),
+            runs_limit=runs_limit,
             lease=NodeLease(LEASE, lambda: world.now),
             clock=clock,
             heartbeat_loop=LoopBeating(self.loop, self.beats),
@@ -127,17 +137,17 @@ class SimulatedNode:
         ownership.connect(self.bus.announce_work, self.bus.notify)
         self.services = {
             agent: Service(
-                ScriptedAgent(agent, parallel=parallel, node=self, effects=effects),
+                ScriptedAgent(agent, parallel=parallel, pinned=pinned, node=self, effects=effects),
                 self.store,
                 self.bus,
                 clock,
                 SETTINGS,
                 ownership=ownership,
             )
-            for agent, parallel in AGENTS.items()
+            for agent, (parallel, pinned) in AGENTS.items()
         }
         self.alive = True
-        self.ready = False
+        self.ready = self.stopping = False
         self.loop.spawn(self._start()).add_done_callback(lambda task: task.result())
 
     @property
@@ -171,7 +181,7 @@ class SimulatedNode:
     def stop(self) -> None:
         """Stop the process properly."""
         if self.ready:
-            self.ready = False
+            self.ready, self.stopping = False, True
             self.loop.spawn(self._stop())
 
     async def _stop(self) -> None:

@@ -35,12 +35,12 @@ class ScriptedAgent:
     closing = "last"
     closing_message = False
     streams = True
-    pinned = False
     output_metadata = None
 
-    def __init__(self, name: str, *, parallel: bool, node: object, effects: Effects) -> None:
+    def __init__(self, name: str, *, parallel: bool, pinned: bool, node: object, effects: Effects) -> None:
         self.name = name
         self.parallel = parallel
+        self.pinned = pinned
         self._node = node
         self._effects = effects
 
@@ -55,7 +55,7 @@ class ScriptedAgent:
     async def run(self, ctx: Any) -> AsyncIterator[Any]:
         """Do one step after the other. A run after a pause goes on behind it."""
         kind, *steps = _script(ctx)
-        run = self._effects.begin(self._node, ctx, restartable=kind == "again", serial=not self.parallel)
+        run = self._effects.begin(self._node, ctx, self, restartable=kind == "again")
         try:
             pauses = len(ctx.answers)
             for index, step in enumerate(steps):

@@ -178,7 +178,8 @@ class SimulatedDatabase(MemoryStore):
         if inserts and existing is None and holder is None and any(self._key_holder(key) for key in keys):
             return _REPEATED  # it was a draft, and was answered long ago
         if first.draft and not first.delete:
-            fits = holder in (None, first.row.number) and (existing is None or existing.owner == node)
+            is_same = existing is not None and existing.draft and existing.owner == node
+            fits = is_same or (existing is None and holder is None)
         elif first.create and not first.opens_draft:
             fits = existing is None and holder is None
         else:
@@ -358,7 +359,7 @@ class SimulatedDatabase(MemoryStore):
                 return None
         return self._claim(node, ownership)
 
-    def _claim(self, node: int, ownership: _Ownership, home: str | None = None) -> ClaimedTask:
+    def _claim(self, node: int, ownership: _Ownership) -> ClaimedTask:
         if ownership.begun and ownership.owner != node:
             ownership.attempts += 1
         self._set_owner(ownership, node)
@@ -367,6 +368,8 @@ class SimulatedDatabase(MemoryStore):
         number = ownership.row.number
         claim = Claim(number, ownership.epoch, ownership.attempts)
         entry = self._drafts[number] if ownership.draft else self._by_number[number]
+        home = self._home(ownership)
+        home = home if self._is_gone(home) else None
         return ClaimedTask(self._with_mail(entry.stored_task()), claim, ownership.begun, ownership.draft, home)
 
     async def release(self, node: int, number: int, epoch: int) -> bool:
@@ -389,21 +392,24 @@ class SimulatedDatabase(MemoryStore):
                 break
             if ownership.row.scope.agent != agent:
                 continue
-            owner = ownership.owner
-            home: str | None = None
+            owner, home = ownership.owner, self._home(ownership)
+            is_gone = self._is_gone(home)
             if owner is None:
                 if not parallel and self._is_behind(number, ownership):
                     continue
-                context = self._contexts.get(ownership.context)
-                if context is not None and context.home is not None:
-                    if context.home not in {other.info.name for other in self._nodes.values() if not other.dead}:
-                        home = context.home
-                    elif context.home != self._nodes[node].info.name:
-                        continue
+                if home is not None and not is_gone and home != self._nodes[node].info.name:
+                    continue
             elif not self._is_dead(owner):
                 continue
-            taken.append(self._claim(node, ownership, home))
+            taken.append(self._claim(node, ownership))
         return taken
+
+    def _home(self, ownership: _Ownership) -> str | None:
+        context = self._contexts.get(ownership.context)
+        return None if context is None else context.home
+
+    def _is_gone(self, home: str | None) -> bool:
+        return home not in {other.info.name for other in self._nodes.values() if not other.dead}
 
     def _is_behind(self, number: int, ownership: _Ownership) -> bool:
         """True while an older task of the context is unfinished, or another one is at work."""

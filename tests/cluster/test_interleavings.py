@@ -34,11 +34,17 @@ class Scene:
         """Make a request."""
         return node.loop.spawn(work)
 
-    def send(self, node: SimulatedNode, script: str, context: str | None = None) -> Task:
-        """Create a task, and do not wait for its end."""
-        message = new_message(str(uuid4()), script, None, context)
+    def send(self, node: SimulatedNode, text: str, context: str | None = None, task: Task | None = None) -> Task:
+        """Create a task, or send a message to one, and do not wait for its end."""
+        return self.call(node, self.sending(node, text, context, task)).result
+
+    def sending(
+        self, node: SimulatedNode, text: str, context: str | None = None, task: Task | None = None, caller: str = ""
+    ) -> Any:
+        """The request that does so."""
+        message = new_message(str(uuid4()), text, None if task is None else task.id, context)
         request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=True))
-        return self.call(node, node.services["serial"].send(ANYBODY, request)).result
+        return node.services["serial"].send(ANYBODY, request, caller)
 
     def get(self, node: SimulatedNode, task: Task) -> Task:
         return self.call(node, node.services["serial"].get(ANYBODY, get_request(task.id))).result
@@ -67,8 +73,8 @@ class _LoopClock:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    scene = Scene(getattr(request, "param", 1))
     yield scene
     scene.cluster.close()
 
@@ -81,3 +87,20 @@ def test_a_task_that_takes_long_to_load_is_not_recovered_twice(scene: Scene) -> 
     scene.cluster.run(30)
     assert scene.get(node, first).state is State.COMPLETED
     assert scene.get(node, second).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("scene", [2], indirect=True)
+def test_who_gives_up_while_his_answer_is_accepted_leaves_the_task_to_others(scene: Scene) -> None:
+    one, two = scene.nodes
+    task = scene.send(one, "once ask chunk")
+    scene.cluster.run(1)
+    scene.delay_once(one, "notes", 8)
+    answering = scene.start(one, scene.sending(one, "a", task=task))
+    scene.cluster.run(0.5)
+    one.loop.call_soon(answering.cancel)
+    scene.cluster.run(0.5)
+    started = scene.cluster.world.now
+    assert scene.send(two, "b", task=task).state is State.WORKING
+    assert scene.cluster.world.now - started < 0.2, "it had to wait"
+    scene.cluster.run(1)
+    assert scene.get(one, task).state is State.COMPLETED

@@ -17,6 +17,9 @@ SCHEMES = ("postgresql", "postgres")
 OLDEST_SERVER = 14
 # Seconds to connect to one host, unless the URL has `connect_timeout`.
 CONNECT_SECONDS = 10.0
+# Of several hosts, the next one is tried as well when one has not answered for so long: nobody waits for a host that is
+# silent, least of all the renewal of a lease.
+HEAD_START_SECONDS = 1.0
 # Settings of every session, unless the URL has them: no timeout of the database or the role may end a statement that
 # waits, and a commit is on disk when it is answered.
 SESSION_SETTINGS = {
@@ -167,7 +170,8 @@ async def connect(
     url: str, settings: Mapping[str, str] | None = None, *, seconds: float | None = None
 ) -> PostgresConnection:
     """Connect to the first host that takes writes. `settings` are those of the session; those in the URL come first.
-    Each host gets `seconds` to answer.
+
+    Each host gets `seconds` to answer, and the next one is tried as well when it has not answered soon.
 
     Raises:
         ConfigError: the URL, the name or the password is wrong, or a pooler shares sessions.
@@ -175,24 +179,49 @@ async def connect(
     """
     address = parse_address(url)
     seconds = seconds or _connect_seconds(address)
+    waiting = list(address.hosts)
+    attempts: set[asyncio.Task[PostgresConnection]] = set()
     problems: list[str] = []
-    for host in address.hosts:
-        try:
-            connection = await _connect_host(address, host, seconds)
-        except PostgresUnreachable as error:
-            problems.append(str(error))
-            continue
-        try:
-            async with asyncio.timeout(seconds):
-                await _prepare(connection, address, host, settings or {})
-        except BaseException as error:
-            connection.terminate()
-            if is_lost(error):
-                problems.append(f"{_host_text(host)} closed the connection")
-                continue
-            raise
-        return connection
+    try:
+        while waiting or attempts:
+            if waiting:
+                attempt = _open_session(address, waiting.pop(0), seconds, settings or {})
+                attempts.add(asyncio.ensure_future(attempt))
+            timeout = HEAD_START_SECONDS if waiting else None
+            done, _ = await asyncio.wait(attempts, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                attempts.discard(ended)
+                try:
+                    return ended.result()
+                except PostgresUnreachable as error:
+                    problems.append(str(error))
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(_give_up)
     raise PostgresUnreachable(f"PostgreSQL at {address.text} cannot be used now: {'; '.join(problems)}")
+
+
+def _give_up(attempt: asyncio.Task[PostgresConnection]) -> None:
+    """End the connection of an attempt that nobody waits for any more."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().terminate()
+
+
+async def _open_session(
+    address: PostgresAddress, host: tuple[str, int] | None, seconds: float, settings: Mapping[str, str]
+) -> PostgresConnection:
+    """Connect to one host, and prepare the session. Raises as `connect` does."""
+    connection = await _connect_host(address, host, seconds)
+    try:
+        async with asyncio.timeout(seconds):
+            await _prepare(connection, address, host, settings)
+    except BaseException as error:
+        connection.terminate()
+        if is_lost(error):
+            raise PostgresUnreachable(f"{_host_text(host)} closed the connection") from None
+        raise
+    return connection
 
 
 async def _connect_host(address: PostgresAddress, host: tuple[str, int] | None, seconds: float) -> PostgresConnection:

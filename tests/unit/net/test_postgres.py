@@ -122,6 +122,20 @@ async def test_of_several_hosts_the_first_that_takes_writes_is_used(postgres_url
         await connect(postgres_url)
 
 
+async def test_a_silent_host_does_not_keep_the_next_one_waiting(postgres_url: str) -> None:
+    accepted: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    good = urlsplit(postgres_url).netloc.rpartition("@")[2]
+    async with asyncio.timeout(5):  # less than a lease: a node that gives up earlier never comes to the second host
+        connection = await connect(postgres_url.replace(good, f"127.0.0.1:{port},{good}"))
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+    (writer,) = accepted
+    writer.close()
+    silent.close()
+
+
 @pytest.mark.parametrize("shares", [True, False], ids=["transactions", "sessions"])
 async def test_a_pooler_is_refused_when_it_shares_sessions(shares: bool, postgres_url: str) -> None:
     async with pooled(postgres_url, shares=shares) as url:

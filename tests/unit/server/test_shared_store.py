@@ -195,6 +195,22 @@ async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: A
     assert all(key.startswith(f"{task['id']}/") for key in receiver.keys)
 
 
+async def test_a_front_delivers_the_events_of_a_task_that_another_node_runs(join: Any) -> None:
+    receiver = Receiver()
+    receiver.status = 200
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    front, worker = await join("front", push_allow="127.0.0.1", limits={"runs": 0}), await join("worker")
+    async with server, asyncio.timeout(SECONDS):
+        task = await front.send("go", skill="trip", webhook=url)
+        await worker.send("3", task=task["id"])
+        states: list[str] = []
+        while "TASK_STATE_COMPLETED" not in states:
+            states.append(await receiver.states.get())
+    numbers = [int(key.rpartition("/")[2]) for key in receiver.keys]
+    assert numbers == sorted(set(numbers))
+
+
 # Starting
 
 

@@ -145,15 +145,20 @@ class SharedInbox(Inbox):
         if not claimed.stored.row.state.waiting:
             self._tasks.ownership.release(claimed.claim)
             return None
-        live = await self._tasks.load(claimed)
+        live: LiveTask | None = None
         try:
+            live = await self._tasks.load(claimed)
             return await self._resume_live(live, call, request.message, request.metadata, dedupe_key, caller)
         except MessageRepeated:
             return (
                 None
                 if dedupe_key is None
-                else await self._find_duplicate_shared(live.row.scope, call, request.message, dedupe_key)
+                else await self._find_duplicate_shared(claimed.stored.row.scope, call, request.message, dedupe_key)
             )
+        except BaseException:
+            if live is None or live.state.waiting:  # the answer was not written: another process may try
+                self._tasks.ownership.release(claimed.claim)
+            raise
 
     async def _create_shared(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str

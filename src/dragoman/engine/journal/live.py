@@ -237,7 +237,7 @@ class LiveTask(TaskWriter):
                 queued=queued,
                 begins=self.begun,
                 serial=self._serial,
-                pins=self._pins,
+                pins=self._pins and self.begun,
             )
         )
         if starts and self._row_maker is not None:
@@ -362,7 +362,8 @@ class LiveTask(TaskWriter):
                 epoch=self.epoch,
                 begins=begins,
                 serial=self._serial,
-                pins=self._pins,
+                # Whoever writes an answer down need not be the node that goes on with it.
+                pins=self._pins and begins,
                 mail=self.mail,
             )
         )

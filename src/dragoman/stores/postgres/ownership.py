@@ -96,8 +96,7 @@ class PostgresOwnership:
         Raises:
             ServerError: the database does not answer.
         """
-        await self._check_lease()
-        row, node = stored.row, self._node
+        row, node = stored.row, await self.require_node()
         # Once more is harmless: a node may claim its own task again.
         claimed = await self._retry.call(lambda: self._database.claim(node, row.number, row.generation, revoke=revoke))
         if node != self._node:
@@ -133,8 +132,7 @@ class PostgresOwnership:
         Raises:
             ServerError: the database does not answer.
         """
-        await self._check_lease()
-        node = self._node
+        node = await self.require_node()
         taken = await self._retry.call(lambda: self._database.take(node, agent, parallel=parallel, limit=limit))
         return taken if node == self._node else []
 
@@ -185,12 +183,17 @@ class PostgresOwnership:
         self._waiters.append(renewal)
         return renewal
 
-    async def _check_lease(self) -> None:
-        """Wait some seconds for the lease, if it has ended. Raises ServerError when it is not renewed."""
+    async def require_node(self) -> int:
+        """Return the id of this node. Waits some seconds for the lease, if it has ended.
+
+        Raises:
+            ServerError: the lease is not renewed.
+        """
         if self.expired:
             await wait(self._clock, self._next_renewal(), RETRY_SECONDS)
             if self.expired:
                 raise ServerError(EXPIRED, retryAfter="1")
+        return self._node
 
     # -- called by the beat ----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 # A server that has restarted, or a standby that takes over, is back within this time; no caller waits for longer.
 RETRY_SECONDS = 5.0
-# No reading takes so long: the connection is dead, and nobody has noticed yet.
+# Hardly a statement takes so long: the connection is dead, and nobody has noticed yet.
 SILENCE_SECONDS = 10.0
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_ANSWER = "the database does not answer: try again with the same messageId"
@@ -38,16 +38,19 @@ class Retry:
         self._clock = clock
         self._now = now
 
-    async def call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call until the database answers, for some seconds. Raises ServerError when it does not."""
-        return (await self.call_counting(call))[0]
+    async def call(self, call: Callable[[], Awaitable[T]], silence: float = SILENCE_SECONDS) -> T:
+        """Call until the database answers, for some seconds. Raises ServerError when it does not.
 
-    async def call_counting(self, call: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        A call that takes longer than `silence` is given up and repeated.
+        """
+        return (await self.call_counting(call, silence))[0]
+
+    async def call_counting(self, call: Callable[[], Awaitable[T]], silence: float = SILENCE_SECONDS) -> tuple[T, bool]:
         """Like `call`; also says whether an earlier call may have been applied already."""
         started, delay, repeated = self._now(), FIRST_DELAY, False
         while True:
             try:
-                return await answer_within(self._clock, SILENCE_SECONDS, call), repeated
+                return await answer_within(self._clock, silence, call), repeated
             except ConnectionLost as error:
                 if self._now() - started >= RETRY_SECONDS:
                     raise ServerError(NO_ANSWER, retryAfter="1") from error

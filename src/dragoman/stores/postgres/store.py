@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 6.0
 CHECK_SECONDS = 2.0
+# A step of retention may delete many events, and counting the tasks of a filter may read many rows.
+SWEEP_SECONDS, PAGE_SECONDS = 300.0, 60.0
 PUSHES_PER_CLAIM = 1000
 
 
@@ -131,7 +133,7 @@ class PostgresStore:
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
-        return await self._retry.call(lambda: self._database.page(query))
+        return await self._retry.call(lambda: self._database.page(query), PAGE_SECONDS)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
@@ -165,8 +167,11 @@ class PostgresStore:
         """Claim the open webhooks that no live node delivers, and return those of this node and the dead ones.
 
         With `woken`, only those that were woken by hand, or that this node has claimed and not saved since.
+
+        Raises:
+            ServerError: the database does not answer, or this process is no node now.
         """
-        node = self.ownership.node
+        node = await self.ownership.require_node()
         while await self._retry.call(lambda: self._database.take_pushes(node, PUSHES_PER_CLAIM)) == PUSHES_PER_CLAIM:
             pass
         return await self._retry.call(lambda: self._database.undelivered_pushes(node, woken=woken))
@@ -197,7 +202,7 @@ class PostgresStore:
         Raises:
             ServerError: the database does not answer.
         """
-        return await self._retry.call(lambda: self._database.sweep(rules))
+        return await self._retry.call(lambda: self._database.sweep(rules), SWEEP_SECONDS)
 
     async def check(self) -> None:
         """Raise ServerError when this node must get no more requests: its lease ends, or the database is silent."""

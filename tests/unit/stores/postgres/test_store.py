@@ -162,6 +162,17 @@ async def test_webhooks_of_a_dead_node_are_claimed_and_woken(one: Server, cluste
     assert [(found.id, found.due_ms) for found, _ in woken] == [("hook", WOKEN)]
 
 
+async def test_a_process_that_is_no_node_claims_no_webhooks(one: Server, cluster: Cluster) -> None:
+    async with cluster.server() as other:
+        row = await waiting(other)
+        await other.write(Change(row, pushes=(Push(row.number, "hook", V1_0, "https://hooks/1", b"", 1, NOW),)))
+    one.ownership.on_dead()
+    with pytest.raises(ServerError, match="cannot renew its lease"):
+        await one.result(one.store.undelivered_pushes(woken=True))
+    one.ownership.on_joined(303)
+    assert [found.id for found, _ in await one.store.undelivered_pushes(woken=True)] == ["hook"]
+
+
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,19 @@ async def test_one_node_sweeps_at_a_time_and_nothing_is_left(cluster: Cluster) -
         assert await cluster.value(f"SELECT count(*) FROM {table}") == 0, table
 
 
+async def test_a_context_in_which_a_task_gets_its_turn_is_not_forgotten(cluster: Cluster) -> None:
+    node = await cluster.node()
+    row = await node.create("talk")
+    await node.append(row, State.COMPLETED, context_state=b"{}")
+    stranger = await cluster.stranger()
+    async with stranger.transaction():
+        await stranger.execute("UPDATE contexts SET running = 4711, turn = turn + 1")
+        sweeping = asyncio.create_task(node.database.sweep(Sweep(ended_before_ms=NOW + 1)))
+        await cluster.until_waiting()
+    assert await sweeping == 1
+    assert await cluster.value("SELECT running FROM contexts") == 4711
+
+
 async def test_a_message_that_the_snapshot_does_not_have_survives_compaction(cluster: Cluster) -> None:
     node = await cluster.node()
     row = await node.create()

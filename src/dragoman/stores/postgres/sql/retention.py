@@ -33,12 +33,18 @@ old_events AS (DELETE FROM events e USING gone g WHERE e.task = g.number),
 old_notes AS (DELETE FROM notes n USING gone g WHERE n.task = g.number),
 old_snapshots AS (DELETE FROM snapshots s USING gone g WHERE s.task = g.number),
 old_pushes AS (DELETE FROM pushes p USING gone g WHERE p.task = g.number),
-old_contexts AS (
-    DELETE FROM contexts c USING (SELECT DISTINCT scope, context_id FROM gone) g
-    WHERE c.scope = g.scope AND c.context_id = g.context_id AND NOT EXISTS (
+empty_contexts AS MATERIALIZED (
+    SELECT c.scope, c.context_id, c.turn FROM (SELECT DISTINCT scope, context_id FROM gone) g
+    JOIN contexts c ON c.scope = g.scope AND c.context_id = g.context_id
+    WHERE NOT EXISTS (
         SELECT 1 FROM tasks t WHERE t.scope = c.scope AND t.context_id = c.context_id AND t.state >= 0
-        AND (t.number NOT IN (SELECT number FROM doomed))
-    )
+        AND t.number NOT IN (SELECT number FROM doomed)
+    ) AND NOT EXISTS (SELECT 1 FROM tasks b WHERE b.number = c.running AND b.begun)
+),
+-- Not if a task has got its turn meanwhile.
+old_contexts AS (
+    DELETE FROM contexts c USING empty_contexts e
+    WHERE c.scope = e.scope AND c.context_id = e.context_id AND c.turn = e.turn
 ),
 counts AS (
     INSERT INTO state_counts AS s (scope, state, node, tasks)
