@@ -123,9 +123,7 @@ class Service:
         self._keeper: ClaimKeeper | None = None
         inbox_parts = (agent, tasks, runner, self._quota, locks, settings, self._webhooks)
         if ownership.shared:
-            self._keeper = ClaimKeeper(
-                agent.name, parallel=agent.parallel, tasks=tasks, runner=runner, recovery=self._recovery
-            )
+            self._keeper = ClaimKeeper(agent, tasks, runner, self._recovery, locks)
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)

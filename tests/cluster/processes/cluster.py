@@ -13,7 +13,7 @@ from cluster.processes.callers import Callers
 from cluster.processes.checker import Checker, failures, summary
 from cluster.processes.nodes import Node, effects_of
 from cluster.processes.postgres import url_through
-from cluster.processes.records import Records
+from cluster.processes.records import FAILED, Records
 from cluster.processes.tables import Tables
 from cluster.processes.wire_proxy import WireProxy
 from postgres_server import PostgresServer
@@ -77,6 +77,10 @@ class Cluster:
         failed = failures(stored.journals.values())
         print(summary(self.records, stored, effects), f"{len(failed)} failed", *failed[:5], sep="\n")
         print(f"{len(wrong)} wrong", *wrong[:40], sep="\n")
+        if failed and not may_fail:
+            print(
+                await self.tables.story([journal.id for journal in stored.journals.values() if journal.state == FAILED])
+            )
         for node in self.nodes:
             for process in node.processes:
                 if process.tracebacks:

@@ -118,6 +118,16 @@ class Tables:
         with suppress(AssertionError):  # the checker says what is left
             await self.until("everything comes to rest", settled)
 
+    async def story(self, task_ids: list[str]) -> str:
+        """All that is stored about some tasks, to find out what happened to them."""
+        lines: list[str] = []
+        for row in await self.fetch("SELECT * FROM tasks WHERE id = ANY($1)", task_ids):
+            lines.append(str(dict(row)))
+            for part in ("events", "notes"):
+                rows = await self.fetch(f"SELECT * FROM {part} WHERE task = $1 ORDER BY generation", row["number"])
+                lines += [f"  {part} {dict(each)}" for each in rows]
+        return "\n".join(lines)
+
     async def read(self) -> StoredCluster:
         """Everything."""
         events: dict[int, dict[int, bytes]] = defaultdict(dict)

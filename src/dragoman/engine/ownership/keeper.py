@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from dragoman.clock import Timer
+    from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.execute.recovery import Recovery
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ownership.port import Ownership, TaskClaim
+    from dragoman.engine.ports.agent import Runnable
 
 logger = logging.getLogger("dragoman.engine")
 # Seconds between two looks for tasks that no process works on, should their announcement be lost.
@@ -32,12 +34,13 @@ TAKE = 16
 class ClaimKeeper:
     """Takes queued tasks and those of dead nodes, gives up runs whose claim was revoked, and passes mail to runs."""
 
-    def __init__(self, agent: str, *, parallel: bool, tasks: Tasks, runner: Runner, recovery: Recovery) -> None:
-        self._agent = agent
-        self._parallel = parallel
+    def __init__(self, agent: Runnable, tasks: Tasks, runner: Runner, recovery: Recovery, locks: KeyedLocks) -> None:
+        self._agent = agent.name
+        self._parallel = agent.parallel
         self._tasks = tasks
         self._runner = runner
         self._recovery = recovery
+        self._locks = locks
         self._ownership: Ownership = tasks.ownership
         self._workers: set[asyncio.Task[None]] = set()
         self._is_taking = self._take_again = self._is_comparing = False
@@ -199,18 +202,20 @@ class ClaimKeeper:
 
     async def _adopt(self, claim: TaskClaim) -> None:
         """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped."""
-        stored = await self._tasks.store.task(claim.task_id)
-        if stored is None:
-            await self._adopt_draft(claim)
-            return
-        if stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
-            return
-        if stored.row.state.waiting:
-            self._ownership.release(Claim(stored.row.number, claim.epoch))
-            return
-        claimed = await self._ownership.claim(stored)
-        if claimed is not None:
-            await self._recovery.recover_one(claimed)
+        # Whoever cancels or answers it holds the lock, and may have claimed it and wait for a slow store.
+        async with self._locks.hold(claim.task_id):
+            stored = await self._tasks.store.task(claim.task_id)
+            if stored is None:
+                await self._adopt_draft(claim)
+                return
+            if stored.epoch != claim.epoch or stored.row.state.final or claim.task_id in self._tasks.live:
+                return
+            if stored.row.state.waiting:
+                self._ownership.release(Claim(stored.row.number, claim.epoch))
+                return
+            claimed = await self._ownership.claim(stored)
+            if claimed is not None:
+                await self._recovery.recover_one(claimed)
 
     async def _adopt_draft(self, claim: TaskClaim) -> None:
         for stored in await self._tasks.store.drafts(self._agent):

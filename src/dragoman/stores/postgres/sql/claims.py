@@ -42,12 +42,19 @@ _RELEASE = """
 UPDATE tasks t SET owner = NULL
 WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND NOT t.begun AND t.state >= 0 RETURNING 1
 """
+# Tasks of dead nodes. Looked up node by node: the planner would rather read all tasks in order.
+_ORPHANS = """
+SELECT t.number FROM nodes n CROSS JOIN LATERAL (
+    SELECT t.number FROM tasks t WHERE t.owner = n.id AND {0} OFFSET 0
+) t WHERE n.dead"""
 # What dead nodes had claimed and not begun. A waiting task, claimed to be answered, waits again.
 _REQUEUE = f"""
-UPDATE tasks t SET owner = NULL FROM (
-    SELECT q.number FROM nodes n JOIN tasks q ON q.owner = n.id
-    WHERE n.dead AND NOT q.begun AND q.state <> {DRAFT} ORDER BY q.number FOR UPDATE OF q SKIP LOCKED
-) q WHERE t.number = q.number
+WITH orphans AS MATERIALIZED ({_ORPHANS.format(f"NOT t.begun AND t.state <> {DRAFT}")} ORDER BY t.number),
+lost AS MATERIALIZED (
+    SELECT t.number, t.owner FROM orphans o JOIN tasks t ON t.number = o.number FOR UPDATE OF t SKIP LOCKED
+)
+UPDATE tasks t SET owner = NULL FROM lost q WHERE t.number = q.number AND t.owner = q.owner AND NOT t.begun
+AND {_IS_DEAD.format("t.owner")}
 """
 # A queued task of a context waits for the older ones and for one that has begun, and for the node that has its session.
 _ORDER = f"""AND (EXISTS (
@@ -59,17 +66,17 @@ _ORDER = f"""AND (EXISTS (
 )) IS NOT TRUE"""
 _TAKE = f"""
 WITH queued AS MATERIALIZED (
-    SELECT t.number FROM tasks t JOIN scopes s ON s.scope = t.scope
-    WHERE t.{UNFINISHED} AND t.owner IS NULL AND s.agent = $2 {{0}}
+    SELECT t.number FROM tasks t WHERE t.{UNFINISHED} AND t.owner IS NULL AND t.agent = $2 {{0}}
     AND NOT EXISTS (
         SELECT 1 FROM contexts c JOIN nodes n ON n.name = c.home AND NOT n.dead
         WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> (SELECT name FROM nodes WHERE id = $1)
     )
     ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+), orphans AS MATERIALIZED (
+    {_ORPHANS.format(f"t.agent = $2 AND (t.begun OR t.state = {DRAFT})")} ORDER BY t.number LIMIT $3
 ), lost AS MATERIALIZED (
-    SELECT t.number FROM nodes n JOIN tasks t ON t.owner = n.id JOIN scopes s ON s.scope = t.scope
-    WHERE n.dead AND s.agent = $2 AND (t.begun OR t.state = {DRAFT})
-    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+    SELECT t.number FROM orphans o JOIN tasks t ON t.number = o.number WHERE t.begun OR t.state = {DRAFT}
+    FOR UPDATE OF t SKIP LOCKED
 ), chosen AS MATERIALIZED (
     SELECT number, false AS is_lost FROM queued UNION ALL SELECT number, true FROM lost ORDER BY number LIMIT $3
 ),

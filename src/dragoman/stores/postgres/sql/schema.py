@@ -60,13 +60,13 @@ CREATE TABLE scopes (
     UNIQUE (agent, tenant, owner)
 );
 
--- Tasks, and drafts with state -1, which no query shows. `owner` is the node whose claim `epoch` numbers: only it
--- writes, and only at the generation it has read. `begun` is true once the agent's code may have been called for the
--- last message. `queued_at` is when that message arrived, which decides whose turn it is in a context: numbers come in
--- blocks and say nothing across nodes. `followed` is true when a task of the same context waits for this one. `mail`
--- numbers posted messages.
+-- Tasks, and drafts with state -1, which no query shows. `agent` is that of the scope: work is taken by agent. `owner`
+-- is the node whose claim `epoch` numbers: only it writes, and only at the generation it has read. `begun` is true once
+-- the agent's code may have been called for the last message. `queued_at` is when that message arrived, which decides
+-- whose turn it is in a context: numbers come in blocks and say nothing across nodes. `followed` is true when a task of
+-- the same context waits for this one. `mail` numbers posted messages.
 CREATE TABLE tasks (
-    number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL,
+    number bigint PRIMARY KEY, id text COLLATE "C" NOT NULL UNIQUE, scope bigint NOT NULL, agent text COLLATE "C",
     context_id text COLLATE "C" NOT NULL, origin text NOT NULL, state smallint NOT NULL, status_ms bigint NOT NULL,
     generation integer NOT NULL, created_ms bigint NOT NULL,
     owner bigint, epoch integer NOT NULL, begun boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,
@@ -76,8 +76,8 @@ CREATE TABLE tasks (
 CREATE INDEX tasks_newest ON tasks (scope, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number) WHERE state >= 0;
 CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number) WHERE state >= 0;
-CREATE INDEX tasks_unfinished ON tasks (scope, context_id, number) WHERE state IN (1, 2);
-CREATE INDEX tasks_queued ON tasks (number) WHERE state IN (1, 2) AND owner IS NULL;
+CREATE INDEX tasks_unfinished ON tasks (scope, context_id, queued_at, number) WHERE state IN (1, 2);
+CREATE INDEX tasks_queued ON tasks (agent, number) WHERE state IN (1, 2) AND owner IS NULL;
 -- The same tasks by context. It says so in other words: each query has its own index, however small the tables look.
 CREATE INDEX tasks_behind ON tasks (scope, context_id) WHERE state IN (1, 2) AND coalesce(owner, 0) = 0;
 CREATE INDEX tasks_drafts ON tasks (number) WHERE state = -1;

@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from dragoman.stores.postgres.sql.schema import DRAFT
-
 # The arrays of each part: names and types of columns, in the order of the statement's parameters.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "locks": ("number bigint", "epoch integer", "expected integer", "draft smallint"),
@@ -200,9 +198,10 @@ kept AS (
 create_input AS MATERIALIZED (SELECT i.* FROM {input} WHERE {has_key} AND {has_turn}),
 created AS (
     INSERT INTO tasks (number, id, scope, context_id, origin, state, status_ms, generation, created_ms, owner, epoch,
-        begun, claimed_at)
+        begun, claimed_at, agent)
     SELECT i.number, i.id, i.scope, i.context_id, i.origin, i.state, i.status_ms, i.generation, i.created_ms, i.owner,
-        1, i.begun, CASE WHEN i.owner IS NOT NULL THEN clock_timestamp() END
+        1, i.begun, CASE WHEN i.owner IS NOT NULL THEN clock_timestamp() END,
+        (SELECT s.agent FROM scopes s WHERE s.scope = i.scope)
     FROM create_input i
     ON CONFLICT DO NOTHING RETURNING number
 )""",
@@ -231,19 +230,25 @@ returned AS (
 discarded_notes AS (DELETE FROM notes n USING discarded i WHERE n.task = i.number),
 discarded_pushes AS (DELETE FROM pushes p USING discarded i WHERE p.task = i.number),
 discarded_snapshots AS (DELETE FROM snapshots s USING discarded i WHERE s.task = i.number)""",
-    # The one whose turn it is may be a draft. (BETWEEN: the index of unfinished tasks looks small when there are none.)
-    "marks": f"""
+    # Who waits, waits for the one before it, which waits for the one before that; and for the one whose turn it is: it
+    # may be a draft. (BETWEEN: the index of unfinished tasks looks small when there are none.)
+    "marks": """
 blockers AS MATERIALIZED (
-    SELECT b.number FROM {{input}} CROSS JOIN LATERAL (
-        SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
-        AND b.number <> i.number
+    SELECT b.number FROM {input} CROSS JOIN LATERAL (
+        (
+            SELECT b.number FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
+            AND b.number <> i.number AND (b.queued_at, b.number) < (coalesce((
+                SELECT m.queued_at FROM tasks m WHERE m.number = i.number AND m.state BETWEEN 1 AND 2
+            ), 'infinity'), i.number)
+            ORDER BY b.queued_at DESC, b.number DESC LIMIT 1
+        )
         UNION ALL SELECT c.running FROM contexts c WHERE c.scope = i.scope AND c.context_id = i.context_id
         OFFSET 0
     ) b WHERE b.number <> i.number
 ),
 marked AS (
     UPDATE tasks t SET followed = true FROM blockers b
-    WHERE t.number = b.number AND t.state BETWEEN {DRAFT} AND 2 AND NOT t.followed
+    WHERE t.number = b.number AND t.state BETWEEN -1 AND 2 AND NOT t.followed
 )""",
     "events": f"""
 new_events AS (INSERT INTO events SELECT i.task, i.generation, i.body FROM {{input}} WHERE {_DONE})""",
