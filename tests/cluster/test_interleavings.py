@@ -42,7 +42,13 @@ class Scene:
         return self.call(node, self.sending(node, text, context, task)).result
 
     def sending(
-        self, node: SimulatedNode, text: str, context: str | None = None, task: Task | None = None, *, wait: bool = False
+        self,
+        node: SimulatedNode,
+        text: str,
+        context: str | None = None,
+        task: Task | None = None,
+        *,
+        wait: bool = False,
     ) -> Any:
         """The request that does so."""
         message = new_message(str(uuid4()), text, None if task is None else task.id, context)
@@ -123,8 +129,8 @@ def test_a_draft_whose_run_was_given_up_goes_on_under_a_new_claim(scene: Scene) 
         await sleep(ctx.clock, 10)
         yield f"end {number}"
 
-    agent: Any = node.services["serial"]._agent
-    agent.plan = lambda _: Plan(run, replies=True, restarts=True)
+    agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+    agent.plan = lambda _: Plan(run, replies=True, restarts=True)  # pyright: ignore[reportUnknownLambdaType]
     sending = scene.start(node, scene.sending(node, "x", wait=True))
     scene.cluster.run(0.5)
     # The lease ends while the change that makes a task of the draft is on its way, and stays there.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ownership.port import Ownership, TaskClaim
-    from dragoman.engine.ports.store import StoredTask
     from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.store import StoredTask
 
 logger = logging.getLogger("dragoman.engine")
 # Seconds between two looks for tasks that no process works on, should their announcement be lost.
@@ -206,15 +206,19 @@ class ClaimKeeper:
 
         It is claimed again: changes of the run that was stopped may still be on their way to the store.
         """
-        stored = await self._tasks.store.task(claim.task_id) or await self._find_draft(claim)
-        if stored is None or stored.epoch != claim.epoch or claim.task_id in self._tasks.live:
-            return
-        if stored.row.state.waiting:
-            self._ownership.release(Claim(stored.row.number, claim.epoch))
-            return
-        claimed = await self._ownership.claim(stored)
-        if claimed is not None:
-            await self._recovery.recover_one(claimed)
+        # Whoever cancels or answers it holds the lock, and may have claimed it and wait for a slow store.
+        async with self._locks.hold(claim.task_id):
+            stored = await self._tasks.store.task(claim.task_id) or await self._find_draft(claim)
+            if stored is None or stored.epoch != claim.epoch or stored.row.state.final:
+                return
+            if claim.task_id in self._tasks.live:
+                return
+            if stored.row.state.waiting:
+                self._ownership.release(Claim(stored.row.number, claim.epoch))
+                return
+            claimed = await self._ownership.claim(stored)
+            if claimed is not None:
+                await self._recovery.recover_one(claimed)
 
     async def _find_draft(self, claim: TaskClaim) -> StoredTask | None:
         drafts = await self._tasks.store.drafts(self._agent)
