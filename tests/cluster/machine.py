@@ -251,7 +251,7 @@ class Cluster:
         self._post(sent, node=node)
 
     def _any_agent(self) -> str:
-        return self.random.choices(list(AGENTS), (6, 3, 1))[0]
+        return self.random.choices(list(AGENTS), (5, 3, 1, 2))[0]
 
     def _any_task(self, agent: str) -> str | None:
         """A task, a recent one most of the time."""
