@@ -163,3 +163,30 @@ def test_a_stream_of_a_draft_that_was_given_up_is_refused_and_not_empty(scene: S
     lose_draft(scene, node)
     with pytest.raises(ServerError, match="try again"):
         streaming.result()
+
+
+def test_a_message_that_arrives_while_a_task_is_loaded_is_passed_to_its_run_once(scene: Scene) -> None:
+    (node,) = scene.nodes
+    texts: list[str] = []
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        await sleep(ctx.clock, 2)
+        if ctx.text == "listen":
+            async for message in ctx.messages():
+                texts.append(message.text)
+                if message.text == "stop":
+                    break
+        yield "done"
+
+    agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+    agent.plan = lambda _: Plan(run)  # pyright: ignore[reportUnknownLambdaType]
+    scene.send(node, "first", "c")
+    task = scene.send(node, "listen", "c")
+    scene.delay(node, "notes", 0.01, 5)  # when its turn comes: its history, and what its runs have left
+    scene.cluster.run(4)
+    scene.send(node, "news", task=task)
+    scene.cluster.run(10)
+    scene.send(node, "stop", task=task)
+    scene.cluster.run(4)
+    assert texts == ["news", "stop"]
+    assert [message.text for message in scene.get(node, task).history] == ["listen", "news", "stop"]
