@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.audit import Effects
 from cluster.link import Link, Network
-from cluster.scripted_agent import ScriptedAgent
+from cluster.scripted_agent import ScriptedAgent, scripted_function
 from cluster.switchboard import BusLine, Switchboard
 from cluster.world import NodeLoop, World, WorldClock
 
@@ -25,7 +25,7 @@ LEASE = 6.0
 # Repeats are recognized for as long as a simulation lasts.
 SETTINGS = EngineSettings(drain=3, dedupe=10_000_000)
 # The agents of every node: whether they are parallel, and whether a context stays on its node.
-AGENTS = {"serial": (False, False), "parallel": (True, False), "pinned": (False, True)}
+AGENTS = {"serial": (False, False), "parallel": (True, False), "pinned": (False, True), "function": (False, False)}
 
 
 class LoopBeating:
@@ -135,16 +135,21 @@ class SimulatedNode:
             jitter=random.random,
         )
         ownership.connect(self.bus.announce_work, self.bus.notify)
+        agents: dict[str, Any] = {
+            name: ScriptedAgent(name, parallel=parallel, pinned=pinned, node=self, effects=effects)
+            for name, (parallel, pinned) in AGENTS.items()
+        }
+        agents["function"] = scripted_function("function", self, effects)
         self.services = {
-            agent: Service(
-                ScriptedAgent(agent, parallel=parallel, pinned=pinned, node=self, effects=effects),
+            name: Service(
+                agent,
                 self.store,
                 self.bus,
                 clock,
                 SETTINGS,
                 ownership=ownership,
             )
-            for agent, (parallel, pinned) in AGENTS.items()
+            for name, agent in agents.items()
         }
         self.alive = True
         self.ready = self.stopping = False

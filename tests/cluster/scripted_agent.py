@@ -8,11 +8,13 @@ from typing import Any
 
 from cluster.audit import Effects
 
+from dragoman import Agent, Context
 from dragoman.clock import sleep
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import Failed
 from dragoman.outputs import Ask, Replace, Reply
+from dragoman.server.agent.adapter import EngineAgent
 
 # Seconds that the words for waiting take. The longest is longer than a lease.
 WAITS = {"turn": 0.0, "wait": 0.3, "slow": 2.0, "long": 9.0}
@@ -98,6 +100,35 @@ class ScriptedAgent:
             raise Failed("as the script says")
         else:
             await sleep(ctx.clock, WAITS[step])
+
+
+def scripted_function(name: str, node: object, effects: Effects) -> EngineAgent:
+    """The same as a function, which starts again from the top after each answer."""
+    agent = Agent(name)
+
+    @agent.skill
+    async def work(text: str, ctx: Context) -> AsyncIterator[Any]:
+        """Do one step after the other."""
+        steps = text.split()[1:]
+        run = effects.begin(node, ctx, engine_agent, restartable=False)
+        try:
+            for index, step in enumerate(steps):
+                if step == "ask":
+                    await ctx.ask(f"{index}?")
+                elif step == "auth":
+                    await ctx.ask_auth(f"{index}?")
+                elif step in OUTPUTS:
+                    yield OUTPUTS[step]
+                elif step == "once":
+                    await scripted._once(ctx, run, f"{index}")
+                else:
+                    await scripted._do(step, ctx)
+        finally:
+            effects.end(run)
+
+    engine_agent = EngineAgent(agent)
+    scripted = ScriptedAgent(name, parallel=False, pinned=False, node=node, effects=effects)
+    return engine_agent
 
 
 def _script(ctx: Any) -> list[str]:

@@ -164,7 +164,7 @@ class Database(Protocol):
         ...
 
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
-        """Claim one task: a waiting one that nobody owns, one of this node's own or of a dead node.
+        """Claim one task: a waiting one that nobody owns, one of this node's own (also a draft) or of a dead node.
 
         With `revoke`, any task that has not ended, whoever owns it, at whatever generation.
         """
