@@ -114,7 +114,11 @@ class SimulatedDatabase(MemoryStore):
         if row is not None and alive:
             row.beat += 1
             row.seen = self._now()
-        peers = [Peer(key, other.info.name, other.beat, False) for key, other in self._nodes.items() if not other.dead]
+        peers = [
+            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys)
+            for key, other in self._nodes.items()
+            if not other.dead
+        ]
         return Renewal(alive, peers)
 
     async def bury(self, node: int, beat: int) -> bool:

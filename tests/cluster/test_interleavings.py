@@ -14,6 +14,7 @@ from cluster.node import SimulatedNode
 
 from dragoman.clock import sleep
 from dragoman.engine.ports.agent import Plan
+from dragoman.model.error import ServerError
 from dragoman.model.operation import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.record import fold
 from dragoman.model.state import State
@@ -118,8 +119,8 @@ def test_who_gives_up_while_his_answer_is_accepted_leaves_the_task_to_others(sce
     assert scene.get(one, task).state is State.COMPLETED
 
 
-def test_a_draft_whose_run_was_given_up_goes_on_under_a_new_claim(scene: Scene) -> None:
-    (node,) = scene.nodes
+def reply_slowly(node: SimulatedNode) -> None:
+    """Let an agent promise a reply, and take so long that its draft becomes a task; its runs may be repeated."""
     tries = count(1)
 
     async def run(ctx: Any) -> AsyncIterator[str]:
@@ -131,18 +132,64 @@ def test_a_draft_whose_run_was_given_up_goes_on_under_a_new_claim(scene: Scene) 
 
     agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
     agent.plan = lambda _: Plan(run, replies=True, restarts=True)  # pyright: ignore[reportUnknownLambdaType]
-    sending = scene.start(node, scene.sending(node, "x", wait=True))
+
+
+def lose_draft(scene: Scene, node: SimulatedNode) -> None:
+    """Let the lease end while the change that makes a task of a draft is on its way, and stays there."""
     scene.cluster.run(0.5)
-    # The lease ends while the change that makes a task of the draft is on its way, and stays there.
     node.beat_link.break_network(9)
     scene.delay(node, "commit", 60, 14)
     scene.cluster.run(60)
+
+
+def test_a_draft_whose_run_was_given_up_goes_on_under_a_new_claim(scene: Scene) -> None:
+    (node,) = scene.nodes
+    reply_slowly(node)
+    sending = scene.start(node, scene.sending(node, "x", wait=True))
+    lose_draft(scene, node)
     assert sending.exception() is not None  # the caller was told to try again
     ((number, row),) = scene.cluster.audit.rows.items()
     task = scene.call(node, node.services["serial"].get(ANYBODY, get_request(row.id))).result
     assert (task.state, task.text) == (State.COMPLETED, "try 2, end 2")
     records = scene.call(node, node.store.records(number, 0, 99))
     assert fold(records[0].event, [record.event for record in records[1:]]).text == task.text
+
+
+def test_a_stream_of_a_draft_that_was_given_up_is_refused_and_not_empty(scene: Scene) -> None:
+    (node,) = scene.nodes
+    reply_slowly(node)
+    request = SendMessageRequest(new_message(str(uuid4()), "x"))
+    streaming = scene.start(node, node.services["serial"].stream(ANYBODY, request))
+    lose_draft(scene, node)
+    with pytest.raises(ServerError, match="try again"):
+        streaming.result()
+
+
+def test_a_message_that_arrives_while_a_task_is_loaded_is_passed_to_its_run_once(scene: Scene) -> None:
+    (node,) = scene.nodes
+    texts: list[str] = []
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        await sleep(ctx.clock, 2)
+        if ctx.text == "listen":
+            async for message in ctx.messages():
+                texts.append(message.text)
+                if message.text == "stop":
+                    break
+        yield "done"
+
+    agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+    agent.plan = lambda _: Plan(run)  # pyright: ignore[reportUnknownLambdaType]
+    scene.send(node, "first", "c")
+    task = scene.send(node, "listen", "c")
+    scene.delay(node, "notes", 0.01, 5)  # when its turn comes: its history, and what its runs have left
+    scene.cluster.run(4)
+    scene.send(node, "news", task=task)
+    scene.cluster.run(10)
+    scene.send(node, "stop", task=task)
+    scene.cluster.run(4)
+    assert texts == ["news", "stop"]
+    assert [message.text for message in scene.get(node, task).history] == ["listen", "news", "stop"]
 
 
 def use(scene: Scene, run: Any, *, restarts: bool = False) -> None:
