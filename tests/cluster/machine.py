@@ -36,6 +36,7 @@ from cluster.world import START, World
 
 from dragoman.model import ids
 from dragoman.model.error import A2AError, ServerError
+from dragoman.model.json import decode_task
 from dragoman.model.message import Message
 from dragoman.model.record import fold
 from dragoman.model.state import State
@@ -609,6 +610,8 @@ class _End:
         if owner.owner is not None:
             self._report(f"{task_id} is {stored.row.state} and owned by {self._audit.nodes.get(owner.owner)}", task_id)
         task = fold(events[0], events[1:])
+        if stored.snapshot is not None and decode_task(stored.snapshot).artifacts != task.artifacts:
+            self._report(f"the snapshot of {task_id} is not what its journal says", task_id)
         text = "" if task.status.message is None else task.status.message.text
         if states[-1] is State.FAILED and any(reason in text for reason in FORBIDDEN_REASONS):
             self._report(f"{task_id} has failed: {text}", task_id)

@@ -114,7 +114,11 @@ class SimulatedDatabase(MemoryStore):
         if row is not None and alive:
             row.beat += 1
             row.seen = self._now()
-        peers = [Peer(key, other.info.name, other.beat, False) for key, other in self._nodes.items() if not other.dead]
+        peers = [
+            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys)
+            for key, other in self._nodes.items()
+            if not other.dead
+        ]
         return Renewal(alive, peers)
 
     async def bury(self, node: int, beat: int) -> bool:
@@ -351,9 +355,11 @@ class SimulatedDatabase(MemoryStore):
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim one task."""
         ownership = self._ownership.get(number)
-        if ownership is None or ownership.draft or ownership.row.state.final:
+        if ownership is None or ownership.row.state.final:
             return None
         owner = ownership.owner
+        if ownership.draft and (revoke or owner != node):
+            return None
         if not revoke:
             free = ownership.row.state.waiting if owner is None else owner == node or self._is_dead(owner)
             if not free or ownership.row.generation != generation:

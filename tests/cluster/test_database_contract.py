@@ -351,6 +351,18 @@ async def test_the_id_of_a_draft_is_taken(tables: Tables) -> None:
     assert await tables.commit(TWO, created(namesake)) == "refused"
 
 
+async def test_a_draft_is_claimed_again_by_its_own_node_only(tables: Tables) -> None:
+    row = tables.row()
+    assert await tables.commit(ONE, Write(row, print, draft=True, snapshot=b"d", begins=True, epoch=1)) == "committed"
+    assert await tables.database.claim(TWO, row.number, 1, revoke=False) is None
+    assert await tables.database.claim(TWO, row.number, 1, revoke=True) is None
+    claimed = await tables.database.claim(ONE, row.number, 1, revoke=False)
+    assert (claimed.claim.epoch, claimed.begun, claimed.draft) == (2, True, True)
+    opened = created(row, opens_draft=True)
+    assert await tables.commit(ONE, structs.replace(opened, epoch=1)) == "refused"
+    assert await tables.commit(ONE, structs.replace(opened, epoch=2)) == "committed"
+
+
 async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:
     row = tables.row()
     draft = Write(row, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), begins=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,10 @@ from cluster.machine import Cluster
 from cluster.node import SimulatedNode
 
 from dragoman.clock import sleep
+from dragoman.engine.ports.agent import Plan
+from dragoman.model.error import ServerError
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest
+from dragoman.model.record import fold
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
@@ -39,23 +43,32 @@ class Scene:
         return self.call(node, self.sending(node, text, context, task)).result
 
     def sending(
-        self, node: SimulatedNode, text: str, context: str | None = None, task: Task | None = None, caller: str = ""
+        self,
+        node: SimulatedNode,
+        text: str,
+        context: str | None = None,
+        task: Task | None = None,
+        *,
+        wait: bool = False,
     ) -> Any:
         """The request that does so."""
         message = new_message(str(uuid4()), text, None if task is None else task.id, context)
-        request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=True))
-        return node.services["serial"].send(ANYBODY, request, caller)
+        request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=not wait))
+        return node.services["serial"].send(ANYBODY, request)
 
     def get(self, node: SimulatedNode, task: Task) -> Task:
         return self.call(node, node.services["serial"].get(ANYBODY, get_request(task.id))).result
 
-    def delay_once(self, node: SimulatedNode, statement: str, seconds: float) -> None:
-        """Let the next statement of this kind take long, as on a connection that is dead and does not show it."""
+    def delay(self, node: SimulatedNode, statement: str, *seconds: float) -> None:
+        """Let the next statements of this kind take long, as on a connection that is dead and does not show it."""
         fast, clock = getattr(node.link, statement), self.cluster.world
+        delays = list(seconds)
 
         async def slow(*args: Any, **options: Any) -> Any:
-            setattr(node.link, statement, fast)
-            await sleep(_LoopClock(clock, node), seconds)
+            delay = delays.pop(0)
+            if not delays:
+                setattr(node.link, statement, fast)
+            await sleep(_LoopClock(clock, node), delay)
             return await fast(*args, **options)
 
         setattr(node.link, statement, slow)
@@ -83,7 +96,7 @@ def test_a_task_that_takes_long_to_load_is_not_recovered_twice(scene: Scene) -> 
     (node,) = scene.nodes
     first = scene.send(node, "once slow", "c")
     second = scene.send(node, "once long chunk", "c")
-    scene.delay_once(node, "notes", 7)  # the second is loaded when the first has ended
+    scene.delay(node, "notes", 7)  # the second is loaded when the first has ended
     scene.cluster.run(30)
     assert scene.get(node, first).state is State.COMPLETED
     assert scene.get(node, second).state is State.COMPLETED
@@ -94,7 +107,7 @@ def test_who_gives_up_while_his_answer_is_accepted_leaves_the_task_to_others(sce
     one, two = scene.nodes
     task = scene.send(one, "once ask chunk")
     scene.cluster.run(1)
-    scene.delay_once(one, "notes", 8)
+    scene.delay(one, "notes", 8)
     answering = scene.start(one, scene.sending(one, "a", task=task))
     scene.cluster.run(0.5)
     one.loop.call_soon(answering.cancel)
@@ -104,3 +117,76 @@ def test_who_gives_up_while_his_answer_is_accepted_leaves_the_task_to_others(sce
     assert scene.cluster.world.now - started < 0.2, "it had to wait"
     scene.cluster.run(1)
     assert scene.get(one, task).state is State.COMPLETED
+
+
+def reply_slowly(node: SimulatedNode) -> None:
+    """Let an agent promise a reply, and take so long that its draft becomes a task; its runs may be repeated."""
+    tries = count(1)
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        number = next(tries)
+        await sleep(ctx.clock, 2)
+        yield f"try {number}, "
+        await sleep(ctx.clock, 10)
+        yield f"end {number}"
+
+    agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+    agent.plan = lambda _: Plan(run, replies=True, restarts=True)  # pyright: ignore[reportUnknownLambdaType]
+
+
+def lose_draft(scene: Scene, node: SimulatedNode) -> None:
+    """Let the lease end while the change that makes a task of a draft is on its way, and stays there."""
+    scene.cluster.run(0.5)
+    node.beat_link.break_network(9)
+    scene.delay(node, "commit", 60, 14)
+    scene.cluster.run(60)
+
+
+def test_a_draft_whose_run_was_given_up_goes_on_under_a_new_claim(scene: Scene) -> None:
+    (node,) = scene.nodes
+    reply_slowly(node)
+    sending = scene.start(node, scene.sending(node, "x", wait=True))
+    lose_draft(scene, node)
+    assert sending.exception() is not None  # the caller was told to try again
+    ((number, row),) = scene.cluster.audit.rows.items()
+    task = scene.call(node, node.services["serial"].get(ANYBODY, get_request(row.id))).result
+    assert (task.state, task.text) == (State.COMPLETED, "try 2, end 2")
+    records = scene.call(node, node.store.records(number, 0, 99))
+    assert fold(records[0].event, [record.event for record in records[1:]]).text == task.text
+
+
+def test_a_stream_of_a_draft_that_was_given_up_is_refused_and_not_empty(scene: Scene) -> None:
+    (node,) = scene.nodes
+    reply_slowly(node)
+    request = SendMessageRequest(new_message(str(uuid4()), "x"))
+    streaming = scene.start(node, node.services["serial"].stream(ANYBODY, request))
+    lose_draft(scene, node)
+    with pytest.raises(ServerError, match="try again"):
+        streaming.result()
+
+
+def test_a_message_that_arrives_while_a_task_is_loaded_is_passed_to_its_run_once(scene: Scene) -> None:
+    (node,) = scene.nodes
+    texts: list[str] = []
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        await sleep(ctx.clock, 2)
+        if ctx.text == "listen":
+            async for message in ctx.messages():
+                texts.append(message.text)
+                if message.text == "stop":
+                    break
+        yield "done"
+
+    agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+    agent.plan = lambda _: Plan(run)  # pyright: ignore[reportUnknownLambdaType]
+    scene.send(node, "first", "c")
+    task = scene.send(node, "listen", "c")
+    scene.delay(node, "notes", 0.01, 5)  # when its turn comes: its history, and what its runs have left
+    scene.cluster.run(4)
+    scene.send(node, "news", task=task)
+    scene.cluster.run(10)
+    scene.send(node, "stop", task=task)
+    scene.cluster.run(4)
+    assert texts == ["news", "stop"]
+    assert [message.text for message in scene.get(node, task).history] == ["listen", "news", "stop"]

@@ -20,7 +20,7 @@ from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
-from dragoman.engine.journal.tasks import Tasks
+from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
 from dragoman.engine.journal.writer import STOPPING
 from dragoman.engine.ownership.keeper import ClaimKeeper
 from dragoman.engine.ownership.port import OwnershipLost
@@ -250,6 +250,8 @@ class Service:
                 raise live.draft_error
             if live.reply is not None:
                 return Stream(single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
+        elif live is not None and await self._store.task(live.id) is None:
+            raise ServerError(ELSEWHERE, retryAfter="1")  # another process has its draft, or has answered it
         length = request.configuration.history_length
         task = accepted.task
         if accepted.repeat and (

@@ -266,7 +266,8 @@ async def _connect_host(address: PostgresAddress, host: tuple[str, int] | None, 
     except (OSError, asyncpg.InternalClientError) as error:
         raise PostgresUnreachable(f"{where}: {address.clean(str(error)) or type(error).__name__}") from None
     except (ValueError, asyncpg.InterfaceError) as error:
-        raise ConfigError(f"the URL {address.text} cannot be used: {address.clean(str(error))}") from None
+        text = " ".join(address.clean(str(error)).split())  # the driver's hints are on lines of their own
+        raise ConfigError(f"the URL {address.text} cannot be used: {text}") from None
 
 
 def _refusal(address: PostgresAddress, where: str, error: Any) -> Exception:
@@ -280,7 +281,7 @@ def _refusal(address: PostgresAddress, where: str, error: Any) -> Exception:
     if code == "42501":
         return ConfigError(f"PostgreSQL at {address.text}: {text}: grant this user the right to connect")
     if code[:2] in ("42", "22", "0A"):  # a parameter of the URL that is no setting of the server, or a wrong value
-        return ConfigError(f"PostgreSQL at {address.text} refuses a parameter of the URL: {text}")
+        return ConfigError(f"PostgreSQL at {address.text} refuses a parameter of the URL: {text}: correct or remove it")
     if code == "53300":
         return PostgresUnreachable(f"{where} has no free connection (max_connections)")
     return PostgresUnreachable(f"{where}: {text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,7 +63,7 @@ def open_store(url: str) -> Store:
     return MemoryStore() if path is None else SqliteStore(path)
 
 
-def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> _Storage:
+def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, keys: LazyKeys) -> _Storage:
     """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
     if not is_postgres_url(settings.store):
         return _Storage(open_store(settings.store), LocalBus(clock))
@@ -81,9 +80,10 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock) -> 
     store = PostgresStore(
         PostgresDatabase(url),
         PostgresNodes(url),
-        name=settings.node or f"{socket.gethostname()}:{settings.port}",
+        name=settings.node_name,
         agents=tuple(agent.name for agent in agents),
         version=__version__,
+        keys=keys.fingerprints(),
         runs_limit=settings.limits.runs,
         lease=NodeLease(settings.lease),
         clock=clock,
@@ -128,7 +128,8 @@ def build(
     for pool in (skill_threads(), helper_threads()):
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
-    storage = _open_storage(agents, settings, clock) if store is None else _Storage(store, LocalBus(clock))
+    keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
+    storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
     store, bus, ownership = storage
     home = session_folder(settings.store)
     extra = plugins()
@@ -156,7 +157,6 @@ def build(
         closing_message=settings.closing_message,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
-    keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
     addresses = Addresses(settings.url, settings.trust_proxy)
     signing = _signing(settings, keys) if settings.sign else None
     delivery_factory = None

@@ -93,6 +93,7 @@ class DeliveryService(WebhookRegistry):
         self.workers: set[asyncio.Task[None]] = set()
         self._poll_timer: Timer | None = None
         self._polled_ms = 0
+        self._is_blind = False  # the last poll failed
         self._closed = False
 
     @property
@@ -245,7 +246,11 @@ class DeliveryService(WebhookRegistry):
             if woken:
                 await self._catch_up()
         except DragomanError as error:
-            logger.warning("cannot look for woken webhooks: %s", error)
+            if not self._is_blind:  # an outage may be long
+                logger.warning("cannot look for webhooks that wait to be delivered: %s", error)
+            self._is_blind = True
+        else:
+            self._is_blind = False
         finally:
             self._schedule_poll()
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,11 @@ VALUES (1, 'well', '', 'https://u:pw@example.com/', 'sealed', 3, {NOW}, 0, 0, 0,
     (1, 'failing', '', 'https://example.com/', 'sealed', 1, {NOW}, 3, {NOW}, {NOW}, 0, 'HTTP 503', 7),
     (2, 'dead', '', 'https://example.com/', 'sealed', 0, {NOW}, 400, {NOW}, 0, 2, 'TIMED_OUT', NULL),
     (2, 'done', '', 'https://example.com/', 'sealed', 1, {NOW}, 0, 0, 0, 1, '', NULL);
-INSERT INTO nodes (id, name, agents, version, seen) VALUES
-    (7, 'one', '{{hello}}', '0.1.0', clock_timestamp()),
-    (8, 'two', '{{hello}}', '0.2.0', clock_timestamp() - interval '1 minute');
-INSERT INTO nodes (id, name, agents, version, dead) VALUES (9, 'three', '{{hello}}', '0.1.0', true);
+INSERT INTO nodes (id, name, agents, version, lease, keys, seen) VALUES
+    (7, 'one', '{{hello}}', '0.1.0', 20, '{{}}', clock_timestamp()),
+    (8, 'two', '{{hello}}', '0.2.0', 20, '{{}}', clock_timestamp() - interval '1 minute');
+INSERT INTO nodes (id, name, agents, version, lease, keys, dead) VALUES
+    (9, 'three', '{{hello}}', '0.1.0', 20, '{{}}', true);
 """
 
 
@@ -132,8 +133,11 @@ def test_a_server_goes_on_from_a_backup_that_was_restored_as_the_command_says(
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir() if "dump" in path.name] == ["copy.dump"]
     heading, create, restore, _ = done.err.splitlines()
-    assert heading == "to restore it, with the password in PGPASSWORD:"
-    assert create == f"  createdb --maintenance-db={split_password(filled)[0]} restored"
+    assert heading == (
+        "to restore it, create a database, as a role that may, and fill it, with the password in PGPASSWORD:"
+    )
+    owner = urlsplit(filled).username
+    assert create == f"  CREATE DATABASE restored OWNER {owner} ENCODING 'UTF8' TEMPLATE template0"
     name = urlsplit(empty_postgres_url).path[1:]
     environ = os.environ | {"PGPASSWORD": "hunter2"}
     subprocess.run(restore.replace("/restored ", f"/{name} "), shell=True, env=environ, check=True, cwd=tmp_path)
@@ -224,8 +228,8 @@ def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled
     assert ("asyncpg" in found, "sqlite" in found) == (True, False)
     assert found["pooler"] == ["ok none"]
     one, two, versions = found["nodes"]
-    assert one.startswith("ok one, Dragoman 0.1.0, hello: seen 0.")
-    assert two.startswith("warn two, Dragoman 0.2.0, hello: seen 60.")
+    assert one.startswith("ok one, Dragoman 0.1.0, hello: seen ")
+    assert two.startswith("warn two, Dragoman 0.2.0, hello: seen 6")
     assert versions == "warn they run 0.1.0 and 0.2.0"
     assert found["queue"][0].startswith("warn 1 task waits for a node, the oldest for 12")
 
@@ -270,9 +274,19 @@ def test_each_check_has_its_bounds(finding: HealthFinding, level: str, says: str
 
 
 def test_two_nodes_of_one_name_are_a_warning() -> None:
-    twins = [health.NodeFacts("vm", "0.1.0", ["hello"], dead=False, age=age) for age in (0.5, 1.5, 60.0)]
+    twins = [node_facts("vm", age=age) for age in (0.5, 1.5, 60.0)]
     *_, last = health.check_nodes(twins)
     assert (last.level, last.says) == ("warn", "2 nodes are called vm")
+
+
+def test_nodes_with_different_secrets_or_leases_are_a_warning() -> None:
+    nodes = [node_facts("a", keys=["old"]), node_facts("b", keys=["new", "old"]), node_facts("c", lease=30.0)]
+    warnings = [finding.says for finding in health.check_nodes(nodes) if finding.level == "warn"]
+    assert warnings == ["a lacks the secret of another node", "their leases are 6 s and 30 s: the longest counts"]
+
+
+def node_facts(name: str, *, age: float = 0.5, lease: float = 6.0, keys: Sequence[str] = ()) -> health.NodeFacts:
+    return health.NodeFacts(name, "0.1.0", ["hello"], dead=False, lease=lease, keys=keys, age=age)
 
 
 def test_tables_without_statistics_or_full_of_dead_rows_are_warnings() -> None:

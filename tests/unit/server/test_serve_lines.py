@@ -277,6 +277,13 @@ def test_what_others_wrote_does_not_control_the_terminal() -> None:
     assert "\x1b[1ma\x1b[0m" in next(iter(startup.lines()))
 
 
+def test_a_node_says_its_name_and_its_database_without_the_password() -> None:
+    store = "postgresql://me:hunter2@127.0.0.1:1/tasks"
+    lines = lines_of(Agent("hello"), store=store, node="web1")
+    assert lines[2:4] == ["  store   postgresql://me@127.0.0.1:1/tasks", "  node    web1"]
+    assert any(re.fullmatch(r"  node    .+:8080", line) for line in lines_of(Agent("hello"), store=store))
+
+
 def test_the_password_of_a_database_is_not_in_the_command_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     store = "postgresql://me:hunter2@127.0.0.1:1/tasks"
     settings = Settings(store=store, auth=AuthSettings(("bearer",)))

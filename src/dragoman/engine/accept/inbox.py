@@ -342,7 +342,7 @@ class Inbox:
         caller: str | None,
     ) -> AcceptedMessage:
         row = live.row
-        history = await self._tasks.run_history(row)
+        history = await self._tasks.run_history(row, live.mail)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)
         # No await from here to the run: a canceled request must not leave the task working without a run.

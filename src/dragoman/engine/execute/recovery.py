@@ -80,7 +80,7 @@ class Recovery:
             reason = f"its session was on the node {claimed.home}, which is gone: start a new conversation"
             live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
             return live
-        history = await self._tasks.run_history(stored.row)
+        history = await self._tasks.run_history(stored.row, stored.mail)
         call = history.call(stored.row)
         metadata = history.request.metadata if history.request else None
         reason = TAKEN_OVER if self._ownership.shared else INTERRUPTED

@@ -49,6 +49,7 @@ class Janitor:
         self._retention = retention
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._has_failed = False
 
     def start(self) -> None:
         """Start, with the first sweep at once."""
@@ -63,7 +64,11 @@ class Janitor:
             while await self._store.sweep(rules) > 0:
                 pass  # each step queues behind the writes that arrived in the meantime
         except Exception as error:  # noqa: BLE001 - the next sweep may succeed
-            logger.warning("the store could not be swept: %s", error)
+            if not self._has_failed:  # an outage may be long
+                logger.warning("old tasks cannot be deleted now: %s", error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
         self._timer = self._clock.call_later(SWEEP_SECONDS, self._begin)
 
     async def stop(self) -> None:

@@ -255,6 +255,9 @@ class Tasks:
             sharing=sharing,
         )
 
-    async def run_history(self, row: TaskRow) -> RunHistory:
-        """Read what is stored about a task's earlier runs: its call, questions and answers, results of `ctx.once`."""
-        return read_run_history(await self.store.notes(row.number))
+    async def run_history(self, row: TaskRow, mail: int = 0) -> RunHistory:
+        """Read what is stored about a task's earlier runs: its call, questions and answers, results of `ctx.once`.
+
+        Messages that were posted after number `mail` are left out: the run gets them as its mail.
+        """
+        return read_run_history(note for note in await self.store.notes(row.number) if note.mail <= mail)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import Claim, ClaimedTask
+from dragoman.engine.ownership.port import Claim
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_message
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ownership.port import Ownership, TaskClaim
     from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.store import StoredTask
 
 logger = logging.getLogger("dragoman.engine")
 # Seconds between two looks for tasks that no process works on, should their announcement be lost.
@@ -201,14 +202,16 @@ class ClaimKeeper:
             await self._adopt(claim)
 
     async def _adopt(self, claim: TaskClaim) -> None:
-        """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped."""
+        """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped.
+
+        It is claimed again: changes of the run that was stopped may still be on their way to the store.
+        """
         # Whoever cancels or answers it holds the lock, and may have claimed it and wait for a slow store.
         async with self._locks.hold(claim.task_id):
-            stored = await self._tasks.store.task(claim.task_id)
-            if stored is None:
-                await self._adopt_draft(claim)
+            stored = await self._tasks.store.task(claim.task_id) or await self._find_draft(claim)
+            if stored is None or stored.epoch != claim.epoch or stored.row.state.final:
                 return
-            if stored.epoch != claim.epoch or stored.row.state.final or claim.task_id in self._tasks.live:
+            if claim.task_id in self._tasks.live:
                 return
             if stored.row.state.waiting:
                 self._ownership.release(Claim(stored.row.number, claim.epoch))
@@ -217,9 +220,6 @@ class ClaimKeeper:
             if claimed is not None:
                 await self._recovery.recover_one(claimed)
 
-    async def _adopt_draft(self, claim: TaskClaim) -> None:
-        for stored in await self._tasks.store.drafts(self._agent):
-            row = stored.row
-            if row.id == claim.task_id and stored.epoch == claim.epoch and row.id not in self._tasks.live:
-                claimed = ClaimedTask(stored, Claim(row.number, claim.epoch), begun=True, draft=True)
-                await self._recovery.recover_one(claimed)
+    async def _find_draft(self, claim: TaskClaim) -> StoredTask | None:
+        drafts = await self._tasks.store.drafts(self._agent)
+        return next((stored for stored in drafts if stored.row.id == claim.task_id), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -102,6 +103,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     heartbeat: float = 15
     long_poll: float = 30
     limits: Limits = Limits()
+
+    @property
+    def node_name(self) -> str:
+        """The name of this server among those on one PostgreSQL: the setting, else that of the machine and the port."""
+        return self.node or f"{socket.gethostname()}:{self.port}"
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):

@@ -58,6 +58,16 @@ class LazyKeys:
             ring.unseal("prepare", ring.seal("prepare", b""))
             ring.signer().sign_jwt({"exp": 0})
 
+    def fingerprints(self) -> tuple[str, ...]:
+        """Return what tells the secrets apart, newest first, and reveals nothing of them; none without a setting.
+
+        Raises:
+            ConfigError: a secret is too short.
+        """
+        if not self._secret:
+            return ()
+        return tuple(key.hex() for key in self.ring.subkeys("fingerprint", 8))
+
     def seal(self, purpose: str, data: bytes) -> bytes:
         """Encrypt data that only this server can decrypt."""
         return self.ring.seal(purpose, data)

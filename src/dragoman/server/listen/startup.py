@@ -60,6 +60,8 @@ class Startup(NamedTuple):
         if not several:
             yield from self._agent(self.agents[0], "")
         yield self._line("store", _store(settings.store))
+        if is_postgres_url(settings.store):
+            yield self._line("node", one_line(settings.node_name))
         if settings.reload:
             yield self._line("reload", "when a Python file or the settings file changes")
         if isinstance(settings.auth, AuthSettings):

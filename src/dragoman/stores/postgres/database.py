@@ -59,12 +59,17 @@ class TaskOwner(NamedTuple):
 
 
 class NodeInfo(NamedTuple):
-    """A node as it registers itself: a random id per process, a name, its agents and the version of Dragoman."""
+    """A node as it registers itself: a random id per process, a name, its agents and the version of Dragoman.
+
+    `lease` is for how many seconds it counts on a renewal, `keys` the fingerprints of its secrets, newest first.
+    """
 
     id: int
     name: str
     agents: tuple[str, ...]
     version: str
+    lease: float = 0.0
+    keys: tuple[str, ...] = ()
 
 
 class Peer(NamedTuple):
@@ -74,6 +79,8 @@ class Peer(NamedTuple):
     name: str
     beat: int
     dead: bool
+    lease: float = 0.0
+    keys: tuple[str, ...] = ()
 
 
 class Renewal(NamedTuple):
@@ -157,7 +164,7 @@ class Database(Protocol):
         ...
 
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
-        """Claim one task: a waiting one that nobody owns, one of this node's own or of a dead node.
+        """Claim one task: a waiting one that nobody owns, one of this node's own (also a draft) or of a dead node.
 
         With `revoke`, any task that has not ended, whoever owns it, at whatever generation.
         """

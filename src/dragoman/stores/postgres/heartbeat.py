@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from dragoman.clock import SystemClock, sleep
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
+from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ class Heartbeat:
 
     def __init__(self, database: NodeDatabase, info: NodeInfo, lease: NodeLease, clock: Clock | None = None) -> None:
         self._database = database
-        self._info = info
+        self._info = info = info._replace(lease=lease.seconds)
         self._lease = lease
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
+        self._peer_check = PeerCheck(info)
         self._peers: frozenset[int] = frozenset()
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
@@ -100,12 +102,14 @@ class Heartbeat:
             except ConnectionLost as error:
                 self._observer.reset()
                 if not silent:
-                    logger.warning("the lease of this server could not be renewed: %s", error)
+                    logger.warning("the lease of this node cannot be renewed: %s", error)
                 silent = True
             except Exception:
                 self._observer.reset()
-                logger.exception("the lease of this server could not be renewed")
+                logger.exception("the lease of this node cannot be renewed")
             else:
+                if silent:
+                    logger.info("the lease of this node is renewed again")
                 silent = False
 
     async def stop(self) -> None:
@@ -131,7 +135,9 @@ class Heartbeat:
             self._observer.reset()
             self._joined, self._is_new = False, True
             self._info = self._info._replace(id=new_node_id())
-            logger.warning("the other servers have declared this one dead: it goes on as a new one")
+            logger.warning(
+                "the other nodes have declared this one dead and take its tasks over: it goes on as a new one"
+            )
             listener.on_dead()
             await self._renew(listener)
             return
@@ -143,10 +149,12 @@ class Heartbeat:
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
 
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
+        for warning in self._peer_check.check(peers):
+            logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
         for peer in self._observer.observe(self._lease.now(), peers):
             if await self._bury(peer):
-                logger.warning("the server %s does not renew its lease: its tasks are taken over", peer.name)
+                logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
                 alive.discard(peer.id)
         gone = self._peers - alive
         self._peers = frozenset(alive)

@@ -2,8 +2,9 @@
 
 A node's lease counts from the moment at which the renewal was *sent*. An observer counts from the moment at which it
 *received* a beat for the first time, which is later, and declares the node dead after a whole lease in which that beat
-has not changed. Both count on their own monotonic clocks, so a node is never declared dead while it counts on its
-lease, however wrong the times of day are and however long a statement takes.
+has not changed: the observer's lease or the node's, whichever is longer. Both count on their own monotonic clocks, so a
+node is never declared dead while it counts on its lease, however wrong the times of day are and however long a
+statement takes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # A beat renews the lease and looks at the other nodes. Six in a lease, so that some may be lost, and so that a dead
 # node is found soon after its lease has ended.
 BEATS = 6
+DECLARED_DEAD = "the other nodes have declared this one dead and take its tasks: try again with the same messageId"
 
 
 def monotonic() -> float:
@@ -74,7 +76,8 @@ class Observer:
     """Finds nodes whose beat has not changed for a whole lease, in which this process looked all the time.
 
     After a poll that failed, or a long time without one, it starts anew: the others may have been cut off from the
-    database as well, and get a whole lease to come back. So an outage kills nobody.
+    database as well, and get a whole lease to come back. So an outage kills nobody. A lease is that of this node or
+    of the other, whichever is longer: nodes with different settings must not kill each other.
     """
 
     def __init__(self, lease: float) -> None:
@@ -97,7 +100,7 @@ class Observer:
             sighting = before.get(peer.id)
             if sighting is None or sighting.beat != peer.beat:
                 sighting = _Sighting(peer.beat, now)
-            elif now - sighting.since >= self._lease:
+            elif now - sighting.since >= max(self._lease, peer.lease):
                 dead.append(peer)
             self._sightings[peer.id] = sighting
         return dead

@@ -11,6 +11,7 @@ from dragoman.clock import sleep, wait
 from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.stores.postgres.lease import DECLARED_DEAD
 from dragoman.stores.postgres.retry import FIRST_DELAY, LAST_DELAY, RETRY_SECONDS, SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.store")
 
 UNLIMITED = 1 << 30
-EXPIRED = "this server cannot renew its lease, because the database does not answer: try again with the same messageId"
-DEAD = "the other servers have declared this one dead and take its tasks: try again with the same messageId"
+EXPIRED = "this node cannot renew its lease, because the database does not answer: try again with the same messageId"
 
 
 class PostgresOwnership:
@@ -100,7 +100,7 @@ class PostgresOwnership:
         # Once more is harmless: a node may claim its own task again.
         claimed = await self._retry.call(lambda: self._database.claim(node, row.number, row.generation, revoke=revoke))
         if node != self._node:
-            raise ServerError(DEAD, retryAfter="1")
+            raise ServerError(DECLARED_DEAD, retryAfter="1")
         return claimed
 
     def release(self, claim: Claim) -> None:
@@ -176,7 +176,7 @@ class PostgresOwnership:
         while self.expired and deaths == self._deaths:
             await self._next_renewal()
         if deaths != self._deaths:
-            raise OwnershipLost(DEAD)
+            raise OwnershipLost(DECLARED_DEAD)
 
     def _next_renewal(self) -> asyncio.Future[None]:
         renewal: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -57,6 +57,7 @@ class PostgresStore:
         name: str = "",
         agents: tuple[str, ...] = (),
         version: str = "",
+        keys: tuple[str, ...] = (),
         runs_limit: int | None = None,
         lease: NodeLease | None = None,
         clock: Clock | None = None,
@@ -66,7 +67,7 @@ class PostgresStore:
         self._lease = lease = lease or NodeLease(LEASE_SECONDS)
         self._clock = clock = clock or SystemClock()
         self._beating = heartbeat_loop or HeartbeatThread(lease.now)
-        self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version), lease, clock)
+        self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version, keys=keys), lease, clock)
         self._retry = Retry(clock, lease.now)
         self._numbers = TaskNumbers(database, clock)
         self._writer = GroupCommit(database, clock, self._on_work)
@@ -207,7 +208,7 @@ class PostgresStore:
     async def check(self) -> None:
         """Raise ServerError when this node must get no more requests: its lease ends, or the database is silent."""
         if self._lease.remaining < self._lease.interval:
-            raise ServerError("the lease of this server is about to end: it cannot reach the database")
+            raise ServerError("the lease of this node is about to end: it cannot reach the database")
         try:
             await answer_within(self._clock, CHECK_SECONDS, lambda: self._database.check(self.ownership.node))
         except ConnectionLost as error:

@@ -13,6 +13,7 @@ from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.postgres.batch import WriteQueue
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
+from dragoman.stores.postgres.lease import DECLARED_DEAD
 from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within
 from dragoman.stores.postgres.verdict import judge
 
@@ -33,8 +34,6 @@ FIRST_DELAY, LAST_DELAY = 0.05, 1.0
 SILENCE_SECONDS = 10.0
 # How long closing waits for a database that does not answer.
 CLOSE_SECONDS = 10.0
-
-DECLARED_DEAD = "the other servers have declared this one dead and take its tasks: try again with the same messageId"
 
 
 class _NodeChanged(Exception):
@@ -258,7 +257,7 @@ class GroupCommit:
                 problem = error
             else:
                 if problem is not None:
-                    logger.warning("the database answers again")
+                    logger.info("the database answers again")
                 return answer
             await self._pause(node, delay)
             delay = min(2 * delay, LAST_DELAY)

@@ -25,10 +25,20 @@ INTERVAL = LEASE / 6
 class Node:
     """A node with its own connection. `events` is what its heartbeat has found out."""
 
-    def __init__(self, number: int, simulated: SimulatedDatabase, clock: ManualClock) -> None:
+    def __init__(
+        self,
+        number: int,
+        simulated: SimulatedDatabase,
+        clock: ManualClock,
+        *,
+        lease: float = LEASE,
+        name: str = "",
+        keys: tuple[str, ...] = (),
+    ) -> None:
         self.database = FaultyDatabase(simulated)
-        self.lease = NodeLease(LEASE, lambda: clock.now() / 1000)
-        self.heartbeat = Heartbeat(self.database, NodeInfo(number, f"node-{number}", (), "1"), self.lease, clock)
+        self.lease = NodeLease(lease, lambda: clock.now() / 1000)
+        info = NodeInfo(number, name or f"node-{number}", (), "1", keys=keys)
+        self.heartbeat = Heartbeat(self.database, info, self.lease, clock)
         self.events: list[str] = []
         self.is_responsive = True
         self.beating: asyncio.Task[None] | None = None
@@ -62,8 +72,8 @@ class Cluster:
         self.simulated = SimulatedDatabase(lambda: self.clock.now() / 1000)
         self.nodes: list[Node] = []
 
-    async def add(self) -> Node:
-        self.nodes.append(node := Node(len(self.nodes) + 1, self.simulated, self.clock))
+    async def add(self, **settings: Any) -> Node:
+        self.nodes.append(node := Node(len(self.nodes) + 1, self.simulated, self.clock, **settings))
         await node.start()
         return node
 
@@ -105,6 +115,41 @@ async def test_a_node_that_leaves_is_gone_at_once(cluster: Cluster) -> None:
     await one.heartbeat.stop()
     assert one.lease.expired
     assert await cluster.until(lambda: two.events == ["peer gone"]) <= INTERVAL
+
+
+async def test_nodes_with_different_leases_do_not_declare_each_other_dead(cluster: Cluster) -> None:
+    patient, hasty = await cluster.add(lease=60), await cluster.add(lease=0.5)
+    await cluster.advance(200)
+    assert (patient.events, hasty.events) == ([], [])
+    patient.kill()
+    assert 50 <= await cluster.until(lambda: hasty.events == ["peer gone"]) <= 61
+
+
+async def test_nodes_warn_once_of_another_that_has_their_name(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.add(name="web"), await cluster.add(name="web"), await cluster.add(name="other")
+    await cluster.advance(100)
+    warning = "another node is called web too: give each a name of its own with --node"
+    assert [warning in text for text in caplog.messages] == [True, True]
+
+
+async def test_a_node_that_is_started_again_under_its_name_is_no_other(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    (await cluster.add(name="web")).kill()
+    await cluster.add(name="web")
+    await cluster.advance(100)
+    assert caplog.messages == ["the node web does not renew its lease: its tasks are taken over"]
+
+
+async def test_nodes_warn_of_another_whose_secret_they_lack(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    for keys in (("old",), ("old", "new"), ("new", "old")):
+        await cluster.add(keys=keys)
+    await cluster.advance(100)
+    (warning,) = caplog.messages  # of the first node, about the last one
+    assert warning.startswith("the node node-3 has another secret")
+    assert warning.endswith("set the same DRAGOMAN_SECRET on all nodes")
 
 
 async def test_an_outage_of_the_database_kills_nobody(cluster: Cluster) -> None:

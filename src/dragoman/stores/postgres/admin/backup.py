@@ -49,10 +49,12 @@ def restore_lines(url: str, target: Path) -> tuple[str, ...]:
     """Return how to continue from a backup, in a new database beside the old one."""
     plain, password = split_password(url)
     parts = urlsplit(plain)
+    owner = unquote(parts.username or "…")
+    secret = "" if password is None else ", with the password in PGPASSWORD"
     new = f"{parts.scheme}://{parts.netloc}/restored{'?' if parts.query else ''}{parts.query}"
     return (
-        f"to restore it{'' if password is None else ', with the password in PGPASSWORD'}:",
-        f"  createdb --maintenance-db={shlex.quote(plain)} restored",
+        f"to restore it, create a database, as a role that may, and fill it{secret}:",
+        f"  CREATE DATABASE restored OWNER {owner} ENCODING 'UTF8' TEMPLATE template0",
         f"  pg_restore --no-owner --exit-on-error --dbname={shlex.quote(new)} {shlex.quote(str(target))}",
         "then start the servers on that database, with the same secret",
     )

@@ -27,8 +27,8 @@ FEW_ROWS = 1000
 LONG_TRANSACTION = 3600.0
 # How long work may wait for a node, in seconds, until that is worth a warning.
 LONG_WAIT = 60.0
-# How long after its last beat a node is surely not well: more than two leases.
-STALE = 15.0
+# After how many leases without a beat a node is surely not well.
+STALE_LEASES = 2.5
 FULL_QUEUE = 0.25
 
 _SERVER = """
@@ -55,7 +55,7 @@ SELECT relname AS name, pg_total_relation_size(relid) AS size, n_live_tup AS liv
 FROM pg_stat_user_tables WHERE schemaname = current_schema() ORDER BY size DESC
 """
 _NODES = """
-SELECT name, version, agents, dead, extract(epoch FROM clock_timestamp() - seen)::float8 AS age FROM nodes
+SELECT name, version, agents, dead, lease, keys, extract(epoch FROM clock_timestamp() - seen)::float8 AS age FROM nodes
 ORDER BY name, seen
 """
 _WAITING = """
@@ -65,13 +65,23 @@ WHERE owner IS NULL AND state IN (1, 2) AND queued_at < clock_timestamp() - make
 
 
 class NodeFacts(NamedTuple):
-    """A node: its name, version and agents, whether it was declared dead, and how many seconds ago it was seen."""
+    """A node: its name, version and agents, whether it was declared dead, its lease, the fingerprints of its secrets.
+
+    `age` is how many seconds ago it was seen.
+    """
 
     name: str
     version: str
     agents: Sequence[str]
     dead: bool
+    lease: float
+    keys: Sequence[str]
     age: float
+
+    @property
+    def is_stale(self) -> bool:
+        """True when it should have renewed its lease long ago."""
+        return self.age > STALE_LEASES * self.lease
 
 
 class TableFacts(NamedTuple):
@@ -256,15 +266,24 @@ def check_nodes(nodes: Sequence[NodeFacts]) -> Iterable[HealthFinding]:
         yield HealthFinding("ok", "nodes", "no server is running")
     for node in nodes:
         says = f"{node.name}, Dragoman {node.version}, {', '.join(node.agents)}: seen {max(node.age, 0):.1f} s ago"
-        if node.age > STALE:
+        if node.is_stale:
             do = "it has crashed or cannot reach the database; its tasks are taken over as soon as another node runs"
             yield HealthFinding("warn", "nodes", says, do)
         else:
             yield HealthFinding("ok", "nodes", says)
-    names = [node.name for node in nodes if node.age <= STALE]
+    running = [node for node in nodes if not node.is_stale]
+    names = [node.name for node in running]
     for name in sorted({name for name in names if names.count(name) > 1}):
         do = "give each a name of its own with --node: the conversations of programs belong to a name"
         yield HealthFinding("warn", "nodes", f"{names.count(name)} nodes are called {name}", do)
+    for node in running:
+        if any(other.keys and node.keys and other.keys[0] not in node.keys for other in running):
+            do = "set the same DRAGOMAN_SECRET on all nodes"
+            yield HealthFinding("warn", "nodes", f"{node.name} lacks the secret of another node", do)
+    leases = sorted({node.lease for node in running})
+    if len(leases) > 1:
+        says = f"their leases are {' and '.join(f'{lease:g} s' for lease in leases)}: the longest counts"
+        yield HealthFinding("warn", "nodes", says, "set the same lease on all nodes")
     versions = sorted({node.version for node in nodes})
     if len(versions) > 1:
         yield HealthFinding("warn", "nodes", f"they run {' and '.join(versions)}", "finish the upgrade of all nodes")

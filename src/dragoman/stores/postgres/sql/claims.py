@@ -28,7 +28,8 @@ SELECT {STORED}, t.attempts, t.begun, (
 _SET_CLAIM = "owner = $1, epoch = t.epoch + 1, claimed_at = clock_timestamp()"
 _CLAIM = f"""
 WITH claimed AS (
-    UPDATE tasks t SET {_SET_CLAIM} WHERE t.number = $2 AND t.generation = $3 AND t.state >= 0 AND NOT t.{ENDED}
+    UPDATE tasks t SET {_SET_CLAIM} WHERE t.number = $2 AND t.generation = $3 AND NOT t.{ENDED}
+    AND (t.state >= 0 OR t.owner = $1)
     AND (CASE WHEN t.owner IS NULL THEN t.{WAITING} ELSE t.owner = $1 OR {_IS_DEAD.format("t.owner")} END)
     RETURNING t.*
 ) {_CLAIMED.format("claimed")}

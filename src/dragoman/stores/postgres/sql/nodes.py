@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from dragoman.net.postgres import PostgresConnection
 
 _JOIN = """
-INSERT INTO nodes (id, name, agents, version) VALUES ($1, $2, $3, $4)
-ON CONFLICT (id) DO UPDATE SET name = excluded.name, agents = excluded.agents, version = excluded.version
+INSERT INTO nodes (id, name, agents, version, lease, keys) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING
 """
 _BEAT = """
 WITH renewed AS (
     UPDATE nodes SET beat = beat + 1, seen = clock_timestamp() WHERE id = $1 AND NOT dead RETURNING id, beat
 )
-SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead
+SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease, n.keys
 FROM nodes n LEFT JOIN renewed r ON r.id = n.id WHERE NOT n.dead
 """
 _BURY = "UPDATE nodes SET dead = true WHERE id = $1 AND beat = $2 AND NOT dead RETURNING 1"
@@ -40,14 +39,13 @@ class PostgresNodes:
 
     async def join(self, node: NodeInfo) -> None:
         """Register a node. Raises ConnectionLost."""
-        await self._run().run(
-            lambda connection: connection.execute(_JOIN, node.id, node.name, list(node.agents), node.version)
-        )
+        row = (node.id, node.name, list(node.agents), node.version, node.lease, list(node.keys))
+        await self._run().run(lambda connection: connection.execute(_JOIN, *row))
 
     async def beat(self, node: int) -> Renewal:
         """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
         rows = await self._run().run(lambda connection: connection.fetch(_BEAT, node))
-        peers = [Peer(peer, name, beat, dead) for _, peer, name, beat, dead in rows]
+        peers = [Peer(peer, name, beat, dead, lease, tuple(keys)) for _, peer, name, beat, dead, lease, keys in rows]
         return Renewal(any(is_renewed for is_renewed, *_ in rows), peers)
 
     async def bury(self, node: int, beat: int) -> bool:

@@ -45,9 +45,11 @@ _VERSION_1 = """
 CREATE TABLE dragoman_meta (key text PRIMARY KEY, value bigint NOT NULL);
 INSERT INTO dragoman_meta VALUES ('version', 0), ('oldest', 0), ('numbers', 0);
 
--- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead.
+-- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead. `lease`
+-- is in seconds, `keys` are fingerprints of its secrets.
 CREATE TABLE nodes (
     id bigint PRIMARY KEY, name text NOT NULL, agents text[] NOT NULL, version text NOT NULL,
+    lease float8 NOT NULL, keys text[] NOT NULL,
     beat bigint NOT NULL DEFAULT 1, joined timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen timestamptz NOT NULL DEFAULT clock_timestamp(), dead boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
@@ -167,8 +169,8 @@ async def migrate(connection: PostgresConnection, name: str) -> None:
         raise
 
 
-def no_rights_error(name: str, error: Exception) -> ConfigError:
-    """Build the error for a role that lacks a right."""
+def no_rights_error(name: str, error: Exception | str) -> ConfigError:
+    """Build the error for a role that lacks a right; `error` is which one."""
     return ConfigError(
         f"{name}: {error}: make the role of the servers the owner of the database (`ALTER DATABASE … OWNER TO …`) and "
         "of all its tables (`ALTER TABLE … OWNER TO …`), and use the same role for commands"
@@ -176,9 +178,6 @@ def no_rights_error(name: str, error: Exception) -> ConfigError:
 
 
 async def _migrate(connection: PostgresConnection, name: str) -> None:
-    encoding = await connection.fetchval("SHOW server_encoding")
-    if encoding != "UTF8":
-        raise ConfigError(f"{name} has the encoding {encoding}: create a database with ENCODING 'UTF8'")
     if await check_version(connection, name) >= VERSION:
         return
     async with connection.transaction():
@@ -195,11 +194,14 @@ async def check_version(connection: PostgresConnection, name: str) -> int:
     """Return the version of the tables; 0 when there are none yet.
 
     Raises:
-        ConfigError: they are another program's, or too new for this one.
+        ConfigError: they are another program's, or too new for this one, or cannot be created.
     """
     schema = await connection.fetchval("SELECT current_schema()")
     if schema is None:
-        raise ConfigError(f"{name} has no schema for new tables: create the first one of the search_path")
+        raise ConfigError(
+            f"{name} has no schema for new tables: create the one that search_path names, with "
+            "`CREATE SCHEMA … AUTHORIZATION …` and the role of the servers"
+        )
     # (`to_regclass` would answer from a cache, after another server has created the tables.)
     has_tables, is_ours = await connection.fetchrow(
         "SELECT count(*) > 0, coalesce(bool_or(relname = 'dragoman_meta'), false) FROM pg_class c "
@@ -212,6 +214,13 @@ async def check_version(connection: PostgresConnection, name: str) -> int:
                 f"{name} has tables of another program in the schema {schema}: use a database of its own, "
                 "or a schema of its own with ?search_path=NAME"
             )
+        encoding, may_create = await connection.fetchrow(
+            "SELECT current_setting('server_encoding'), has_schema_privilege(current_schema(), 'CREATE')"
+        )
+        if encoding != "UTF8":
+            raise ConfigError(f"{name} has the encoding {encoding}: create a database with ENCODING 'UTF8'")
+        if not may_create:
+            raise no_rights_error(name, f"permission denied for schema {schema}")
         return 0
     rows = dict(await connection.fetch("SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest')"))
     if rows["oldest"] > VERSION:
