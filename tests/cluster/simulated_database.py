@@ -71,12 +71,13 @@ class _Context:
 class _Node:
     """The row of a node."""
 
-    __slots__ = ("beat", "dead", "info", "seen")
+    __slots__ = ("beat", "dead", "info", "seen", "stopped")
 
     def __init__(self, info: NodeInfo, seen: float) -> None:
         self.info = info
         self.beat = 0
         self.dead = False
+        self.stopped = False
         self.seen = seen
 
 
@@ -132,7 +133,7 @@ class SimulatedDatabase(MemoryStore):
     async def leave(self, node: int) -> None:
         """Declare a node dead that stops by itself."""
         if node in self._nodes:
-            self._nodes[node].dead = True
+            self._nodes[node].dead = self._nodes[node].stopped = True
 
     def _is_dead(self, node: int) -> bool:
         row = self._nodes.get(node)
@@ -367,7 +368,8 @@ class SimulatedDatabase(MemoryStore):
         return self._claim(node, ownership)
 
     def _claim(self, node: int, ownership: _Ownership) -> ClaimedTask:
-        if ownership.begun and ownership.owner != node:
+        before = None if ownership.owner is None else self._nodes.get(ownership.owner)
+        if ownership.begun and ownership.owner != node and not (before is not None and before.stopped):
             ownership.attempts += 1
         self._set_owner(ownership, node)
         ownership.epoch += 1
