@@ -275,6 +275,16 @@ async def test_runs_of_one_context_begin_one_after_another(tables: Tables) -> No
     assert await tables.commit(ONE, created(third, joins_context=True, begins=True, serial=True)) == "busy"
 
 
+async def test_who_came_first_is_first_whatever_its_number(tables: Tables) -> None:
+    # Nodes reserve numbers in blocks: a later message may get a smaller one.
+    first = await tables.create(ONE, begins=True, serial=True)
+    later, earlier = tables.row(first.context_id), tables.row(first.context_id)
+    for row in (earlier, later):
+        assert await tables.commit(TWO, created(row, joins_context=True, queued=True)) == "committed"
+    assert await tables.commit(ONE, change(after(first, State.COMPLETED), 1)) == "committed"
+    assert await tables.take(TWO) == [earlier.number]
+
+
 async def test_an_older_task_that_is_answered_waits_for_the_younger_that_is_at_work(tables: Tables) -> None:
     older = await tables.waiting(context="c")
     younger = await tables.create(TWO, "c", begins=True, serial=True)

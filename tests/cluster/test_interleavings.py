@@ -15,7 +15,7 @@ from cluster.node import SimulatedNode
 from dragoman.clock import sleep
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ServerError
-from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest
+from dragoman.model.operation import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.record import fold
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -190,3 +190,60 @@ def test_a_message_that_arrives_while_a_task_is_loaded_is_passed_to_its_run_once
     scene.cluster.run(4)
     assert texts == ["news", "stop"]
     assert [message.text for message in scene.get(node, task).history] == ["listen", "news", "stop"]
+
+
+def use(scene: Scene, run: Any, *, restarts: bool = False) -> None:
+    """Let the agent of all nodes run this."""
+    for node in scene.nodes:
+        agent: Any = node.services["serial"]._agent  # pyright: ignore[reportPrivateUsage]
+        agent.plan = lambda _: Plan(run, restarts=restarts)  # pyright: ignore[reportUnknownLambdaType]
+
+
+@pytest.mark.parametrize("scene", [2], indirect=True)
+def test_a_task_finds_what_the_one_before_it_in_the_conversation_saved_on_another_node(scene: Scene) -> None:
+    one, two = scene.nodes
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        await sleep(ctx.clock, 1)
+        ctx.state["texts"] = [*ctx.state.get("texts", ()), ctx.message.text]
+        yield " ".join(ctx.state["texts"])
+
+    use(scene, run)
+    first = scene.send(one, "a", "c")
+    scene.delay(two, "commit", 0, 2)  # the second asks for its turn while the first is at work, and gets it afterwards
+    second = scene.send(two, "b", "c")
+    scene.cluster.run(10)
+    assert [scene.get(two, task).text for task in (first, second)] == ["a", "a b"]
+
+
+def test_an_effect_that_is_under_way_outlasts_a_lease_that_cannot_be_renewed(scene: Scene) -> None:
+    (node,) = scene.nodes
+    effects: list[str] = []
+
+    async def charge(clock: Any) -> str:
+        effects.append("charged")
+        await sleep(clock, 12)
+        return "paid"
+
+    async def run(ctx: Any) -> AsyncIterator[str]:
+        yield await ctx.once("charge", charge, ctx.clock)
+
+    use(scene, run, restarts=True)
+    task = scene.send(node, "pay")
+    scene.cluster.run(0.5)
+    scene.cluster.network.restart(20)
+    scene.cluster.run(40)
+    task = scene.get(node, task)
+    assert (task.state, task.text, effects) == (State.COMPLETED, "paid", ["charged"])
+
+
+@pytest.mark.parametrize("scene", [2], indirect=True)
+def test_a_task_whose_cancel_takes_long_is_not_recovered_meanwhile(scene: Scene) -> None:
+    one, two = scene.nodes
+    task = scene.send(one, "once chunk long long")
+    scene.cluster.run(1)
+    scene.delay(two, "commit", 9, 9)
+    canceled = scene.call(two, two.services["serial"].cancel(ANYBODY, CancelTaskRequest(task.id))).result
+    assert canceled.state is State.CANCELED
+    assert scene.get(one, task).state is State.CANCELED
+    assert scene.call(two, two.store.task(task.id)).epoch == 2, "it was claimed again"

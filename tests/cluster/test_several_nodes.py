@@ -12,6 +12,7 @@ from cluster.machine import Cluster
 from cluster.world import START
 
 from dragoman.model.state import State
+from dragoman.stores.postgres.lease import NodeLease
 
 OUTAGES = {"restart_database": 4.0}
 
@@ -97,6 +98,31 @@ def test_a_stream_goes_on_at_a_node_that_was_stopped_while_another_took_the_task
         cluster.run(2)
         assert reader.finished
         assert reader.node is one
+
+
+def stop_while_a_run_begins() -> None:
+    """Stop a node at many moments after it got a message, for longer than its lease, but not for so long that it gives
+    up the statements that it has sent.
+    """
+    for moment in range(1, 14, 2):
+        with scene(2) as cluster:
+            one = cluster.living[0]
+            cluster.tell(one, "once once chunk once slow")
+            cluster.run(moment * 0.001)
+            one.freeze(stopped=True)
+            cluster.run(9)
+            one.freeze(stopped=False)
+            cluster.run(2)
+
+
+def test_a_node_that_was_stopped_begins_nothing_that_others_have_taken() -> None:
+    stop_while_a_run_begins()
+
+
+def test_a_node_that_does_not_look_at_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeLease, "expired", False)
+    with pytest.raises(AssertionError, match="has effects after"):
+        stop_while_a_run_begins()
 
 
 def test_the_tasks_of_a_killed_node_are_taken_within_ten_seconds() -> None:
