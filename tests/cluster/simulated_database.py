@@ -80,7 +80,7 @@ class SimulatedDatabase(MemoryStore):
     async def leave(self, node: int) -> None:
         """Declare a node dead that stops by itself."""
         if node in self._nodes:
-            self._nodes[node].dead = True
+            self._nodes[node].dead = self._nodes[node].stopped = True
 
     def _is_dead(self, node: int) -> bool:
         row = self._nodes.get(node)
@@ -315,7 +315,8 @@ class SimulatedDatabase(MemoryStore):
         return self._claim(node, ownership)
 
     def _claim(self, node: int, ownership: OwnershipRow) -> ClaimedTask:
-        if ownership.begun and ownership.owner != node:
+        before = None if ownership.owner is None else self._nodes.get(ownership.owner)
+        if ownership.begun and ownership.owner != node and not (before is not None and before.stopped):
             ownership.attempts += 1
         self._set_owner(ownership, node)
         ownership.epoch += 1

@@ -54,10 +54,11 @@ class ContextRow:
 class NodeRow:
     """The row of a node."""
 
-    __slots__ = ("beat", "dead", "info", "seen")
+    __slots__ = ("beat", "dead", "info", "seen", "stopped")
 
     def __init__(self, info: NodeInfo, seen: float) -> None:
         self.info = info
         self.beat = 0
         self.dead = False
+        self.stopped = False
         self.seen = seen
