@@ -105,6 +105,7 @@ def _measure(plan: Plan, name: str) -> Scenario:
     settings = plan.settings
     scenario = Scenario(name, machine.now(), settings.rounds, settings.seconds)
     print(f"{name}: load {machine.load():.1f}, {plan.left:.0f} s left", file=sys.stderr, flush=True)
+    scenario.notes.extend(machine.busy(machine.used()))
     try:
         SCENARIOS[name](plan, scenario)
     except OutOfTime:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from bench import compare, report, results, svg
+from bench import compare, machine, report, results, svg
 from bench.job import Outcome
 from bench.results import Memory, Results, Scenario, Start
 from bench.scenarios.blocking import UUID_IDS
@@ -85,3 +85,10 @@ def test_writing_one_scenario_leaves_the_others_as_they_were(tmp_path: Path, mon
     found = results.load(tmp_path / "results.json")
     assert [one.name for one in found.scenarios] == ["startup", "blocking", "growth", "parked", "reading"]
     assert "measured again" in (tmp_path / "docs" / "benchmarks.md").read_text()
+
+
+def test_a_busy_machine_is_noted() -> None:
+    assert machine.busy(0.1) == []
+    assert machine.busy(0.75) == [
+        "other programs used 75 % of the machine when this began: compare CPU times, not rates"
+    ]
