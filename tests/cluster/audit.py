@@ -16,8 +16,11 @@ ATTEMPTS = 3
 
 
 class _Claimed(NamedTuple):
+    """Who has claimed a task and how; and whether that counts as an attempt, because the owner before had died."""
+
     node: int
     how: str
+    counts: bool = False
 
 
 class AuditedDatabase:
@@ -37,6 +40,7 @@ class AuditedDatabase:
         self.rows: dict[int, TaskRow] = {}
         self.numbers_by_id: dict[str, int] = {}
         self.nodes: dict[int, str] = {}
+        self._left: set[int] = set()
         self.commits = 0
         # Collected, because whoever would get an exception here handles it.
         self.violations: list[str] = []
@@ -67,6 +71,11 @@ class AuditedDatabase:
         """Register a node."""
         await self._database.join(node)
         self.nodes[node.id] = node.name
+
+    async def leave(self, node: int) -> None:
+        """Stop a node."""
+        await self._database.leave(node)
+        self._left.add(node)
 
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Commit, and look at what was committed."""
@@ -144,7 +153,9 @@ class AuditedDatabase:
         self._note(key[0], node, how, key[1], "begun" if claimed.begun else "", "draft" if claimed.draft else "")
         if key in self.claims or key in self.writers:
             self.report(f"epoch {key[1]} of task {key[0]} was claimed twice", key[0])
-        self.claims[key] = _Claimed(node, how)
+        before = self.claims.get((key[0], key[1] - 1))
+        owner = self.writers.get((key[0], key[1] - 1)) if before is None else before.node
+        self.claims[key] = _Claimed(node, how, counts=how == "take" and owner not in self._left)
         self.epochs[key[0]] = max(key[1], self.epochs.get(key[0], 1))
 
 
@@ -187,7 +198,7 @@ class Effects:
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
         # Only a takeover counts as an attempt, and no claim starts two runs.
         claim = self._audit.claims.get((run.number, run.epoch))
-        key = (live.id, len(ctx.answers), 0 if not restartable or (claim and claim.how == "take") else run.epoch)
+        key = (live.id, len(ctx.answers), 0 if not restartable or (claim and claim.counts) else run.epoch)
         self.starts[key] += 1
         starts = self.starts[key]
         if starts > (ATTEMPTS if restartable else 1):

@@ -5,13 +5,9 @@ Everything is drawn from one seed: the steps of callers, the faults, and the del
 
 from __future__ import annotations
 
-import json
-import logging
 import random as global_random
-import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -26,40 +22,28 @@ from cluster.callers import (
     new_message,
     subscribe_request,
 )
-from cluster.link import CALM, Network, Weather
+from cluster.fault_steps import FAULTS, RUN_LIMITS, FaultSteps
+from cluster.final_checks import FinalChecks
+from cluster.link import CALM, Network
 from cluster.node import AGENTS, SimulatedNode
 from cluster.real_database import RealBackend
 from cluster.scripted_agent import random_script
+from cluster.seeded import ErrorLog, ids_of
 from cluster.simulated_database import SimulatedDatabase
 from cluster.switchboard import Switchboard
 from cluster.world import START, World
 
 from dragoman.model import ids
 from dragoman.model.error import A2AError, ServerError
-from dragoman.model.json import decode_task
 from dragoman.model.message import Message
-from dragoman.model.record import fold
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
-MOST_NODES = 5
-# How many runs a node may have at a time: any number, a few, or none, when it only accepts messages.
-RUN_LIMITS = (None, None, None, 2, 0)
 # Virtual seconds in which everything has to come to an end once the faults are over: the longest script takes less.
 HEAL_SECONDS = 240.0
-STORMS = (
-    Weather(delay=0.05),
-    Weather(delay=0.5),
-    Weather(refuse=0.1, cut=0.05),
-    Weather(swallow=0.15),
-    Weather(zombie=0.15),
-    Weather(delay=0.1, refuse=0.05, cut=0.05, swallow=0.05, zombie=0.05),
-)
-# Reasons that a task must never fail for: its store hides all of these faults.
-FORBIDDEN_REASONS = ("could not take writes", "has lost events", "Internal error", "internal error")
 
 
-class Cluster:
+class Cluster(FaultSteps):
     """Two to five nodes on one database, their callers, and the invariants.
 
     `storm` is how much more frequent faults are than usual, `faults` are those that may happen. `step` does one thing
@@ -102,7 +86,7 @@ class Cluster:
         self.steps: Counter[str] = Counter()
         self.trace: deque[str] = deque(maxlen=60)
         self._names = 0
-        self._logs = _ErrorLog()
+        self._logs = ErrorLog()
         for number in range(nodes):
             self.start_node(None if number == 0 or not storm else random.choice(RUN_LIMITS))
         self.run(2.0)
@@ -111,7 +95,7 @@ class Cluster:
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let time pass, and look for violations."""
-        with self._logs.watch(), _ids_of(self.random):
+        with self._logs.watch(), ids_of(self.random):
             done = self.world.run(seconds, until)
         self.check()
         return done
@@ -135,7 +119,7 @@ class Cluster:
         self._names += 1
         name = f"n{self._names}"
         parts = (self.world, self.network, self.board, self.effects, self.random, name)
-        with self._logs.watch(), _ids_of(self.random):
+        with self._logs.watch(), ids_of(self.random):
             self.nodes.append(SimulatedNode(*parts, runs_limit))
 
     @property
@@ -164,7 +148,7 @@ class Cluster:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _new_id(self) -> str:
-        with _ids_of(self.random):
+        with ids_of(self.random):
             return ids.new_id()
 
     def _post(self, sent: SentMessage, *, stream: bool = False, node: SimulatedNode | None = None) -> None:
@@ -422,84 +406,6 @@ class Cluster:
                 self.report(f"a stream of {reader.task_id} after {reader.last} was refused: {error!r}", reader.task_id)
             reader.finished = True
 
-    # -- faults --------------------------------------------------------------------------------------------------------
-
-    def weather(self) -> None:
-        """The network of a node gets worse, or better."""
-        node = self.random.choice(self.living) if self.living else None
-        if node is not None:
-            weather = self.random.choice((CALM, CALM, *STORMS))
-            self.trace.append(f"{self._time()} {node.name} {weather}")
-            for link in node.links:
-                link.weather = weather
-
-    def lose_wake_ups(self) -> None:
-        """Notifications are late or lost for a while, or connections for them are cut."""
-        self.board.loss = self.random.choice((0.0, 0.0, 0.1, 0.5, 1.0))
-        self.board.delay = self.random.choice((0.004, 0.004, 0.1, 3.0))
-        if self.random.random() < 0.3:
-            self.board.cut()
-
-    def kill(self) -> None:
-        """Kill a node; another one starts, sooner or later."""
-        if len(self.living) > 1 or self.random.random() < 0.3:
-            node = self.random.choice(self.living) if self.living else None
-            if node is not None:
-                self.trace.append(f"{self._time()} {node.name} is killed")
-                node.kill()
-                self.run(0)
-        if self.random.random() < 0.7:
-            self.start()
-
-    def stop(self) -> None:
-        """Stop a node properly, and start another."""
-        node = self._any_node()
-        if node is not None:
-            self.trace.append(f"{self._time()} {node.name} stops")
-            node.stop()
-        self.start()
-
-    def start(self) -> None:
-        """Start a node, unless there are many."""
-        if len(self.living) < MOST_NODES:
-            self.start_node(self.random.choice(RUN_LIMITS))
-
-    def pause(self) -> None:
-        """Stop a node for a while, mostly for longer than its lease; or only its event loop."""
-        node = self._any_node()
-        if node is not None:
-            seconds = self.random.choice((0.5, 5.0, 7.0, 14.0, 30.0))
-            freeze = node.freeze if self.random.random() < 0.7 else node.hang
-            if self.random.random() < 0.5:  # in the middle of something
-                self.tell(node, "once once chunk once slow", agent=self._any_agent())
-                self.run(self.random.random() * 0.015)
-            self.trace.append(f"{self._time()} {node.name} {freeze.__name__} for {seconds}")
-            freeze(stopped=True)
-            self.world.after(seconds, lambda: freeze(stopped=False))
-
-    def cut_off(self) -> None:
-        """Cut a node off from the database for a while: all of it, or only the connection of its lease."""
-        node = self._any_node()
-        if node is not None:
-            seconds = self.random.choice((0.0, 0.5, 5.0, 10.0, 20.0))
-            links = node.links if self.random.random() < 0.6 else (self.random.choice(node.links),)
-            self.trace.append(f"{self._time()} {node.name} loses {len(links)} links for {seconds}")
-            for link in links:
-                link.break_network(seconds)
-            if node.bus_link in links:
-                self.board.cut(node.bus_link)
-
-    def restart_database(self) -> None:
-        """Restart the database at once, or after an outage."""
-        seconds = self.random.choice((0.0, 0.2, 1.0, 8.0, 30.0))
-        self.trace.append(f"{self._time()} the database is away for {seconds}")
-        self.network.restart(seconds)
-        self.board.cut()
-
-    def pass_time(self) -> None:
-        """Let some time pass."""
-        self.run(self.random.choice((0.01, 0.1, 1.0, 3.0, 8.0)))
-
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -531,7 +437,7 @@ class Cluster:
             self.retry_all()
             self.resume()
         self.run(16.0)  # as long as it takes until lost wake-ups are noticed
-        _End(self).check()
+        FinalChecks(self).check()
         self.check()
 
     def retry_all(self) -> None:
@@ -553,131 +459,6 @@ class Cluster:
             self.world.close()
 
 
-class _End:
-    """The checks of a cluster in which everything is done."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._report = cluster.report
-        self._audit = cluster.audit
-
-    def check(self) -> None:
-        """Check everything."""
-        cluster = self._cluster
-        histories: dict[str, list[str]] = {}
-        for number, row in self._audit.rows.items():
-            self._check_journal(number, row.id)
-            histories[row.id] = [message.message_id for message in self._read(row.scope.agent, row.id)]
-        for sent in cluster.messages:
-            self._check_message(sent, histories)
-        for reader in cluster.readers:
-            self._check_reader(reader)
-        for agent in AGENTS:
-            drafts = self._query("drafts", agent)
-            if drafts:
-                self._report(f"drafts are left: {[stored.row.id for stored in drafts]}")
-
-    def _query(self, method: str, *args: Any) -> Any:
-        results: list[Any] = []
-        network = self._cluster.network
-        network.backend.execute(
-            getattr(self._audit, method)(*args), lambda result, error: results.append((result, error))
-        )
-        self._cluster.run(0.0, lambda: bool(results))
-        result, error = results[0]
-        if error is not None:
-            raise error
-        return result
-
-    def _check_journal(self, number: int, task_id: str) -> None:
-        stored = self._query("task", task_id)
-        journal = self._audit.journals[number]
-        if stored is None:
-            self._report(f"task {task_id} is gone")
-            return
-        records = self._query("records", number, 0, 100_000)
-        if [record.generation for record in records] != list(range(1, stored.row.generation + 1)):
-            self._report(f"the journal of {task_id} has gaps: {[record.generation for record in records]}")
-        if {record.generation: record.body for record in records} != journal:
-            self._report(f"the journal of {task_id} is not what was committed")
-        events = [record.event for record in records]
-        states = [event.status.state for event in events if hasattr(event, "status")]
-        if any(state.final for state in states[:-1]):
-            self._report(f"{task_id} went on after its end: {states}")
-        if states[-1] is not stored.row.state or states[-1] in (State.SUBMITTED, State.WORKING):
-            self._report(f"{task_id} is left {stored.row.state}, its journal says {states[-1]}", task_id)
-        owner = self._query("owners", 0, [number])[number]
-        if owner.owner is not None:
-            self._report(f"{task_id} is {stored.row.state} and owned by {self._audit.nodes.get(owner.owner)}", task_id)
-        task = fold(events[0], events[1:])
-        if stored.snapshot is not None and decode_task(stored.snapshot).artifacts != task.artifacts:
-            self._report(f"the snapshot of {task_id} is not what its journal says", task_id)
-        text = "" if task.status.message is None else task.status.message.text
-        if states[-1] is State.FAILED and any(reason in text for reason in FORBIDDEN_REASONS):
-            self._report(f"{task_id} has failed: {text}", task_id)
-        if task_id in self._cluster.canceled and states[-1] is not State.CANCELED:
-            self._report(f"{task_id} was canceled and is {states[-1]}", task_id)
-
-    def _read(self, agent: str, task_id: str) -> list[Message]:
-        """The history of a task as a node reads it."""
-        cluster = self._cluster
-        results: list[Any] = []
-        node = cluster._any_node()
-        if node is None:
-            self._report("no node is ready")
-            return []
-        work = node.services[agent].get(ANYBODY, get_request(task_id))
-        cluster._call(node, work, lambda result, error: results.append(result if error is None else error))
-        cluster.run(30.0, lambda: bool(results))
-        if not results or isinstance(results[0], Exception):
-            self._report(f"{task_id} cannot be read: {results}")
-            return []
-        return list(results[0].result.history)
-
-    def _check_message(self, sent: SentMessage, histories: dict[str, list[str]]) -> None:
-        found = [task_id for task_id, history in histories.items() for message in history if message == sent.id]
-        if sent.refusal is not None and sent.task_id is None:
-            if found:
-                self._report(
-                    f"{sent!r} was refused with {sent.refusal!r}, and is in {found}",
-                    sent.task_id or next(iter(found), None),
-                )
-        elif sent.task_id is None:
-            self._report(f"{sent!r} was never answered; it is in {found}", sent.request.message.task_id)
-        elif sent.task_id == "":
-            if found:
-                self._report(
-                    f"{sent!r} was answered with a reply, and is in {found}", sent.task_id or next(iter(found), None)
-                )
-        elif found != [sent.task_id]:
-            self._report(
-                f"{sent!r} was accepted for {sent.task_id}, and is in {found}", sent.task_id or next(iter(found), None)
-            )
-
-    def _check_reader(self, reader: Reader) -> None:
-        number = self._audit.numbers_by_id.get(reader.task_id or "")
-        if number is None:
-            self._report(f"a reader has read {reader.task_id}, which was never committed")
-            return
-        row, journal = self._audit.rows[number], self._audit.journals[number]
-        for generation, body in reader.bodies.items():
-            if journal.get(generation) != body:
-                self._report(f"a reader of {reader.task_id} has got another event {generation}")
-        done = reader.finished or not row.state.final
-        where = f"{reader.node.name}, which is {'open' if reader.in_flight else 'broken'}"
-        if not done or (
-            row.state.final and not reader.ends_on_input_required and reader.last not in (0, row.generation)
-        ):
-            self._report(
-                f"a stream of {reader.task_id} at {where} has ended at {reader.last} of {row.generation}",
-                reader.task_id,
-            )
-        elif not reader.finished and reader.last != row.generation:
-            self._report(
-                f"a stream of {reader.task_id} at {where} is at {reader.last} of {row.generation}", reader.task_id
-            )
-
-
 _WAITING = (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
 CALLS: dict[str, float] = {
     "send": 16,
@@ -695,66 +476,3 @@ CALLS: dict[str, float] = {
     "resume": 3,
     "pass_time": 5,
 }
-FAULTS: dict[str, float] = {
-    "weather": 3,
-    "lose_wake_ups": 1,
-    "kill": 1,
-    "stop": 0.5,
-    "start": 0.5,
-    "pause": 1,
-    "cut_off": 1,
-    "restart_database": 0.5,
-}
-
-
-class _ErrorLog(logging.Handler):
-    """Collects what nodes log as errors: they must have no reason to."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.errors: list[str] = []
-        self._logger = logging.getLogger("dragoman")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Collect one."""
-        error = f" {record.exc_info[1]!r}" if record.exc_info else ""
-        self.errors.append(f"{record.getMessage()}{error}")
-
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Collect while this is open."""
-        self._logger.addHandler(self)
-        try:
-            yield
-        finally:
-            self._logger.removeHandler(self)
-
-
-@contextmanager
-def _ids_of(random: Random) -> Iterator[None]:
-    """Draw from the seed whatever the code under test draws."""
-    before, randbits = ids._generate_ids, secrets.randbits
-    ids._pool.clear()
-
-    def generate() -> list[str]:
-        block = random.randbytes(16 * 8).hex()
-        return [ids._uuid(block[start : start + 32]) for start in range(0, len(block), 32)]
-
-    ids._generate_ids, secrets.randbits = generate, random.getrandbits
-    try:
-        yield
-    finally:
-        ids._generate_ids, secrets.randbits = before, randbits
-        ids._pool.clear()
-
-
-def main(seed: int, steps: int, nodes: int) -> None:
-    """Run one cluster by hand."""
-    cluster = Cluster(seed, nodes=nodes)
-    try:
-        for _ in range(steps):
-            cluster.step()
-        cluster.finish()
-    finally:
-        cluster.close()
-    print(json.dumps(cluster.steps))

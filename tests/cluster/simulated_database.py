@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
+from cluster.simulated_rows import ContextRow, NodeRow, OwnershipRow
 from msgspec import structs
 
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
@@ -27,59 +28,6 @@ _BUSY = ChangeOutcome("busy")
 _REPEATED = ChangeOutcome("repeated")
 
 
-class _Ownership:
-    """The columns of a task or draft that say who works on it."""
-
-    __slots__ = (
-        "attempts",
-        "begun",
-        "claimed_at",
-        "context",
-        "draft",
-        "epoch",
-        "mail",
-        "owner",
-        "queued_at",
-        "row",
-        "snapshot_mail",
-    )
-
-    def __init__(self, row: TaskRow, owner: int | None, *, draft: bool) -> None:
-        self.row = row
-        self.owner = owner
-        self.epoch = 0 if owner is None else 1
-        self.begun = False
-        self.attempts = 0
-        self.mail = 0
-        self.snapshot_mail = 0
-        self.claimed_at = 0.0
-        self.queued_at = 0  # the arrival of its last message, among all
-        self.draft = draft
-        self.context = (row.scope, row.context_id)
-
-
-class _Context:
-    """The row of a context: the task whose turn it is, and the node it is pinned to."""
-
-    __slots__ = ("home", "running")
-
-    def __init__(self) -> None:
-        self.running: int | None = None
-        self.home: str | None = None
-
-
-class _Node:
-    """The row of a node."""
-
-    __slots__ = ("beat", "dead", "info", "seen")
-
-    def __init__(self, info: NodeInfo, seen: float) -> None:
-        self.info = info
-        self.beat = 0
-        self.dead = False
-        self.seen = seen
-
-
 class SimulatedDatabase(MemoryStore):
     """The tables of one store. `now` is the time of the database, in seconds."""
 
@@ -88,13 +36,13 @@ class SimulatedDatabase(MemoryStore):
         self._now = now
         self._next_number = 1
         self._arrivals = count(1)
-        self._ownership: dict[int, _Ownership] = {}
+        self._ownership: dict[int, OwnershipRow] = {}
         # Tasks that are submitted or working, and drafts: what `take` looks through.
-        self._unfinished: dict[int, _Ownership] = {}
-        self._held: dict[int, _Ownership] = {}  # those that have an owner
-        self._contexts: dict[tuple[Scope, str], _Context] = {}
-        self._context_tasks: dict[tuple[Scope, str], dict[int, _Ownership]] = {}
-        self._nodes: dict[int, _Node] = {}
+        self._unfinished: dict[int, OwnershipRow] = {}
+        self._held: dict[int, OwnershipRow] = {}  # those that have an owner
+        self._contexts: dict[tuple[Scope, str], ContextRow] = {}
+        self._context_tasks: dict[tuple[Scope, str], dict[int, OwnershipRow]] = {}
+        self._nodes: dict[int, NodeRow] = {}
         self._ids: dict[str, int] = {}  # of tasks and drafts
         self._posted: set[tuple[int, int]] = set()
         self._noted: set[tuple[int, int, int]] = set()
@@ -105,7 +53,7 @@ class SimulatedDatabase(MemoryStore):
     async def join(self, node: NodeInfo) -> None:
         """Register a node; once more is harmless."""
         if node.id not in self._nodes:
-            self._nodes[node.id] = _Node(node, self._now())
+            self._nodes[node.id] = NodeRow(node, self._now())
 
     async def beat(self, node: int) -> Renewal:
         """Renew the lease of a node, unless it is dead, and read all nodes."""
@@ -132,7 +80,7 @@ class SimulatedDatabase(MemoryStore):
     async def leave(self, node: int) -> None:
         """Declare a node dead that stops by itself."""
         if node in self._nodes:
-            self._nodes[node].dead = True
+            self._nodes[node].dead = self._nodes[node].stopped = True
 
     def _is_dead(self, node: int) -> bool:
         row = self._nodes.get(node)
@@ -204,14 +152,14 @@ class SimulatedDatabase(MemoryStore):
         until_ms, task_id, _ = self._repeats.get(key.digest, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
 
-    def _is_fenced_off(self, node: int, existing: _Ownership, sequence: Sequence[Write]) -> bool:
+    def _is_fenced_off(self, node: int, existing: OwnershipRow, sequence: Sequence[Write]) -> bool:
         """True when the node does not own the task under the epoch of the first change that needs a claim."""
         for write in sequence:
             if write.records or write.notes or write.begins or (write.draft and write.delete):
                 return bool(write.epoch) and (existing.owner != node or existing.epoch != write.epoch)
         return False
 
-    def _follows(self, existing: _Ownership | None, sequence: Sequence[Write]) -> bool:
+    def _follows(self, existing: OwnershipRow | None, sequence: Sequence[Write]) -> bool:
         """True when the records continue the journal. A draft has none."""
         draft = sequence[0].draft or (existing is not None and existing.draft)
         generation = 0 if existing is None or existing.draft else existing.row.generation
@@ -264,7 +212,7 @@ class SimulatedDatabase(MemoryStore):
                 self._remove(row.number)
             else:
                 if ownership is None:
-                    ownership = self._insert(_Ownership(row, None if write.queued else node, draft=write.draft))
+                    ownership = self._insert(OwnershipRow(row, None if write.queued else node, draft=write.draft))
                 self._change(node, ownership, write)
         if write.notes and write.key:
             # A note is there once, however often its statement is repeated.
@@ -282,7 +230,7 @@ class SimulatedDatabase(MemoryStore):
         for push_id in write.deleted_pushes:
             self._push_owners.pop((row.number, push_id), None)
 
-    def _insert(self, ownership: _Ownership) -> _Ownership:
+    def _insert(self, ownership: OwnershipRow) -> OwnershipRow:
         number = ownership.row.number
         ownership.claimed_at = self._now()
         ownership.queued_at = next(self._arrivals)
@@ -292,14 +240,14 @@ class SimulatedDatabase(MemoryStore):
         self._context_tasks.setdefault(ownership.context, {})[number] = ownership
         return ownership
 
-    def _set_owner(self, ownership: _Ownership, owner: int | None) -> None:
+    def _set_owner(self, ownership: OwnershipRow, owner: int | None) -> None:
         ownership.owner = owner
         if owner is None:
             self._held.pop(ownership.row.number, None)
         else:
             self._held[ownership.row.number] = ownership
 
-    def _change(self, node: int, ownership: _Ownership, write: Write) -> None:
+    def _change(self, node: int, ownership: OwnershipRow, write: Write) -> None:
         row = write.row
         if write.create:
             ownership.draft = False
@@ -309,11 +257,11 @@ class SimulatedDatabase(MemoryStore):
             ownership.snapshot_mail = write.mail
         key = ownership.context
         if write.pins:
-            self._contexts.setdefault(key, _Context()).home = self._nodes[node].info.name
+            self._contexts.setdefault(key, ContextRow()).home = self._nodes[node].info.name
         if write.begins:
             ownership.begun = True
             if write.serial and (write.joins_context or not write.create or write.draft):
-                self._contexts.setdefault(key, _Context()).running = row.number
+                self._contexts.setdefault(key, ContextRow()).running = row.number
         if write.records and row.state not in _UNFINISHED:
             ownership.begun = False
             self._set_owner(ownership, None)
@@ -366,8 +314,9 @@ class SimulatedDatabase(MemoryStore):
                 return None
         return self._claim(node, ownership)
 
-    def _claim(self, node: int, ownership: _Ownership) -> ClaimedTask:
-        if ownership.begun and ownership.owner != node:
+    def _claim(self, node: int, ownership: OwnershipRow) -> ClaimedTask:
+        before = None if ownership.owner is None else self._nodes.get(ownership.owner)
+        if ownership.begun and ownership.owner != node and not (before is not None and before.stopped):
             ownership.attempts += 1
         self._set_owner(ownership, node)
         ownership.epoch += 1
@@ -411,14 +360,14 @@ class SimulatedDatabase(MemoryStore):
             taken.append(self._claim(node, ownership))
         return taken
 
-    def _home(self, ownership: _Ownership) -> str | None:
+    def _home(self, ownership: OwnershipRow) -> str | None:
         context = self._contexts.get(ownership.context)
         return None if context is None else context.home
 
     def _is_gone(self, home: str | None) -> bool:
         return home not in {other.info.name for other in self._nodes.values() if not other.dead}
 
-    def _is_behind(self, number: int, ownership: _Ownership) -> bool:
+    def _is_behind(self, number: int, ownership: OwnershipRow) -> bool:
         """True while an older task of the context is unfinished, or another one is at work."""
         context = self._contexts.get(ownership.context)
         if context is not None and context.running not in (None, number):

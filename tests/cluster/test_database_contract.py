@@ -233,6 +233,13 @@ async def test_what_a_dead_node_had_begun_is_taken_as_begun_and_the_rest_is_queu
     assert await tables.commit(TWO, change(after(begun, State.COMPLETED), 1)) == "refused"
 
 
+async def test_a_node_that_leaves_costs_its_tasks_no_attempt(tables: Tables) -> None:
+    begun = await tables.create(TWO, begins=True)
+    await tables.database.leave(TWO)
+    (taken,) = await tables.database.take(ONE, "agent", parallel=False, limit=10)
+    assert (taken.claim, taken.begun) == ((begun.number, 2, 0), True)
+
+
 async def test_a_claimed_answer_of_a_dead_node_waits_again(tables: Tables) -> None:
     row = await tables.waiting()
     assert await tables.database.claim(TWO, row.number, 2, revoke=False)

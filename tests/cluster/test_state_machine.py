@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from cluster.audit import AuditedDatabase
-from cluster.machine import CALLS, FAULTS, Cluster
+from cluster.fault_steps import FAULTS
+from cluster.machine import CALLS, Cluster
 from cluster.real_database import RealBackend, RealDatabase
 from cluster.simulated_database import SimulatedDatabase
 from hypothesis import HealthCheck, settings

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from postgres_server import programs_path
 
 from dragoman import Agent
 from dragoman.net.postgres import connect
@@ -118,10 +119,15 @@ def test_webhooks_are_listed_and_retried(typed: Typed, filled: str) -> None:
 # -- backup ----------------------------------------------------------------------------------------------------------
 
 
-needs_programs = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not installed")
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of PostgreSQL are on the PATH, in the version of the server."""
+    monkeypatch.setenv("PATH", programs_path())
+    if shutil.which("pg_dump") is None:
+        pytest.skip("pg_dump is not installed")
 
 
-@needs_programs
+@pytest.mark.usefixtures("programs")
 def test_a_server_goes_on_from_a_backup_that_was_restored_as_the_command_says(
     typed: Typed, filled: str, empty_postgres_url: str, tmp_path: Path
 ) -> None:
@@ -170,7 +176,7 @@ def message(text: str) -> dict[str, Any]:
     return {"message": {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-@needs_programs
+@pytest.mark.usefixtures("programs")
 def test_of_a_shared_database_only_the_schema_of_the_store_is_backed_up(
     typed: Typed, empty_postgres_url: str, tmp_path: Path
 ) -> None:
@@ -183,7 +189,7 @@ def test_of_a_shared_database_only_the_schema_of_the_store_is_backed_up(
     assert b"another" not in listed.stdout
 
 
-@needs_programs
+@pytest.mark.usefixtures("programs")
 def test_an_existing_file_is_kept_and_a_failed_backup_leaves_none(typed: Typed, filled: str, tmp_path: Path) -> None:
     (tmp_path / "copy.dump").write_text("mine")
     assert "--force to replace it" in run(typed, "backup", "copy.dump", "--store", filled).err
@@ -200,6 +206,19 @@ def test_without_pg_dump_it_says_what_to_install(
     ended = run(typed, "backup", "copy.dump", "--store", filled)
     assert "pg_dump is not on the PATH: install the client programs of PostgreSQL" in ended.err
     assert not list(tmp_path.glob("copy*"))
+
+
+def test_a_pg_dump_that_is_too_old_is_said_to_be(
+    typed: Typed, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pg_dump", "pg_restore"):
+        (tmp_path / name).write_text(
+            "#!/bin/sh\necho 'detail: server version: 99.1; pg_dump version: 15.18' >&2; exit 1\n"
+        )
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = run(typed, "backup", "copy.dump", "--store", filled)
+    assert "pg_dump is older than the server: install the client programs of PostgreSQL 99 or newer" in ended.err
 
 
 @pytest.mark.parametrize(

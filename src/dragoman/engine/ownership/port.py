@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Claim(NamedTuple):
     """The right to write one task. A claim with a later `epoch` revokes it (a fencing token).
 
-    `attempts` is how often another process took over a run of the task that had begun.
+    `attempts` is how often another process took over a run of the task that had begun, because its process was gone.
     """
 
     task: int

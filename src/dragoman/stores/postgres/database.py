@@ -177,6 +177,7 @@ class Database(Protocol):
     async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns: queued ones, and begun ones and drafts of dead nodes.
 
+        `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
         while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
         too; pinned to a node that is gone, it is claimed with `home` set.

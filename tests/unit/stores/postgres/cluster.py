@@ -36,7 +36,8 @@ class ClusterNode:
 
     async def die(self) -> None:
         """Others have declared it dead; its connections work on."""
-        await self.nodes.leave(self.id)
+        beats = {peer.id: peer.beat for peer in (await self.nodes.beat(self.id)).peers}
+        assert await self.nodes.bury(self.id, beats[self.id])
 
     async def commit(self, *changes: Change | list[Change]) -> list[ChangeOutcome]:
         sequences = [change if isinstance(change, list) else [change] for change in changes]

@@ -112,8 +112,8 @@ class Neighbor:
 async def test_a_node_that_dies_is_declared_dead_after_its_lease(postgres_url: str) -> None:
     dying = Observing(postgres_url)
     await dying.heartbeat.start()  # and never beats
+    started = monotonic()
     async with node(postgres_url) as other:
-        started = monotonic()
         await other.wait_for("peer gone")
         assert monotonic() - started >= LEASE
         assert dying.lease.expired

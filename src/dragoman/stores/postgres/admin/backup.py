@@ -99,6 +99,8 @@ async def _dump(connection: PostgresConnection, url: str, part: Path) -> int:
 def _run_program(command: list[Any], environ: dict[str, str]) -> str:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
+        if older := re.search(r"server version: (\d+)", done.stderr):
+            raise ConfigError(f"{command[0]} is older than the server: {_INSTALL.format(older[1])}")
         problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise DragomanError(f"the backup failed, nothing was kept: {problem}")
     return done.stdout

@@ -82,7 +82,9 @@ WITH queued AS MATERIALIZED (
     SELECT number, false AS is_lost FROM queued UNION ALL SELECT number, true FROM lost ORDER BY number LIMIT $3
 ),
 claimed AS (
-    UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + w.is_lost::int
+    UPDATE tasks t SET {_SET_CLAIM}, attempts = t.attempts + (
+        w.is_lost AND NOT EXISTS (SELECT 1 FROM nodes l WHERE l.id = t.owner AND l.stopped)
+    )::int
     FROM chosen w WHERE t.number = w.number
     AND (CASE WHEN w.is_lost THEN {_IS_DEAD.format("t.owner")} ELSE t.owner IS NULL AND t.{UNFINISHED} END)
     RETURNING t.*

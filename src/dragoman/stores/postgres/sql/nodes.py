@@ -21,7 +21,7 @@ SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease
 FROM nodes n LEFT JOIN renewed r ON r.id = n.id WHERE NOT n.dead
 """
 _BURY = "UPDATE nodes SET dead = true WHERE id = $1 AND beat = $2 AND NOT dead RETURNING 1"
-_LEAVE = "UPDATE nodes SET dead = true, seen = clock_timestamp() WHERE id = $1 AND NOT dead"
+_LEAVE = "UPDATE nodes SET dead = true, stopped = true, seen = clock_timestamp() WHERE id = $1 AND NOT dead"
 
 
 class PostgresNodes:

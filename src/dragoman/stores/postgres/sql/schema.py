@@ -45,13 +45,14 @@ _VERSION_1 = """
 CREATE TABLE dragoman_meta (key text PRIMARY KEY, value bigint NOT NULL);
 INSERT INTO dragoman_meta VALUES ('version', 0), ('oldest', 0), ('numbers', 0);
 
--- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead. `lease`
--- is in seconds, `keys` are fingerprints of its secrets.
+-- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead, and
+-- was `stopped` if it said so itself. `lease` is in seconds, `keys` are fingerprints of its secrets.
 CREATE TABLE nodes (
     id bigint PRIMARY KEY, name text NOT NULL, agents text[] NOT NULL, version text NOT NULL,
     lease float8 NOT NULL, keys text[] NOT NULL,
     beat bigint NOT NULL DEFAULT 1, joined timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen timestamptz NOT NULL DEFAULT clock_timestamp(), dead boolean NOT NULL DEFAULT false
+    seen timestamptz NOT NULL DEFAULT clock_timestamp(), dead boolean NOT NULL DEFAULT false,
+    stopped boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 -- What a node writes to wait for its earlier commits, and to prove that it can write.
 CREATE TABLE probes (node bigint PRIMARY KEY, value bigint NOT NULL);
