@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +175,10 @@ class SharedInbox(Inbox):
             assert live is not None
             try:
                 await live.wait_accepted()
+            except asyncio.CancelledError:
+                if self._tasks.live.get(live.id) is live:  # its run goes on and counts, whoever has given up
+                    self._quota.recover((live,))
+                raise
             except MessageRepeated:
                 if dedupe_key is None:
                     raise
