@@ -28,6 +28,7 @@ MAX_AHEAD_EVENTS = 256
 MAX_AHEAD_BYTES = 1_000_000
 MAX_WINDOW_EVENTS = 512
 STOPPING = "the server is stopping: ask again when it is back"
+LOST = "this server has lost the task, which goes on elsewhere: try again with the same messageId"
 UNAVAILABLE = "the store cannot take writes now: try again later"
 
 
@@ -202,7 +203,7 @@ class TaskWriter:
 
     def lose(self) -> None:
         """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""
-        self._break(OwnershipLost("another server has taken over the task"))
+        self._break(OwnershipLost(LOST))
 
     def abandon(self) -> None:
         """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError.

@@ -101,6 +101,6 @@ class Shutdown:
 
 
 def _log_forced_stop() -> None:
-    logger.error("stopped by force: the code of an agent did not end in time")
+    logger.error("stopped by force: the code of an agent, or the store, did not end in time")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
