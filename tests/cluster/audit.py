@@ -10,7 +10,7 @@ from cluster.world import START
 
 from dragoman.engine.ownership.port import ClaimedTask
 from dragoman.engine.ports.store import TaskRow, Write
-from dragoman.stores.postgres.database import ChangeOutcome, NodeInfo
+from dragoman.stores.postgres.database import ChangeOutcome, ConnectionLost, NodeInfo
 
 ATTEMPTS = 3
 
@@ -41,6 +41,8 @@ class AuditedDatabase:
         self.numbers_by_id: dict[str, int] = {}
         self.nodes: dict[int, str] = {}
         self._left: set[int] = set()
+        # Tasks, by number, of which a commit may have been applied without a reply; with their ids.
+        self.uncertain: dict[int, str] = {}
         self.commits = 0
         # Collected, because whoever would get an exception here handles it.
         self.violations: list[str] = []
@@ -79,7 +81,11 @@ class AuditedDatabase:
 
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Commit, and look at what was committed."""
-        outcomes = await self._database.commit(node, changes)
+        try:
+            outcomes = await self._database.commit(node, changes)
+        except ConnectionLost:  # a real connection was cut, and nobody knows what it has done
+            self.uncertain.update((sequence[0].row.number, sequence[0].row.id) for sequence in changes)
+            raise
         self.commits += 1
         for sequence, outcome in zip(changes, outcomes, strict=True):
             number = sequence[0].row.number
@@ -226,7 +232,11 @@ class Effects:
         """True when no later claim has revoked that of the run, and the task has not settled."""
         row = self._audit.rows.get(run.number)
         settled = row is not None and (row.state.final or row.state.waiting)
-        return not settled and (run.number, run.epoch + 1) not in self._audit.claims
+        return (
+            not settled
+            and run.number not in self._audit.uncertain
+            and (run.number, run.epoch + 1) not in self._audit.claims
+        )
 
     def end(self, run: _Run) -> None:
         """The agent's code has ended."""

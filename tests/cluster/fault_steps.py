@@ -111,6 +111,13 @@ class FaultSteps:
         """Restart the database at once, or after an outage."""
         seconds = self.random.choice((0.0, 0.2, 1.0, 8.0, 30.0))
         self.trace.append(f"{self._time()} the database is away for {seconds}")
+        cut = getattr(self.network.database, "cut", None)
+        if cut is not None and self.random.random() < 0.7:
+            # The connections to a real database, in the middle of the statements of one moment.
+            for _ in range(8):
+                moment = self.network.arrival(self.random.random() * 0.03)
+                self.world.after(moment, lambda: self.network.backend.execute(cut(), lambda result, error: None))
+            return
         self.network.restart(seconds)
         self.board.cut()
 

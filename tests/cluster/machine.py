@@ -402,7 +402,9 @@ class Cluster(FaultSteps):
             # The task has ended, and there is nothing left.
             number = self.audit.numbers_by_id.get(reader.task_id or "", 0)
             row = self.audit.rows.get(number)
-            if row is None or not row.state.final or reader.last not in (0, row.generation):
+            if number in self.audit.uncertain:
+                pass
+            elif row is None or not row.state.final or reader.last not in (0, row.generation):
                 self.report(f"a stream of {reader.task_id} after {reader.last} was refused: {error!r}", reader.task_id)
             reader.finished = True
 
@@ -436,6 +438,7 @@ class Cluster(FaultSteps):
             self.run(2.0)
             self.retry_all()
             self.resume()
+            FinalChecks(self).resolve()
         self.run(16.0)  # as long as it takes until lost wake-ups are noticed
         FinalChecks(self).check()
         self.check()

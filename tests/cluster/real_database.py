@@ -10,15 +10,23 @@ from cluster.link import Backend
 from cluster.world import World
 
 from dragoman.engine.ports.store import Write
+from dragoman.net.postgres import connect
 from dragoman.stores.postgres.database import ChangeOutcome
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.sql.nodes import PostgresNodes
+
+_CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 class RealDatabase:
     """Both ports on PostgreSQL. Each of a few nodes has its own connection for commits, so that they meet there."""
 
     def __init__(self, url: str, now_ms: Callable[[], int], writers: int = 4) -> None:
+        self._url = url
+        self._control: Any = None
         self._tables = [PostgresDatabase(url, now_ms) for _ in range(writers)]
         self._nodes = PostgresNodes(url)
 
@@ -27,6 +35,7 @@ class RealDatabase:
 
     async def open(self) -> None:
         """Connect."""
+        self._control = await connect(self._url)
         for tables in self._tables:
             await tables.open(())
 
@@ -34,8 +43,13 @@ class RealDatabase:
         """Commit on the connection of a node."""
         return await self._tables[node % len(self._tables)].commit(node, changes)
 
+    async def cut(self) -> None:
+        """Cut all connections, in the middle of whatever they do."""
+        await self._control.execute(_CUT)
+
     async def close(self) -> None:
         """Disconnect."""
+        await self._control.close()
         await self._nodes.close()
         for tables in self._tables:
             await tables.close()

@@ -13,12 +13,15 @@ from cluster.machine import Cluster
 from cluster.node import SimulatedNode
 
 from dragoman.clock import sleep
+from dragoman.engine.accept.quota import caller_of
+from dragoman.engine.call import CallContext
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ServerError
 from dragoman.model.operation import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.record import fold
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.model.user import User
 
 
 class Scene:
@@ -163,6 +166,30 @@ def test_a_stream_of_a_draft_that_was_given_up_is_refused_and_not_empty(scene: S
     lose_draft(scene, node)
     with pytest.raises(ServerError, match="try again"):
         streaming.result()
+
+
+def test_runs_count_for_their_caller_who_gave_up_and_wherever_they_come_from(scene: Scene) -> None:
+    (node,) = scene.nodes
+    service = node.services["serial"]
+    counts = service._quota.tasks.counts  # pyright: ignore[reportPrivateUsage]
+    ann = User("ann")
+
+    def start(context: str | None) -> Any:
+        message = new_message(str(uuid4()), "once slow", None, context)
+        request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=True))
+        return scene.start(node, service.send(CallContext(user=ann), request, caller_of(ann)))
+
+    sending = start("c")
+    scene.cluster.run(0)
+    node.loop.call_soon(sending.cancel)  # while it is being accepted
+    scene.cluster.run(0.5)
+    assert counts == {"user ann": 1}
+    start("c")
+    scene.cluster.run(2.5)  # the second is taken when the first has ended
+    assert len(scene.cluster.audit.rows) == 2
+    assert counts == {"user ann": 1}
+    scene.cluster.run(5)
+    assert counts == {}
 
 
 def test_a_message_that_arrives_while_a_task_is_loaded_is_passed_to_its_run_once(scene: Scene) -> None:

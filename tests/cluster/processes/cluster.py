@@ -34,25 +34,24 @@ class Cluster:
         self.url = url
         self.tables = tables
         self.records = Records()
-        self.ids: dict[str, int] = {}
 
     async def launch(self, node: Node) -> None:
         """Start a process of a node, and wait until it has joined."""
+        before = (await self.tables.live_nodes()).get(node.name) if node.processes else None
         await asyncio.to_thread(node.launch)
-        await self.until_joined(node)
+        await self.until_joined(node, before)
 
-    async def until_joined(self, node: Node) -> None:
-        """Wait until a node has joined, for the first time or again. One at a time."""
-        others = {number for name, number in self.ids.items() if name != node.name}
-        old = self.ids.pop(node.name, None)
+    async def until_joined(self, node: Node, before: int | None = None) -> None:
+        """Wait until a process of a node has joined, under another id than before."""
 
         async def joined() -> bool:
-            new = await self.tables.live_nodes() - others - {old}
-            if new:
-                (self.ids[node.name],) = new
-            return bool(new)
+            return (await self.tables.live_nodes()).get(node.name, before) != before
 
         await self.tables.until(f"{node.name} has joined", joined)
+
+    async def id_of(self, node: Node) -> int:
+        """The id under which a node takes part now. Others may have declared it dead at any time."""
+        return (await self.tables.live_nodes())[node.name]
 
     @asynccontextmanager
     async def load(self, random: Random, callers: int = CALLERS) -> AsyncIterator[Callers]:

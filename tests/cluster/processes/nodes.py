@@ -50,6 +50,7 @@ class Node:
             "DRAGOMAN_SECRET": _SECRET,
         }
         command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(AGENT), "--port", str(self.port)]
+        command += ["--node", self.name] if self._store.startswith("postgresql:") else []
         process = NodeProcess([*command, "--store", self._store, *self._flags], self._folder, environment)
         self.processes.append(process)
         if ready:

@@ -71,15 +71,20 @@ class Tables:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    async def live_nodes(self) -> set[int]:
-        """The nodes that nobody has declared dead."""
-        return {row["id"] for row in await self.fetch("SELECT id FROM nodes WHERE NOT dead AND id <> 0")}
+    async def live_nodes(self) -> dict[str, int]:
+        """The nodes that nobody has declared dead: their ids by their names. Of two with one name, the last."""
+        rows = await self.fetch("SELECT id, name FROM nodes WHERE NOT dead ORDER BY joined")
+        return {row["name"]: row["id"] for row in rows}
+
+    async def count_dead(self) -> int:
+        """How many nodes were declared dead."""
+        return (await self.fetch("SELECT count(*) FROM nodes WHERE dead"))[0][0]
 
     async def until_dead(self, node: int) -> None:
         """Wait until others have declared a node dead."""
 
         async def dead() -> bool:
-            return node not in await self.live_nodes()
+            return bool(await self.fetch("SELECT 1 FROM nodes WHERE id = $1 AND dead", node))
 
         await self.until(f"node {node} is dead", dead)
 

@@ -57,11 +57,12 @@ async def test_nodes_are_killed(cluster: Cluster) -> None:
         for _ in times(50):
             node = random.choice(cluster.nodes)
             await callers.until_done(random.randint(1, 30))
-            number = cluster.ids[node.name]
+            number = await cluster.id_of(node)
             await asyncio.to_thread(node.process.kill)
             tasks = await cluster.tables.owned_by(number)
             await cluster.launch(node)
             takeovers += await cluster.tables.takeovers(number, tasks)
+    print(f"\n{await cluster.tables.count_dead()} nodes were declared dead, {len(times(50))} of them were")
     await cluster.verdict(may_fail=True)
     check_takeovers(takeovers)
 
@@ -72,7 +73,7 @@ async def test_nodes_are_stopped_until_they_are_dead_and_go_on(cluster: Cluster)
         for _ in times(20):
             node = random.choice(cluster.nodes)
             await callers.until_done(random.randint(1, 30))
-            number = cluster.ids[node.name]
+            number = await cluster.id_of(node)
             node.process.pause()
             try:
                 tasks = await cluster.tables.owned_by(number)
@@ -80,7 +81,7 @@ async def test_nodes_are_stopped_until_they_are_dead_and_go_on(cluster: Cluster)
                 await cluster.tables.until_dead(number)
             finally:
                 node.process.resume()
-            await cluster.until_joined(node)
+            await cluster.until_joined(node, number)
     await cluster.verdict(may_fail=True)
     check_takeovers(takeovers)
 

@@ -229,7 +229,7 @@ class Quota:
             self._leases.setdefault(run, []).extend(resumed)
 
     def recover(self, runs: Iterable[LiveTask]) -> None:
-        """Count the users' runs that were restarted after a crash, ignoring limits."""
+        """Count runs for their users that no message has started here, ignoring limits: restarted or taken ones."""
         for run in runs:
             if run.row.scope.owner:
                 caller = caller_of(User(run.row.scope.owner))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,7 @@ class SharedInbox(Inbox):
             live = accepted.live
             assert live is not None
             try:
-                await live.wait_accepted()
+                await self._wait_accepted(live)
             except MessageRepeated:
                 if dedupe_key is None:
                     raise
@@ -193,6 +194,14 @@ class SharedInbox(Inbox):
                     return AcceptedMessage(live.row, None)
                 return accepted
         raise ServerError(ELSEWHERE)
+
+    async def _wait_accepted(self, live: LiveTask) -> None:
+        try:
+            await live.wait_accepted()
+        except asyncio.CancelledError:
+            if self._tasks.live.get(live.id) is live:  # its run goes on and counts, whoever has given up
+                self._quota.recover((live,))
+            raise
 
     async def _find_same(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey | None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
-    from dragoman.engine.ownership.port import Ownership, TaskClaim
+    from dragoman.engine.ownership.port import ClaimedTask, Ownership, TaskClaim
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.store import StoredTask
 
@@ -158,7 +158,7 @@ class ClaimKeeper:
                     if self._closed:  # nothing starts any more
                         self._ownership.release(one.claim)
                     else:
-                        await self._recovery.recover_one(one)
+                        await self._recover(one)
                     self._recovering.discard(one.claim.task)
                 self._take_again = self._take_again or len(claimed) == limit
         finally:
@@ -218,7 +218,14 @@ class ClaimKeeper:
                 return
             claimed = await self._ownership.claim(stored)
             if claimed is not None:
-                await self._recovery.recover_one(claimed)
+                await self._recover(claimed)
+
+    async def _recover(self, claimed: ClaimedTask) -> None:
+        """Start its run, which counts for its user, or fail it."""
+        await self._recovery.recover_one(claimed)
+        live = self._tasks.live.get(claimed.stored.row.id)
+        if live is not None and live.claim == claimed.claim:
+            self._runner.quota.recover((live,))
 
     async def _find_draft(self, claim: TaskClaim) -> StoredTask | None:
         drafts = await self._tasks.store.drafts(self._agent)

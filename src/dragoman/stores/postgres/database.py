@@ -150,9 +150,9 @@ class Database(Protocol):
         waiting state. A sequence of changes of webhooks alone has no others.
 
         The statement may be repeated when its outcome is unknown. So a note is identified by the `key` of its change
-        and its place in it (a key of 0 identifies nothing), a dedupe key with the same task id is no repetition, a
-        draft or webhook that exists is replaced by the same one, and a task that is gone already is deleted. All other
-        repetitions are "refused".
+        and its place in it (a key of 0 identifies nothing), a webhook that exists is replaced by the same one, and a
+        dedupe key with the same task id is no repetition, unless the draft that had it is gone: an old statement must
+        not bring that back. All other repetitions are "refused", or committed without effect.
 
         Raises:
             InvalidValue: a value cannot be stored; nothing was applied.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from msgspec import structs
@@ -12,7 +14,9 @@ from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 from dragoman.engine.ownership.port import TaskClaim
 from dragoman.engine.ports.store import DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.state import State
+from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue, TaskOwner
+from dragoman.stores.postgres.sql.session import SessionPool
 
 KEY = DedupeKey(b"key", NOW + 1000)
 
@@ -154,6 +158,34 @@ async def test_a_lost_connection_is_said_and_the_next_statement_connects_again(c
         with pytest.raises(ConnectionLost):
             await writing
     assert await node.append(row) == "committed"
+
+
+async def test_a_connection_that_works_is_used_before_one_that_cannot_be_made(cluster: Cluster) -> None:
+    parts = urlsplit(cluster.url)
+    role = f"limited_{parts.path[1:]}"
+    await cluster.value(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
+    pool = SessionPool(urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}")), 2)
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def hold(connection: PostgresConnection) -> int:
+        has_begun.set()
+        await may_end.wait()
+        return await connection.fetchval("SELECT 1")
+
+    def ask(connection: PostgresConnection) -> Awaitable[int]:
+        return connection.fetchval("SELECT 2")
+
+    first = asyncio.create_task(pool.run(hold))
+    await has_begun.wait()
+    second = asyncio.create_task(pool.run(ask))
+    await asyncio.sleep(0)
+    may_end.set()
+    assert await first == 1
+    with pytest.raises(ConnectionLost, match="no free connection"):
+        await second
+    assert await pool.run(ask) == 2
+    await pool.close()
+    await cluster.value(f"DROP ROLE {role}")
 
 
 async def test_a_server_behind_a_new_connection_is_asked_for_its_scopes(cluster: Cluster) -> None:

@@ -204,3 +204,16 @@ async def test_numbers_are_reserved_once(cluster: Cluster) -> None:
     nodes = [await cluster.node() for _ in range(3)]
     firsts = await asyncio.gather(*(node.database.numbers(10) for node in nodes for _ in range(4)))
     assert sorted(firsts) == list(range(1, 121, 10))
+
+
+async def test_a_dead_node_is_forgotten_after_a_day_unless_something_is_left_of_it(cluster: Cluster) -> None:
+    living, gone, needed = [await cluster.node() for _ in range(3)]
+    await needed.create()
+    for node in (living, gone, needed):
+        await node.database.check(node.id)
+    await gone.die()
+    await needed.die()
+    await cluster.value("UPDATE nodes SET seen = seen - interval '25 hours'")
+    await living.database.sweep(Sweep())
+    assert await cluster.value("SELECT array_agg(id ORDER BY id) FROM nodes") == [living.id, needed.id]
+    assert await cluster.value("SELECT array_agg(node ORDER BY node) FROM probes") == [living.id, needed.id]

@@ -113,6 +113,7 @@ AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.owner = n.id)
 AND NOT EXISTS (SELECT 1 FROM pushes p WHERE p.owner = n.id AND p.state = 0)
 AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
 """
+_FORGET_PROBES = "DELETE FROM probes p WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = p.node)"
 
 
 async def delete_task(connection: PostgresConnection, node: int, row: TaskRow, tables: Sequence[TaskTable]) -> bool:
@@ -141,6 +142,7 @@ async def sweep(connection: PostgresConnection, rules: Sweep, tables: Sequence[T
         if not touched and not has_worked:
             await connection.execute(_FOLD)
             await connection.execute(_FORGET_NODES)
+            await connection.execute(_FORGET_PROBES)
         return max(touched, int(has_worked))
 
 

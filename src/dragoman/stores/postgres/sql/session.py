@@ -140,7 +140,8 @@ class SessionPool:
             try:
                 return await session.run(work)
             finally:
-                self._idle.append(session)
+                # One without a connection is used last: the server may have no more of them.
+                self._idle.insert(len(self._idle) if session.is_connected else 0, session)
 
     async def close(self) -> None:
         """Disconnect all."""
