@@ -53,6 +53,7 @@ class ClaimKeeper:
         self._without_claim: set[LiveTask] = set()
         # Tasks that were taken and whose runs have not started yet: reading them may take long.
         self._recovering: set[int] = set()
+        self._problem = ""  # the last error in the log
 
     def start(self) -> None:
         """Start, with a first look at once."""
@@ -126,8 +127,10 @@ class ClaimKeeper:
             await work()
         except DragomanError as error:  # the store does not answer: the next tick tries again
             logger.debug("%s", error)
-        except Exception:
-            logger.exception("tasks could not be compared with the store")
+        except Exception as error:
+            if repr(error) != self._problem:  # it may come again with every tick
+                logger.exception("tasks cannot be taken from the store, or compared with it")
+            self._problem = repr(error)
 
     def _tick(self) -> None:
         if self._closed:

@@ -106,7 +106,9 @@ class Heartbeat:
                 silent = True
             except Exception:
                 self._observer.reset()
-                logger.exception("the lease of this node cannot be renewed")
+                if not silent:
+                    logger.exception("the lease of this node cannot be renewed")
+                silent = True
             else:
                 if silent:
                     logger.info("the lease of this node is renewed again")
