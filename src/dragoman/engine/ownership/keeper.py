@@ -157,12 +157,16 @@ class ClaimKeeper:
                     return
                 claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit)
                 self._recovering = {one.claim.task for one in claimed}
+                failed = 0
                 for one in claimed:
                     if self._closed:  # nothing starts any more
                         self._ownership.release(one.claim)
-                    else:
-                        await self._recover(one)
+                    elif await self._recover(one):
+                        failed += 1
                     self._recovering.discard(one.claim.task)
+                if failed:
+                    noun = "task" if failed == 1 else "tasks"
+                    logger.warning("%d %s of a node that is gone failed", failed, noun)
                 self._take_again = self._take_again or len(claimed) == limit
         finally:
             self._is_taking = False
@@ -223,12 +227,13 @@ class ClaimKeeper:
             if claimed is not None:
                 await self._recover(claimed)
 
-    async def _recover(self, claimed: ClaimedTask) -> None:
-        """Start its run, which counts for its user, or fail it."""
-        await self._recovery.recover_one(claimed)
+    async def _recover(self, claimed: ClaimedTask) -> bool:
+        """Start its run, which counts for its user, or fail it. Returns whether it failed."""
+        failed = await self._recovery.recover_one(claimed) is not None
         live = self._tasks.live.get(claimed.stored.row.id)
         if live is not None and live.claim == claimed.claim:
             self._runner.quota.recover((live,))
+        return failed
 
     async def _find_draft(self, claim: TaskClaim) -> StoredTask | None:
         drafts = await self._tasks.store.drafts(self._agent)
