@@ -59,6 +59,7 @@ class Tools:
 
     revision = 1
     about = ("Some tools", "1.0.0")
+    asks_within_calls = False
 
     def __init__(self, path: Path, *more: Tool) -> None:
         self._path = path
