@@ -7,9 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dragoman.stores.sqlite.retention import Sweeper, TaskToDelete, reserve_numbers
-from dragoman.stores.sqlite.schema import ALL_SCOPES, NUMBERS
+from dragoman.stores.sqlite.schema import ALL_SCOPES
 from dragoman.stores.sqlite.tables import write_rows
 from dragoman.stores.sqlite.webhooks import write_pushes
+from dragoman.stores.state_numbers import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

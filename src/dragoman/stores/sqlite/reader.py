@@ -9,8 +9,8 @@ from typing import Any
 
 from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
 from dragoman.model.record import Record
-from dragoman.stores.sqlite.schema import NUMBERS, STATES
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
+from dragoman.stores.state_numbers import NUMBERS, STATES
 
 _ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms

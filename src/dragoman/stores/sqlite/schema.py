@@ -7,21 +7,6 @@ import sqlite3
 from pathlib import Path
 
 from dragoman.model.error import ConfigError
-from dragoman.model.state import State
-
-# States are stored by their protobuf numbers.
-STATES: tuple[State, ...] = (
-    State.UNSPECIFIED,
-    State.SUBMITTED,
-    State.WORKING,
-    State.COMPLETED,
-    State.FAILED,
-    State.CANCELED,
-    State.INPUT_REQUIRED,
-    State.REJECTED,
-    State.AUTH_REQUIRED,
-)
-NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
 
 # Version 1. It never changes: files of that version exist.
 _VERSION_1 = """

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.engine.ports.store import WOKEN, Push, PushState, Scope, TaskRow
 from dragoman.net.postgres import PostgresConnection
-from dragoman.stores.postgres.sql.schema import STATES
+from dragoman.stores.state_numbers import STATES
 
 _OWED = """
 SELECT w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state,

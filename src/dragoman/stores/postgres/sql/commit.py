@@ -9,9 +9,10 @@ from dragoman.engine.ports.store import Scope
 from dragoman.stores.postgres.database import ChangeOutcome
 from dragoman.stores.postgres.sql.change import TaskChange, note_key
 from dragoman.stores.postgres.sql.retention import delete_task
-from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DRAFT, NUMBERS
+from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DRAFT
 from dragoman.stores.postgres.sql.statement import BUSY, COLUMNS, REPEATED, commit_statement
 from dragoman.stores.postgres.sql.tables import table_statements
+from dragoman.stores.state_numbers import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, NUMBERS, STATES, UNFINISHED
+from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
+from dragoman.stores.state_numbers import NUMBERS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,25 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.model.error import ConfigError
-from dragoman.model.state import State
 from dragoman.net.postgres import is_forbidden
 
 if TYPE_CHECKING:
     from dragoman.net.postgres import PostgresConnection
 
-# States are stored by their protobuf numbers. A draft has none of them.
-STATES: tuple[State, ...] = (
-    State.UNSPECIFIED,
-    State.SUBMITTED,
-    State.WORKING,
-    State.COMPLETED,
-    State.FAILED,
-    State.CANCELED,
-    State.INPUT_REQUIRED,
-    State.REJECTED,
-    State.AUTH_REQUIRED,
-)
-NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
+# The state of a draft, which no task has.
 DRAFT = -1
 # Must be spelled as in the indexes, or PostgreSQL does not use them.
 UNFINISHED = "state IN (1, 2)"

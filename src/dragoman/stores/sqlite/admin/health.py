@@ -14,7 +14,8 @@ from pathlib import Path
 from dragoman.model.error import ConfigError
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.sqlite.file import real_path, try_lock
-from dragoman.stores.sqlite.schema import STATES, VERSION, migrate
+from dragoman.stores.sqlite.schema import VERSION, migrate
+from dragoman.stores.state_numbers import STATES
 from dragoman.telemetry.printable import format_bytes
 
 LOW_SPACE = 1_000_000_000
