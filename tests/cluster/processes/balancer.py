@@ -33,6 +33,7 @@ class RoundRobin:
         for carrier in list(self._carriers):
             carrier.cancel()
         await asyncio.gather(*self._carriers, return_exceptions=True)
+        await asyncio.sleep(0)  # connections close in the next turn of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         this = asyncio.current_task()
