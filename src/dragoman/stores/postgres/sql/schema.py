@@ -228,8 +228,8 @@ async def _apply(connection: PostgresConnection, version: int, name: str) -> Non
         else:
             return
     raise ConfigError(
-        f"{name} cannot be migrated, because a transaction keeps its tables locked: wait for backups to end, or find it "
-        "with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and start again"
+        f"{name} cannot be migrated, because a transaction keeps its tables locked: wait for backups to end, or find "
+        "it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and start again"
     )
 
 
