@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
+from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
 from dragoman.stores.postgres.sql.schema import migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
@@ -86,8 +87,7 @@ class PostgresDatabase:
 
     async def numbers(self, count: int) -> int:
         """Reserve `count` task numbers, and return the first."""
-        reserve = "UPDATE dragoman_meta SET value = value + $1 WHERE key = 'numbers' RETURNING value"
-        return await self._pool.run(lambda connection: connection.fetchval(reserve, count)) - count + 1
+        return await self._pool.run(lambda connection: connection.fetchval(RESERVE_NUMBERS, count)) - count + 1
 
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
