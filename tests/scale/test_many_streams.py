@@ -186,16 +186,17 @@ async def test_ten_thousand_streams_on_one_node(tmp_path: Path, postgres: Postgr
             plain = SIZE - SIZE * 15 // 100
             await asyncio.to_thread(node.process.wait)
             stopped = loop.time() - before
-            await audience.until(lambda: audience.open == plain)
+            await audience.until(lambda plain=plain: audience.open == plain)
             resumed = loop.time() - before
-            await audience.until(lambda: audience.begins >= begins + SIZE // 2, 120)
+            await audience.until(lambda begins=begins: audience.begins >= begins + SIZE // 2, 120)
             taken = loop.time() - before
             after = Usage.of(other.process.pid)
             await asyncio.to_thread(node.launch)
             print(
                 f"{name} stopped in {stopped:.1f} s, plain streams resumed after {resumed:.1f} s, its tasks after "
                 f"{taken:.1f} s; {audience.attempts} connections, failures {audience.failures}; "
-                f"the other: CPU {after.percent_since(usage):.0f} %, RSS {after.rss / 1e6:.0f} MB"
+                f"the other: {after.cpu - usage.cpu:.1f} s of CPU ({after.percent_since(usage):.0f} %), "
+                f"RSS {after.rss / 1e6:.0f} MB"
             )
             ticks = audience.ticks
             await audience.until(lambda ticks=ticks: audience.ticks >= ticks + 2 * SIZE, 120)

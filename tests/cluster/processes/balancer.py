@@ -63,10 +63,10 @@ class RoundRobin:
             # Whoever hangs up, on either side, ends both.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_node.close()
             for each in pumps:
                 each.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            to_node.close()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -57,9 +57,9 @@ class Seat:
 class Audience:
     """The sum of all readers.
 
-    `ticks` and `begins` count events of these kinds, and `delays` are the seconds from a tick to its arrival. `open` are
-    streams whose response has begun, `attempts` connections that were tried, and `failures` those that came to nothing,
-    by their reason.
+    `ticks` and `begins` count events of these kinds, and `delays` are the seconds from a tick to its arrival. `open`
+    are streams whose response has begun, `attempts` connections that were tried, and `failures` those that came to
+    nothing, by their reason.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Audience:
 
     def __repr__(self) -> str:
         return (
-            f"{len(self.seats)} readers, {self.open} open, {self.begins} begun, {self.ticks} ticks, {self.ended} ended, "
-            f"{self.attempts} attempts, failures {self.failures}"
+            f"{len(self.seats)} readers, {self.open} open, {self.begins} begun, {self.ticks} ticks, "
+            f"{self.ended} ended, {self.attempts} attempts, failures {self.failures}"
         )
 
     def percentile(self, share: float) -> float:
