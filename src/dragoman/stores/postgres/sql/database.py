@@ -103,13 +103,13 @@ class PostgresDatabase:
         """Claim one task."""
         return await self._run(claims.claim, node, number, generation, revoke=revoke)
 
-    async def release(self, node: int, number: int, epoch: int) -> bool:
-        """Give up a claim of this node on a task that has not begun."""
-        return await self._run(claims.release, node, number, epoch)
+    async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
+        """Give up a claim of this node on a task, unless it has begun, or also then."""
+        return await self._run(claims.release, node, number, epoch, begun=begun)
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def take(self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns."""
-        return await self._run(claims.take, node, agent, parallel=parallel, limit=limit)
+        return await self._run(claims.take, node, agent, parallel=parallel, limit=limit, queued=queued)
 
     async def owned(self, node: int) -> dict[int, TaskClaim]:
         """The tasks that a node owns."""
