@@ -81,6 +81,7 @@ VERBS = {
     "card": Verb("card.command", "Show or validate an agent's card.", (0, 1, 2, 3, 5, 130)),
     "users": Verb("store.users", "Manage users: passwords, permissions, API keys and cookies."),
     "push": Verb("store.push", "Show and retry undelivered webhooks."),
+    "nodes": Verb("store.nodes", "List the servers of a store, and what they do."),
     "listen": Verb("listen", "Receive, check and print webhooks."),
     "backup": Verb("store.backup", "Back up the store, even while servers run."),
     "doctor": Verb("doctor.command", "Check an agent, or the local store and settings."),

@@ -408,6 +408,11 @@ def is_unstorable(error: BaseException) -> bool:
     return _sqlstate(error)[:2] in ("22", "23", "54")
 
 
+def is_missing(error: BaseException) -> bool:
+    """True when a table is not there."""
+    return _sqlstate(error) == "42P01"
+
+
 def is_forbidden(error: BaseException) -> bool:
     """True when the role of the connection lacks a right."""
     return _sqlstate(error) == "42501"

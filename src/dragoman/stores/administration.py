@@ -1,4 +1,4 @@
-"""What administrators need of a store beside its server: users, webhooks, backups and health checks."""
+"""What administrators need of a store beside its server: users, webhooks, backups, nodes and health checks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,45 @@ class HealthFinding(NamedTuple):
     check: str
     says: str
     do: str = ""
+
+
+NodeState = Literal["alive", "late", "dead", "stopped"]
+
+
+class NodeStatus(NamedTuple):
+    """A server of a store, and what it has to do.
+
+    `state` is "late" when it has not renewed its lease in time, "dead" when others have declared it so, and "stopped"
+    when it has left by itself. `keys` are fingerprints of its secrets, `age` is how many seconds ago it was seen.
+    `running` counts the tasks that its agents work on, `claimed` those that it is about to begin, and `webhooks` those
+    that it delivers. `tables` is the version of the tables that it was made for. The server of a file has a process id
+    instead of all that.
+    """
+
+    name: str
+    state: NodeState
+    version: str = ""
+    agents: tuple[str, ...] = ()
+    lease: float = 0.0
+    keys: tuple[str, ...] = ()
+    age: float = 0.0
+    since_ms: int = 0
+    running: int = 0
+    claimed: int = 0
+    webhooks: int = 0
+    tables: int = 0
+    pid: int | None = None
+
+
+class NodeReport(NamedTuple):
+    """The servers of a store, how many tasks wait until one takes them, and what is worth a note.
+
+    `waiting` is None where tasks do not wait for a server.
+    """
+
+    nodes: tuple[NodeStatus, ...]
+    waiting: int | None
+    findings: tuple[HealthFinding, ...]
 
 
 class BackupResult(NamedTuple):
@@ -151,6 +190,10 @@ class Administration(Protocol):
         Raises:
             DragomanError: the copy failed; nothing is left of it then.
         """
+        ...
+
+    def nodes(self, *, dead: bool = False) -> NodeReport:
+        """The servers that use the store; with `dead` also those that did, and are not forgotten yet."""
         ...
 
     def examine(self, *, full: bool = False) -> list[HealthFinding]:

@@ -1,4 +1,4 @@
-"""`users`, `push`, `backup` and `doctor` on a store in PostgreSQL, as on one in a file."""
+"""`users`, `push`, `backup`, `nodes` and `doctor` on a store in PostgreSQL, as on one in a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from postgres_server import programs_path
 
 from dragoman import Agent
 from dragoman.net.postgres import connect
-from dragoman.stores.administration import HealthFinding
+from dragoman.stores.administration import HealthFinding, NodeState, NodeStatus
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
+from dragoman.stores.postgres.admin.nodes import check_fleet, check_served
+from dragoman.stores.postgres.sql import schema
 from dragoman.testing import served
 
 Typed = Callable[..., Any]
@@ -234,6 +236,65 @@ def test_a_password_is_never_on_the_command_line(url: str, plain: str, password:
     assert split_password(url) == (plain, password)
 
 
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_listed_with_what_they_do(typed: Typed, filled: str) -> None:
+    database(filled, "UPDATE tasks SET begun = true WHERE number = 1", "UPDATE nodes SET version = '0.1.0'", "SELECT")
+    shown = run(typed, "nodes", "--store", filled)
+    header, one, two = shown.out.splitlines()
+    assert " ".join(header.split()) == "NAME STATE SEEN SINCE RUNNING CLAIMED WEBHOOKS VERSION LEASE AGENTS"
+    name, state, seen, *_, running, claimed, webhooks, version, lease, _, agents = one.split()
+    assert (name, state, running, claimed, webhooks) == ("one", "alive", "1", "1", "2")
+    assert (float(seen) < 10, version, lease, agents) == (True, "0.1.0", "20", "hello")
+    assert two.split()[:2] == ["two", "late"]
+    assert shown.err == "1 task waits for a node\n"
+
+
+def test_nodes_that_have_ended_are_listed_on_request(typed: Typed, filled: str) -> None:
+    database(filled, "UPDATE nodes SET dead = true, stopped = true WHERE id = 8", "SELECT")
+    listed = json.loads(run(typed, "nodes", "--all", "--json", "--store", filled).out)
+    assert {node["name"]: node["state"] for node in listed["nodes"]} == {
+        "one": "alive",
+        "two": "stopped",
+        "three": "dead",
+    }
+    assert [node["name"] for node in json.loads(run(typed, "nodes", "--json", "--store", filled).out)["nodes"]] == [
+        "one"
+    ]
+
+
+def test_what_does_not_fit_is_a_warning_below_the_nodes(typed: Typed, filled: str) -> None:
+    database(
+        filled,
+        "UPDATE nodes SET seen = clock_timestamp(), name = 'one' WHERE id = 8",
+        "UPDATE tasks SET agent = 'gone'",
+        "SELECT",
+    )
+    assert run(typed, "nodes", "--store", filled).err.splitlines() == [
+        "1 task waits for a node",
+        "warning: 2 nodes are called one: give each a name of its own with --node: the conversations of programs "
+        "belong to a name",
+        "warning: an update is under way: 1 of 2 nodes on 0.2.0: update the others: one",
+        "warning: no node serves gone, which has 2 unfinished tasks: start a node with this agent",
+    ]
+
+
+def test_nodes_without_a_server_or_a_store(typed: Typed, postgres_url: str, empty_postgres_url: str) -> None:
+    assert run(typed, "nodes", "--store", postgres_url).err == "no server is running\n"
+    assert "has no tables yet" in run(typed, "nodes", "--store", empty_postgres_url).err
+    refused = run(typed, "nodes", "--store", "postgresql://me:hunter2@127.0.0.1:1/db")
+    assert (refused.code != 0, "refuses connections" in refused.err) == (True, True)
+
+
+def test_a_node_that_serves_is_listed(typed: Typed, postgres_url: str) -> None:
+    with served(Agent("hello", description="Greets"), store=postgres_url, secret="s" * 32, node="web1"):
+        (node,) = json.loads(run(typed, "nodes", "--json", "--store", postgres_url).out)["nodes"]
+    assert (node["name"], node["state"], node["agents"]) == ("web1", "alive", ["hello"])
+    (node,) = json.loads(run(typed, "nodes", "--all", "--json", "--store", postgres_url).out)["nodes"]
+    assert node["state"] == "stopped"
+
+
 # -- doctor ----------------------------------------------------------------------------------------------------------
 
 
@@ -243,13 +304,12 @@ def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled
     for check in checks:
         found.setdefault(check["check"], []).append(f"{check['level']} {check['says']}")
     assert found["store"][0].startswith("ok postgresql://postgres@127.0.0.1:")
-    assert found["schema"] == ["ok version 1"]
+    assert found["schema"] == [f"ok version {schema.VERSION}"]
     assert ("asyncpg" in found, "sqlite" in found) == (True, False)
     assert found["pooler"] == ["ok none"]
-    one, two, versions = found["nodes"]
+    one, two = found["nodes"]
     assert one.startswith("ok one, Dragoman 0.1.0, hello: seen ")
     assert two.startswith("warn two, Dragoman 0.2.0, hello: seen 6")
-    assert versions == "warn they run 0.1.0 and 0.2.0"
     assert found["queue"][0].startswith("warn 1 task waits for a node, the oldest for 12")
 
 
@@ -293,19 +353,34 @@ def test_each_check_has_its_bounds(finding: HealthFinding, level: str, says: str
 
 
 def test_two_nodes_of_one_name_are_a_warning() -> None:
-    twins = [node_facts("vm", age=age) for age in (0.5, 1.5, 60.0)]
-    *_, last = health.check_nodes(twins)
-    assert (last.level, last.says) == ("warn", "2 nodes are called vm")
+    (twins,) = check_fleet([node_status("vm"), node_status("vm"), node_status("vm", "late")])
+    assert (twins.level, twins.says) == ("warn", "2 nodes are called vm")
 
 
 def test_nodes_with_different_secrets_or_leases_are_a_warning() -> None:
-    nodes = [node_facts("a", keys=["old"]), node_facts("b", keys=["new", "old"]), node_facts("c", lease=30.0)]
-    warnings = [finding.says for finding in health.check_nodes(nodes) if finding.level == "warn"]
+    nodes = [node_status("a", keys=("old",)), node_status("b", keys=("new", "old")), node_status("c", lease=30.0)]
+    warnings = [finding.says for finding in check_fleet(nodes)]
     assert warnings == ["a lacks the secret of another node", "their leases are 6 s and 30 s: the longest counts"]
 
 
-def node_facts(name: str, *, age: float = 0.5, lease: float = 6.0, keys: Sequence[str] = ()) -> health.NodeFacts:
-    return health.NodeFacts(name, "0.1.0", ["hello"], dead=False, lease=lease, keys=keys, age=age)
+def test_an_update_that_is_not_finished_is_a_warning() -> None:
+    nodes = [node_status("a", version="0.9.0"), node_status("b", version="0.10.0"), node_status("c", version="0.10.0")]
+    (update,) = check_fleet(nodes)
+    assert update.says == "an update is under way: 2 of 3 nodes on 0.10.0"
+    assert update.do == "update the others: a"
+    assert list(check_fleet([node_status("a", "late", version="0.9.0"), *nodes[1:]])) == [], "it does not run"
+
+
+def test_an_agent_with_unfinished_tasks_needs_a_node() -> None:
+    (unserved,) = check_served({"hello": 2, "gone": 1}, [node_status("a"), node_status("b", "late")])
+    assert unserved.says == "no node serves gone, which has 1 unfinished task"
+    assert len(list(check_served({"hello": 2}, [node_status("b", "late")]))) == 1
+
+
+def node_status(
+    name: str, state: NodeState = "alive", *, version: str = "0.1.0", lease: float = 6.0, keys: tuple[str, ...] = ()
+) -> NodeStatus:
+    return NodeStatus(name, state, version, ("hello",), lease, keys, 0.5)
 
 
 def test_tables_without_statistics_or_full_of_dead_rows_are_warnings() -> None:

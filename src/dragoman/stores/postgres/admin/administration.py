@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from dragoman.model.error import DragomanError
 from dragoman.net.postgres import parse_address
-from dragoman.stores.administration import BackupResult, HealthFinding
+from dragoman.stores.administration import BackupResult, HealthFinding, NodeReport
 from dragoman.stores.postgres.admin.session import run, run_unchecked
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ class PostgresAdministration:
         from dragoman.stores.postgres.admin.backup import back_up
 
         return back_up(self._url, target, force=force)
+
+    def nodes(self, *, dead: bool = False) -> NodeReport:
+        """The nodes. Also while they are updated: it reads only what every version has."""
+        from dragoman.stores.postgres.admin.nodes import report_nodes
+
+        return run(self._url, lambda connection: report_nodes(connection, dead=dead), oldest=1)
 
     def examine(self, *, full: bool = False) -> list[HealthFinding]:
         """Check the server and the tables. For damage, PostgreSQL has a program of its own, which `full` names."""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection
-from dragoman.stores.administration import HealthFinding
+from dragoman.stores.administration import HealthFinding, NodeStatus
+from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, list_nodes
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE
 from dragoman.telemetry.printable import format_bytes
@@ -27,8 +28,6 @@ FEW_ROWS = 1000
 LONG_TRANSACTION = 3600.0
 # How long work may wait for a node, in seconds, until that is worth a warning.
 LONG_WAIT = 60.0
-# After how many leases without a beat a node is surely not well.
-STALE_LEASES = 2.5
 FULL_QUEUE = 0.25
 
 _SERVER = """
@@ -54,34 +53,10 @@ SELECT relname AS name, pg_total_relation_size(relid) AS size, n_live_tup AS liv
     last_analyze IS NOT NULL OR last_autoanalyze IS NOT NULL AS analyzed
 FROM pg_stat_user_tables WHERE schemaname = current_schema() ORDER BY size DESC
 """
-_NODES = """
-SELECT name, version, agents, dead, lease, keys, extract(epoch FROM clock_timestamp() - seen)::float8 AS age FROM nodes
-ORDER BY name, seen
-"""
 _WAITING = """
 SELECT count(*) AS tasks, extract(epoch FROM max(clock_timestamp() - queued_at))::float8 AS longest FROM tasks
 WHERE owner IS NULL AND state IN (1, 2) AND queued_at < clock_timestamp() - make_interval(secs => $1)
 """
-
-
-class NodeFacts(NamedTuple):
-    """A node: its name, version and agents, whether it was declared dead, its lease, the fingerprints of its secrets.
-
-    `age` is how many seconds ago it was seen.
-    """
-
-    name: str
-    version: str
-    agents: Sequence[str]
-    dead: bool
-    lease: float
-    keys: Sequence[str]
-    age: float
-
-    @property
-    def is_stale(self) -> bool:
-        """True when it should have renewed its lease long ago."""
-        return self.age > STALE_LEASES * self.lease
 
 
 class TableFacts(NamedTuple):
@@ -112,15 +87,15 @@ async def examine(connection: PostgresConnection, name: str) -> list[HealthFindi
     findings.append(check_schema(version))
     if version == 0:
         return findings
-    nodes = [NodeFacts(*row) for row in await connection.fetch(_NODES)]
-    alive = [node for node in nodes if not node.dead]
+    nodes = await list_nodes(connection)
     tasks, longest = await connection.fetchrow(_WAITING, LONG_WAIT)
     return [
         *findings,
-        *check_nodes(alive),
+        *check_nodes(nodes),
+        *await find_unserved(connection, nodes),
         check_waiting(tasks, longest),
-        check_connections(facts["connections"], facts["connected"], len(alive)),
-        check_listeners(facts["listeners"], len(alive)),
+        check_connections(facts["connections"], facts["connected"], len(nodes)),
+        check_listeners(facts["listeners"], len(nodes)),
         check_notices(facts["notices"]),
         check_transactions(facts["longest"]),
         *check_tables([TableFacts(*row) for row in await connection.fetch(_TABLES)]),
@@ -260,33 +235,18 @@ def check_schema(version: int) -> HealthFinding:
     return HealthFinding("ok", "schema", f"version {version}")
 
 
-def check_nodes(nodes: Sequence[NodeFacts]) -> Iterable[HealthFinding]:
+def check_nodes(nodes: Sequence[NodeStatus]) -> Iterable[HealthFinding]:
     """Say which nodes run: those that were not declared dead."""
     if not nodes:
         yield HealthFinding("ok", "nodes", "no server is running")
     for node in nodes:
-        says = f"{node.name}, Dragoman {node.version}, {', '.join(node.agents)}: seen {max(node.age, 0):.1f} s ago"
-        if node.is_stale:
+        says = f"{node.name}, Dragoman {node.version}, {', '.join(node.agents)}: seen {node.age:.1f} s ago"
+        if node.state == "late":
             do = "it has crashed or cannot reach the database; its tasks are taken over as soon as another node runs"
             yield HealthFinding("warn", "nodes", says, do)
         else:
             yield HealthFinding("ok", "nodes", says)
-    running = [node for node in nodes if not node.is_stale]
-    names = [node.name for node in running]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        do = "give each a name of its own with --node: the conversations of programs belong to a name"
-        yield HealthFinding("warn", "nodes", f"{names.count(name)} nodes are called {name}", do)
-    for node in running:
-        if any(other.keys and node.keys and other.keys[0] not in node.keys for other in running):
-            do = "set the same DRAGOMAN_SECRET on all nodes"
-            yield HealthFinding("warn", "nodes", f"{node.name} lacks the secret of another node", do)
-    leases = sorted({node.lease for node in running})
-    if len(leases) > 1:
-        says = f"their leases are {' and '.join(f'{lease:g} s' for lease in leases)}: the longest counts"
-        yield HealthFinding("warn", "nodes", says, "set the same lease on all nodes")
-    versions = sorted({node.version for node in nodes})
-    if len(versions) > 1:
-        yield HealthFinding("warn", "nodes", f"they run {' and '.join(versions)}", "finish the upgrade of all nodes")
+    yield from check_fleet(nodes)
 
 
 def check_waiting(tasks: int, longest: float | None) -> HealthFinding:

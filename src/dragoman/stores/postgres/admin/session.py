@@ -17,8 +17,10 @@ Work = Callable[[PostgresConnection], Awaitable[T]]
 _SETTINGS = {"application_name": "dragoman administration", "lock_timeout": "10s"}
 
 
-def run(url: str, work: Work[T]) -> T:
+def run(url: str, work: Work[T], *, oldest: int = VERSION) -> T:
     """Await `work` with a connection to a store of this version. Works in any thread, also where an event loop runs.
+
+    `oldest` is the oldest version of the tables that the work can use.
 
     Raises:
         ConfigError: the URL or the login is wrong, or the database is no store of this version.
@@ -30,7 +32,7 @@ def run(url: str, work: Work[T]) -> T:
         version = await check_version(connection, name)
         if version == 0:
             raise ConfigError(f"{name} has no tables yet: start a server on it once")
-        if version < VERSION:
+        if version < oldest:
             raise ConfigError(f"an older version of Dragoman wrote {name}: start a server on it once to upgrade it")
         return await work(connection)
 

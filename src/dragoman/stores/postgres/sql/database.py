@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
-from dragoman.stores.postgres.sql.schema import migrate
+from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
+from dragoman.stores.postgres.sql.retention import DaySweeper
+from dragoman.stores.postgres.sql.schema import LOCK_MS, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
 if TYPE_CHECKING:
@@ -47,12 +49,13 @@ class PostgresDatabase:
     `now_ms` is the time that decides whether a dedupe key has expired.
     """
 
-    def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms, days: DaySweeper | None = None) -> None:
         self._url = url
         self._text = parse_address(url).text
         self._now_ms = now_ms
         self._writer = Session(url)
         self._pool = SessionPool(url, POOL_SIZE)
+        self._days = days or DaySweeper()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
 
@@ -86,8 +89,7 @@ class PostgresDatabase:
 
     async def numbers(self, count: int) -> int:
         """Reserve `count` task numbers, and return the first."""
-        reserve = "UPDATE dragoman_meta SET value = value + $1 WHERE key = 'numbers' RETURNING value"
-        return await self._pool.run(lambda connection: connection.fetchval(reserve, count)) - count + 1
+        return await self._pool.run(lambda connection: connection.fetchval(RESERVE_NUMBERS, count)) - count + 1
 
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
@@ -131,7 +133,14 @@ class PostgresDatabase:
 
     async def sweep(self, rules: Sweep) -> int:
         """One step of retention. Returns how many tasks were touched; 0 when all is done."""
-        return await self._run(retention.sweep, rules, self._tables)
+        touched = await self._run(retention.sweep, rules, self._tables)
+        if touched:
+            return touched
+        session = Session(self._url, {"lock_timeout": str(LOCK_MS)})
+        try:
+            return await session.run(lambda connection: self._days.step(connection, rules))
+        finally:
+            await session.close()
 
     async def check(self, node: int) -> None:
         """Write a row, to prove that the database takes writes."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.stores.postgres.database import NodeInfo, Peer, Renewal
+from dragoman.stores.postgres.sql.schema import VERSION
 from dragoman.stores.postgres.sql.session import Session
 
 if TYPE_CHECKING:
     from dragoman.net.postgres import PostgresConnection
 
 _JOIN = """
-INSERT INTO nodes (id, name, agents, version, lease, keys) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING
+INSERT INTO nodes (id, name, agents, version, lease, keys, tables) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (id) DO NOTHING
 """
 _BEAT = """
 WITH renewed AS (
@@ -39,7 +41,7 @@ class PostgresNodes:
 
     async def join(self, node: NodeInfo) -> None:
         """Register a node. Raises ConnectionLost."""
-        row = (node.id, node.name, list(node.agents), node.version, node.lease, list(node.keys))
+        row = (node.id, node.name, list(node.agents), node.version, node.lease, list(node.keys), VERSION)
         await self._run().run(lambda connection: connection.execute(_JOIN, *row))
 
     async def beat(self, node: int) -> Renewal:

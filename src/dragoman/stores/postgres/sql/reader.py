@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
+from dragoman.net.postgres import is_missing
+from dragoman.stores.postgres.sql.partition import day_of, partition_of
 from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
 from dragoman.stores.state_numbers import NUMBERS, STATES
 
@@ -49,12 +51,16 @@ async def generations(connection: PostgresConnection, task_ids: Sequence[str]) -
 
 async def records(connection: PostgresConnection, number: int, after: int, limit: int) -> list[Record]:
     """The records of a task with a generation above `after`, in order, at most `limit`."""
-    rows = await connection.fetch(
-        "SELECT generation, body FROM events WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3",
-        number,
-        after,
-        limit,
+    query = (
+        f"SELECT generation, body FROM {partition_of(day_of(number))} "
+        "WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3"
     )
+    try:
+        rows = await connection.fetch(query, number, after, limit)
+    except Exception as error:
+        if not is_missing(error):
+            raise
+        return []  # its day was dropped
     return [Record(generation, body) for generation, body in rows]
 
 

@@ -2,18 +2,26 @@
 
 Tables are in the first schema of the search path. A migration is forward only, in one transaction, and by one server at
 a time. `oldest` is the oldest version of the program's tables that works with the database as it is, so that servers of
-two neighboring versions run side by side while they are upgraded one after the other.
+two neighboring versions run side by side while they are upgraded one after the other. So a migration must not make them
+wait: what takes long is prepared before its transaction, and a lock that is not granted soon is asked for again later.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.model.error import ConfigError
-from dragoman.net.postgres import is_forbidden
+from dragoman.net.postgres import is_conflict, is_forbidden
+from dragoman.stores.postgres.sql.partition import partition_events, prepare_partitions
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from dragoman.net.postgres import PostgresConnection
+
+logger = logging.getLogger("dragoman.store")
 
 # The state of a draft, which no task has.
 DRAFT = -1
@@ -26,7 +34,10 @@ LISTED = "state >= 0"
 ALL_SCOPES = 0
 # Keys of advisory locks: the letters "drag", and what is locked.
 LOCK_SPACE = 0x64726167
-MIGRATION_LOCK, SWEEP_LOCK = 1, 2
+MIGRATION_LOCK, SWEEP_LOCK, DAYS_LOCK = 1, 2, 3
+# How long a migration waits for a lock, in milliseconds, while others wait behind it; how long until it tries again, in
+# seconds, and how often.
+LOCK_MS, LOCK_PAUSE, LOCK_TRIES = 500, 1.0, 60
 
 _VERSION_1 = """
 CREATE TABLE dragoman_meta (key text PRIMARY KEY, value bigint NOT NULL);
@@ -138,8 +149,27 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_of ON api_keys ("user");
 """
 
-# What each version adds, and the oldest version of the program's tables that works with the result.
-_MIGRATIONS: tuple[tuple[str, int], ...] = ((_VERSION_1, 1),)
+
+async def _create(connection: PostgresConnection) -> None:
+    await connection.execute(_VERSION_1)
+
+
+async def _nothing(_: PostgresConnection) -> None:
+    pass
+
+
+class _Migration(NamedTuple):
+    """A step to the next version, and the oldest version of the program's tables that works with the result.
+
+    `prepare` is run before the transaction, perhaps more than once.
+    """
+
+    oldest: int
+    apply: Callable[[PostgresConnection], Awaitable[None]]
+    prepare: Callable[[PostgresConnection], Awaitable[None]] = _nothing
+
+
+_MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_partitions))
 VERSION = len(_MIGRATIONS)
 
 
@@ -168,14 +198,39 @@ def no_rights_error(name: str, error: Exception | str) -> ConfigError:
 async def _migrate(connection: PostgresConnection, name: str) -> None:
     if await check_version(connection, name) >= VERSION:
         return
-    async with connection.transaction():
-        await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
-        version = await check_version(connection, name)  # another server may have been faster
-        for number, (step, oldest) in enumerate(_MIGRATIONS, 1):
-            if number > version:
-                await connection.execute(step)
-                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'version'", number)
-                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'oldest'", oldest)
+    # Of the session, because there are several transactions.
+    await connection.execute(f"SELECT pg_advisory_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
+    try:
+        await connection.execute(f"SET lock_timeout = {LOCK_MS}")
+        while (version := await check_version(connection, name)) < VERSION:  # another server may have been faster
+            logger.debug("migrating %s to version %d", name, version + 1)
+            await _apply(connection, version, name)
+    finally:
+        if not connection.is_closed():
+            await connection.execute("SET lock_timeout = 0")
+            await connection.execute(f"SELECT pg_advisory_unlock({LOCK_SPACE}, {MIGRATION_LOCK})")
+
+
+async def _apply(connection: PostgresConnection, version: int, name: str) -> None:
+    """Apply the migration after a version. Raises ConfigError when others do not give up a table."""
+    migration = _MIGRATIONS[version]
+    for _ in range(LOCK_TRIES):
+        try:
+            await migration.prepare(connection)
+            async with connection.transaction():
+                await migration.apply(connection)
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'version'", version + 1)
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'oldest'", migration.oldest)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            await asyncio.sleep(LOCK_PAUSE)
+        else:
+            return
+    raise ConfigError(
+        f"{name} cannot be migrated, because a transaction keeps its tables locked: wait for backups to end, or find "
+        "it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and start again"
+    )
 
 
 async def check_version(connection: PostgresConnection, name: str) -> int:

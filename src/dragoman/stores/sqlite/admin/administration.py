@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.model.error import ConfigError
-from dragoman.stores.administration import BackupResult, HealthFinding
-from dragoman.stores.sqlite.admin.health import open_read_only, schema_version
+from dragoman.stores.administration import BackupResult, HealthFinding, NodeReport, NodeStatus
+from dragoman.stores.sqlite.admin.health import find_server, open_read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, unusable_error
 
 if TYPE_CHECKING:
@@ -64,6 +64,21 @@ class SqliteAdministration:
         from dragoman.stores.sqlite.admin.backup import back_up
 
         return back_up(self._path, target, force=force, progress=progress)
+
+    def nodes(self, *, dead: bool = False) -> NodeReport:
+        """The server of the file, of which there is one at most."""
+        if not self._path.exists():
+            raise ConfigError(f"there is no store {self._path}: name it with --store sqlite:///FILE")
+        try:
+            pid = find_server(self._path)
+        except PermissionError:
+            raise ConfigError(f"the lock of {self._path} cannot be read: run this as the user that serves") from None
+        do = "a file has one server; for several nodes, use --store postgresql://…"
+        if pid is None:
+            return NodeReport((), None, (HealthFinding("ok", "nodes", "no server is running", do),))
+        says = f"one server is running, process {pid}" if pid else "one server is running"
+        node = NodeStatus("", "alive", pid=pid or None)
+        return NodeReport((node,), None, (HealthFinding("ok", "nodes", says, do),))
 
     def examine(self, *, full: bool = False) -> list[HealthFinding]:
         from dragoman.stores.sqlite.admin.health import examine

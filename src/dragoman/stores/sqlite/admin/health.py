@@ -169,22 +169,35 @@ def _size(path: Path) -> int:
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
-def _check_lock(path: Path) -> tuple[bool, HealthFinding]:
-    """Return whether a server may be running, and the finding about its lock."""
+def find_server(path: Path) -> int | None:
+    """Return the process id of the server that has the store open: 0 when it is not in the lock, None when none has.
+
+    Raises:
+        PermissionError: the lock cannot be read.
+    """
     try:
         file = os.open(_sibling(path, ".lock"), os.O_RDONLY)
     except FileNotFoundError:
-        return False, HealthFinding("ok", "lock", "no server is running")
-    except PermissionError:
-        return True, HealthFinding("warn", "lock", "whether a server is running cannot be told", _AS_SERVER)
+        return None
     try:
         try_lock(file, shared=True)
     except OSError:
         holder = os.read(file, 32).decode(errors="replace").strip()
-        return True, HealthFinding("ok", "lock", f"in use by {f'pid {holder}' if holder else 'another process'}")
+        return int(holder) if holder.isdecimal() else 0
     finally:
         os.close(file)
-    return False, HealthFinding("ok", "lock", "no server is running")
+    return None
+
+
+def _check_lock(path: Path) -> tuple[bool, HealthFinding]:
+    """Return whether a server may be running, and the finding about its lock."""
+    try:
+        server = find_server(path)
+    except PermissionError:
+        return True, HealthFinding("warn", "lock", "whether a server is running cannot be told", _AS_SERVER)
+    if server is None:
+        return False, HealthFinding("ok", "lock", "no server is running")
+    return True, HealthFinding("ok", "lock", f"in use by {f'pid {server}' if server else 'another process'}")
 
 
 # -- the content -----------------------------------------------------------------------------------------------------

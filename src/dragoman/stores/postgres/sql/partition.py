@@ -1,0 +1,139 @@
+"""The events in PostgreSQL, in one partition per day.
+
+The number of a task begins with the day on which it was created, by the clock of the database. So the number alone
+tells where the events of a task are, the key of an event is as it was before there were partitions, and statements of
+servers that do not know them go on working. Tasks that are older than partitions are of day 0.
+
+A reader goes to the partition itself: a plan for the whole table would lock all partitions of it. Only inserts use the
+whole table, which lock the partition that they find. There is no default partition: beside one, nothing can be detached
+without blocking writers.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dragoman.net.postgres import PostgresConnection
+
+# The bits of a task number below the day: a million and a half new tasks per second, and still exact in JSON.
+DAY_BITS = 37
+MS_PER_DAY = 86_400_000
+# How many days there are partitions ahead. While none can be attached, new tasks are counted to the last day there is.
+DAYS_AHEAD = 7
+
+_TODAY = "floor(extract(epoch FROM clock_timestamp()) / 86400)::integer"
+RESERVE_NUMBERS = f"""
+UPDATE dragoman_meta SET value = $1 + greatest(value, (
+    SELECT least({_TODAY}, max(day))::bigint << {DAY_BITS} FROM days WHERE NOT dropped
+)) WHERE key = 'numbers' RETURNING value
+"""
+READ_TODAY = f"SELECT {_TODAY}"
+_MISSING = """
+SELECT d.day FROM unnest($1::integer[]) AS d (day) WHERE NOT EXISTS (SELECT 1 FROM days WHERE days.day = d.day)
+ORDER BY d.day
+"""
+
+# Version 2 of the tables. `checked` is the first number of the day whose task may still need its events, and
+# `cutoff_ms` the time before which those below had ended. `cleared` is how far a row-by-row deletion has come.
+VERSION_2 = f"""
+LOCK TABLE nodes, events IN ACCESS EXCLUSIVE MODE;
+ALTER TABLE nodes ADD COLUMN tables smallint NOT NULL DEFAULT 1;
+ALTER TABLE events RENAME TO events_0;
+ALTER INDEX events_pkey RENAME TO events_0_pkey;
+CREATE TABLE events (
+    task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (task, generation)
+) PARTITION BY RANGE (task);
+ALTER TABLE events ATTACH PARTITION events_0 FOR VALUES FROM (0) TO ({1 << DAY_BITS});
+ALTER TABLE events_0 DROP CONSTRAINT events_day;
+CREATE TABLE days (
+    day integer PRIMARY KEY, cutoff_ms bigint NOT NULL DEFAULT -1, checked bigint NOT NULL DEFAULT 0,
+    cleared bigint NOT NULL DEFAULT 0, cleared_at timestamptz, dropped boolean NOT NULL DEFAULT false
+);
+INSERT INTO days (day) VALUES (0);
+"""
+# Before that, while servers go on writing: with a valid constraint, attaching the old table does not read it.
+_PREPARE = (
+    f"ALTER TABLE events ADD CONSTRAINT events_day CHECK (task >= 0 AND task < {1 << DAY_BITS}) NOT VALID",
+    "ALTER TABLE events VALIDATE CONSTRAINT events_day",
+)
+
+
+def day_of(number: int) -> int:
+    """The day of a task by its number: days since 1970, or 0."""
+    return number >> DAY_BITS
+
+
+def date_of(day: int) -> str:
+    """A day as text."""
+    return f"{date(1970, 1, 1) + timedelta(days=day)}" if day else "before partitions"
+
+
+def first_number(day: int) -> int:
+    """The smallest number of the tasks of a day."""
+    return day << DAY_BITS
+
+
+def partition_of(day: int) -> str:
+    """The name of the table with the events of a day."""
+    return f"events_{day}"
+
+
+async def attach_days(connection: PostgresConnection, days: Iterable[int]) -> None:
+    """Make partitions for days, where they are missing. Only one session at a time may do so; nobody else waits."""
+    for (day,) in await connection.fetch(_MISSING, list(days)):
+        name, bounds = partition_of(day), (first_number(day), first_number(day + 1))
+        async with connection.transaction():
+            # Not `PARTITION OF`, which blocks writers. The table is empty: attaching it reads nothing.
+            await connection.execute(
+                f"CREATE TABLE {name} (task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, "
+                "PRIMARY KEY (task, generation))"
+            )
+            await connection.execute(
+                f"ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ({bounds[0]}) TO ({bounds[1]})"
+            )
+            await connection.execute("INSERT INTO days (day, checked) VALUES ($1, $2)", day, bounds[0])
+
+
+async def attach_ahead(connection: PostgresConnection) -> None:
+    """Make partitions for today and the days ahead, where they are missing. Only one session at a time may do so."""
+    today: int = await connection.fetchval(READ_TODAY)
+    await attach_days(connection, range(today, today + DAYS_AHEAD + 1))
+
+
+async def detach_day(connection: PostgresConnection, day: int) -> None:
+    """Drop the partition of a day, with its events, while all others go on. Goes on where an earlier try was cut off.
+
+    It cannot be in a transaction, and waits for the transactions that use the table.
+    """
+    name = partition_of(day)
+    is_pending = await connection.fetchval(
+        "SELECT i.inhdetachpending FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relname = $1 "
+        "AND c.relnamespace = quote_ident(current_schema())::regnamespace",
+        name,
+    )
+    if is_pending is not None:
+        how = "FINALIZE" if is_pending else "CONCURRENTLY"
+        await connection.execute(f"ALTER TABLE events DETACH PARTITION {name} {how}")
+    await connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+async def prepare_partitions(connection: PostgresConnection) -> None:
+    """Prepare the table of events for version 2, outside of a transaction. It may be long."""
+    valid = await connection.fetchval(
+        "SELECT convalidated FROM pg_constraint WHERE conname = 'events_day' "
+        "AND connamespace = quote_ident(current_schema())::regnamespace"
+    )
+    for statement in _PREPARE[0 if valid is None else 1 : 1 if valid else 2]:
+        await connection.execute(statement)
+
+
+async def partition_events(connection: PostgresConnection) -> None:
+    """Migrate to version 2, in a transaction: what there is becomes the partition of day 0."""
+    await connection.execute(VERSION_2)
+    await attach_ahead(connection)
+    # From here on, servers that do not know partitions get numbers of today too.
+    await connection.execute(RESERVE_NUMBERS, 0)
