@@ -34,7 +34,7 @@ class Draining:
     accepts messages as long as somebody else may run them, and waits until the callers that wait have their answers. At
     the end, what may begin again is queued, and begins elsewhere at once; the rest fails.
 
-    `is_closed` is True when all of that is over.
+    `has_begun` is True from the beginning of that, and `is_closed` when it is over.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Draining:
         self._keeper = keeper
         self._ownership = ownership
         self._clock = clock
-        self._has_begun = False
+        self.has_begun = False
         self._callers = 0
         self._no_callers: asyncio.Future[None] | None = None
         self.is_closed = False
 
     def check_accepts(self) -> None:
-        """Raise ServerError when a message cannot be accepted any more: nobody could work on it soon."""
-        if self._has_begun and (self.is_closed or not self._ownership.has_peer(self._agent)):
+        """Raise ServerError when no message can be accepted any more, once this has begun: nobody could run it soon."""
+        if self.is_closed or not self._ownership.has_peer(self._agent):
             raise ServerError(STOPPING, retryAfter="1")
 
     @contextmanager
@@ -68,12 +68,12 @@ class Draining:
 
     async def drain(self, seconds: float) -> None:
         """Let the runs end for so many seconds, then interrupt them and hand over what can be."""
-        self._has_begun = True
+        self.has_begun = True
         began = self._clock.now()
         runner, keeper = self._runner, self._keeper
         if keeper is not None:
             self._ownership.retire()
-            runner.is_retired = True
+            runner.retire()
             keeper.retire()
         if len(runner):
             noun = "task" if len(runner) == 1 else "tasks"

@@ -171,7 +171,8 @@ class Service:
             A2AError: the message cannot be accepted, as in `Inbox.accept`; or the agent raised it for a new task that
                 the caller has not got yet.
         """
-        self._draining.check_accepts()
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         scope = self._admit(call, request.tenant)
         accepted = await self._inbox.accept(scope, call, request, caller, lease)
         length = request.configuration.history_length
@@ -230,7 +231,8 @@ class Service:
         if request.configuration.return_immediately:  # meaningless for a stream: ignore it
             configuration = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=configuration)
-        self._draining.check_accepts()
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:
@@ -270,7 +272,8 @@ class Service:
             UnsupportedOperation: the task is not waiting.
             ServerError: the server is stopping, or the store cannot take writes.
         """
-        self._draining.check_accepts()
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         accepted = await self._inbox.resume(task_id, data)
         return await self._tasks.durable_task(accepted.live, None)
 

@@ -211,6 +211,10 @@ class Runner:
         self.quota.end_run(live)
         self.tasks.release(live)
 
+    def retire(self) -> None:
+        """Begin nothing more. What has not begun is left to other processes."""
+        self.is_retired = True
+
     async def interrupt(self, seconds: float) -> None:
         """Drop the queued runs and cancel the others, which had so many seconds to end."""
         self.task_log.flush()
