@@ -339,7 +339,9 @@ class SimulatedDatabase(MemoryStore):
         self._set_owner(ownership, None)
         return True
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns."""
         for ownership in list(self._held.values()):
             owner, unbegun = ownership.owner, not (ownership.begun or ownership.draft)

@@ -111,7 +111,6 @@ class Recovery:
         live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
         return live
 
-
     async def _hand_over(self, live: LiveTask, claimed: ClaimedTask) -> None:
         """Leave a task that cannot run here to the other processes."""
         if claimed.draft:  # as a task, it can be queued

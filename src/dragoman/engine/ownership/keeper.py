@@ -173,9 +173,7 @@ class ClaimKeeper:
                 if self._ownership.expired or not (free > 0 or self._looks_for_orphans):
                     return
                 limit, self._looks_for_orphans = min(free, TAKE) if free > 0 else TAKE, False
-                claimed = await self._ownership.take(
-                    self._agent, parallel=self._parallel, limit=limit, queued=free > 0
-                )
+                claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit, queued=free > 0)
                 self._recovering = {one.claim.task for one in claimed}
                 failed = 0
                 for one in claimed:

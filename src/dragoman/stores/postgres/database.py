@@ -73,7 +73,10 @@ class NodeInfo(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A node as others see it. `beat` changes with every renewal of its lease; `agents` are those whose tasks it runs."""
+    """A node as others see it.
+
+    `beat` changes with every renewal of its lease, and `agents` are those whose tasks it runs.
+    """
 
     id: int
     name: str
@@ -178,7 +181,9 @@ class Database(Protocol):
         """
         ...
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns: `queued` ones, and begun ones and drafts of dead nodes.
 
         `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.

@@ -109,7 +109,9 @@ class PostgresDatabase:
         """Give up a claim of this node on a task, unless it has begun, or also then."""
         return await self._run(claims.release, node, number, epoch, begun=begun)
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns."""
         return await self._run(claims.take, node, agent, parallel=parallel, limit=limit, queued=queued)
 
