@@ -10,7 +10,7 @@ from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
-from dragoman.stores.postgres.sql.retention import DaySweeper
+from dragoman.stores.postgres.sql.retention import DaySweeper, PacedStep
 from dragoman.stores.postgres.sql.schema import LOCK_MS, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
@@ -135,7 +135,8 @@ class PostgresDatabase:
 
     async def sweep(self, rules: Sweep) -> int:
         """One step of retention. Returns how many tasks were touched; 0 when all is done."""
-        touched = await self._run(retention.sweep, rules, self._tables)
+        async with PacedStep():
+            touched = await self._run(retention.sweep, rules, self._tables)
         if touched:
             return touched
         session = Session(self._url, {"lock_timeout": str(LOCK_MS)})
