@@ -15,7 +15,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE)
 # With or without a patch number; A2A has no 0.1.0, which is the first version of an agent.
 SPELLED = re.compile(rf"(?!0\.1\.0)({'|'.join(map(re.escape, VERSIONS))})(\.\d+)?", re.ASCII)
 # Versions of other things: HTTP's, and that of a package.
-OTHERS = {"http_version", "version"}
+OTHERS = {"http_version", "version", "__version__"}
 
 
 def named_by(tree: ast.Module) -> set[int]:
@@ -23,6 +23,8 @@ def named_by(tree: ast.Module) -> set[int]:
     found: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in OTHERS:
+            found.add(id(node.value))
+        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in OTHERS for target in node.targets):
             found.add(id(node.value))
         elif isinstance(node, ast.Dict):
             found |= {id(v) for k, v in zip(node.keys, node.values, strict=True) if getattr(k, "value", "") in OTHERS}
