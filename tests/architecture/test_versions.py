@@ -22,10 +22,9 @@ def named_by(tree: ast.Module) -> set[int]:
     """The constants that are the value of a keyword or a key, or the default of a lookup, with such a name."""
     found: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg in OTHERS:
-            found.add(id(node.value))
-        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in OTHERS for target in node.targets):
-            found.add(id(node.value))
+        if isinstance(node, ast.keyword | ast.Assign):
+            names = [node.arg] if isinstance(node, ast.keyword) else [getattr(each, "id", "") for each in node.targets]
+            found |= {id(node.value) for name in names if name in OTHERS}
         elif isinstance(node, ast.Dict):
             found |= {id(v) for k, v in zip(node.keys, node.values, strict=True) if getattr(k, "value", "") in OTHERS}
         elif isinstance(node, ast.Call) and node.args and getattr(node.args[0], "value", "") in OTHERS:
