@@ -48,6 +48,10 @@ class NodeListener(Protocol):
         """This process is the node with this new id now, and its lease is valid."""
         ...
 
+    def on_peers(self, agents: frozenset[str]) -> None:
+        """Other nodes are there that run tasks of these agents."""
+        ...
+
     def on_peer_gone(self) -> None:
         """Another node has left, or was declared dead: its tasks can be taken."""
         ...
@@ -158,6 +162,7 @@ class Heartbeat:
             if await self._bury(peer):
                 logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
                 alive.discard(peer.id)
+        listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive
         self._peers = frozenset(alive)
         if gone:
@@ -179,6 +184,8 @@ class _Silent:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None: ...
 
@@ -281,6 +288,9 @@ class _OnLoop:
 
     def on_joined(self, node: int) -> None:
         self._call(lambda: self._listener.on_joined(node))
+
+    def on_peers(self, agents: frozenset[str]) -> None:
+        self._call(lambda: self._listener.on_peers(agents))
 
     def on_peer_gone(self) -> None:
         self._call(self._listener.on_peer_gone)

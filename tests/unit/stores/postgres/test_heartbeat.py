@@ -62,6 +62,8 @@ class Node:
         assert node == self.heartbeat.node
         self.events.append("joined")
 
+    def on_peers(self, agents: frozenset[str]) -> None: ...
+
     def on_peer_gone(self) -> None:
         self.events.append("peer gone")
 
@@ -309,6 +311,8 @@ class Silent:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None: ...
 
