@@ -208,9 +208,7 @@ class Callers:
                         if state == WAITING:
                             self._parked.append((nonce, task_id))
                             return
-                if state in FINAL or not self.nodes_stop:
-                    if state not in FINAL:
-                        self.records.wrong.append(f"the stream of {nonce} ended with event {before}, {state}")
+                if self._is_over(f"the stream of {nonce} ended with event {before}", state):
                     return
                 await self._pause("stream ended")
             except Lost as error:
@@ -225,6 +223,12 @@ class Callers:
                 return
             if task_id:
                 method, params = "SubscribeToTask", {"id": task_id}
+
+    def _is_over(self, what: str, state: str | None) -> bool:
+        """Whether a stream has ended for good: only nodes that stop end one before its task has ended."""
+        if state not in FINAL and not self.nodes_stop:
+            self.records.wrong.append(f"{what}, {state}")
+        return state in FINAL or not self.nodes_stop
 
     async def _ask(self, method: str, params: dict[str, Any]) -> Answer:
         """Ask until there is an answer."""

@@ -80,9 +80,7 @@ class Cluster:
         return (await self.tables.live_nodes())[node.name]
 
     @asynccontextmanager
-    async def load(
-        self, random: Random, callers: int = CALLERS, *, nodes_stop: bool = False
-    ) -> AsyncIterator[Callers]:
+    async def load(self, random: Random, callers: int = CALLERS, *, nodes_stop: bool = False) -> AsyncIterator[Callers]:
         """Callers, as long as the block lasts; then they finish what they have begun."""
         over = asyncio.Event()
         everybody = Callers(self.url, self.records, random, nodes_stop=nodes_stop)

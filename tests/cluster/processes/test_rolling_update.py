@@ -117,7 +117,9 @@ async def test_nodes_are_updated_from_the_version_before(
             began = time.monotonic()
             await cluster.replace(first, SOURCE, take_out=True)
             migrated = time.monotonic()
-            print(f"\nwhile the tables were migrated, writes stalled {probe.longest_gap(began, migrated) * 1000:.0f} ms")
+            print(
+                f"\nwhile the tables were migrated, writes stalled {probe.longest_gap(began, migrated) * 1000:.0f} ms"
+            )
             assert await tables_of_nodes(cluster) == [1, 1, 2]
             await callers.until_done(ACTS)
             for node in others:
