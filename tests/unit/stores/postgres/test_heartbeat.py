@@ -290,7 +290,7 @@ class Ticks:
 
     async def join(self, node: NodeInfo) -> None: ...
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         with self.changed:
             self.beats += 1
             self.changed.notify_all()
