@@ -20,7 +20,7 @@ from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
-from dragoman.server.listen.http_protocol import ConnectionTimeouts
+from dragoman.server.listen.http_protocol import ConnectionTimeouts, close_after_responses
 from dragoman.server.listen.request_log import RequestLog
 from dragoman.server.listen.shutdown import Shutdown
 from dragoman.server.listen.startup import Startup
@@ -156,6 +156,7 @@ def _run(
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             if shutdown.interrupted and getattr(app, "running", 0):
                 logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
+            close_after_responses(self.server_state)
             # Where another process goes on with the socket, new callers wait for it.
             await _drain(app, self.servers if hands_over else ())
             shutdown.record_drained()

@@ -48,15 +48,30 @@ class NodeListener(Protocol):
         """This process is the node with this new id now, and its lease is valid."""
         ...
 
+    def on_peers(self, agents: frozenset[str]) -> None:
+        """Other nodes are there that run tasks of these agents."""
+        ...
+
     def on_peer_gone(self) -> None:
         """Another node has left, or was declared dead: its tasks can be taken."""
         ...
 
 
 class Heartbeat:
-    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database."""
+    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    def __init__(self, database: NodeDatabase, info: NodeInfo, lease: NodeLease, clock: Clock | None = None) -> None:
+    Without `runs`, the node runs no tasks, and the others know that.
+    """
+
+    def __init__(
+        self,
+        database: NodeDatabase,
+        info: NodeInfo,
+        lease: NodeLease,
+        clock: Clock | None = None,
+        *,
+        runs: bool = True,
+    ) -> None:
         self._database = database
         self._info = info = info._replace(lease=lease.seconds)
         self._lease = lease
@@ -64,6 +79,8 @@ class Heartbeat:
         self._observer = Observer(lease.seconds)
         self._peer_check = PeerCheck(info)
         self._peers: frozenset[int] = frozenset()
+        self._runs = runs
+        self._is_retired = False
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
 
@@ -78,7 +95,7 @@ class Heartbeat:
         Raises:
             ConnectionLost: the database did not answer for some seconds.
         """
-        started = self._lease.now()
+        started, self._is_retired = self._lease.now(), False
         while True:
             try:
                 await self._renew(_Silent())
@@ -114,6 +131,10 @@ class Heartbeat:
                     logger.info("the lease of this node is renewed again")
                 silent = False
 
+    def retire(self) -> None:
+        """Let the others know, with the next beat, that this node runs no more tasks. May be called in any thread."""
+        self._is_retired = True
+
     async def stop(self) -> None:
         """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
         self._lease.end()
@@ -131,7 +152,8 @@ class Heartbeat:
             await self._answer(lambda: self._database.join(self._info))
             self._joined = True
         sent = self._lease.now()
-        renewal = await self._answer(lambda: self._database.beat(self._info.id))
+        runs = self._runs and not self._is_retired
+        renewal = await self._answer(lambda: self._database.beat(self._info.id, runs=runs))
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()
@@ -158,6 +180,7 @@ class Heartbeat:
             if await self._bury(peer):
                 logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
                 alive.discard(peer.id)
+        listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive
         self._peers = frozenset(alive)
         if gone:
@@ -179,6 +202,8 @@ class _Silent:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None: ...
 
@@ -281,6 +306,9 @@ class _OnLoop:
 
     def on_joined(self, node: int) -> None:
         self._call(lambda: self._listener.on_joined(node))
+
+    def on_peers(self, agents: frozenset[str]) -> None:
+        self._call(lambda: self._listener.on_peers(agents))
 
     def on_peer_gone(self) -> None:
         self._call(self._listener.on_peer_gone)

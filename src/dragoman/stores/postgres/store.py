@@ -67,11 +67,14 @@ class PostgresStore:
         self._lease = lease = lease or NodeLease(LEASE_SECONDS)
         self._clock = clock = clock or SystemClock()
         self._beating = heartbeat_loop or HeartbeatThread(lease.now)
-        self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version, keys=keys), lease, clock)
+        info = NodeInfo(new_node_id(), name, agents, version, keys=keys)
+        self._heartbeat = Heartbeat(nodes, info, lease, clock, runs=runs_limit != 0)
         self._retry = Retry(clock, lease.now)
         self._numbers = TaskNumbers(database, clock)
         self._writer = GroupCommit(database, clock, self._on_work)
-        self.ownership = PostgresOwnership(database, lease, self._writer, self._retry, clock, runs_limit)
+        self.ownership = PostgresOwnership(
+            database, lease, self._writer, self._retry, clock, runs_limit, on_retired=self._heartbeat.retire
+        )
         self._tables: list[TaskTable] = []
         self.next_number = self._numbers.next
 

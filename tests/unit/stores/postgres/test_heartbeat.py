@@ -62,6 +62,8 @@ class Node:
         assert node == self.heartbeat.node
         self.events.append("joined")
 
+    def on_peers(self, agents: frozenset[str]) -> None: ...
+
     def on_peer_gone(self) -> None:
         self.events.append("peer gone")
 
@@ -288,7 +290,7 @@ class Ticks:
 
     async def join(self, node: NodeInfo) -> None: ...
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         with self.changed:
             self.beats += 1
             self.changed.notify_all()
@@ -309,6 +311,8 @@ class Silent:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None: ...
 

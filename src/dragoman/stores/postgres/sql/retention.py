@@ -6,7 +6,9 @@ needs its events any more. That costs the same for a thousand events and for a h
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.net.postgres import is_conflict
@@ -30,10 +32,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.store")
 
-# Records or notes in one step, about; it has at least one task.
-STEP_RECORDS = 5000
+# Records or notes that are deleted in one step, about; it has at least one task.
+STEP_RECORDS = 1000
 # Tasks that are looked at in one step.
-STEP_TASKS = 20_000
+STEP_TASKS = 5000
+# After a step there is a pause, so many times as long as the step took: nobody waits for retention, and no caller must
+# wait because of it.
+PAUSE = 4.0
 # Dedupe keys in one step.
 STEP_KEYS = 2000
 # A day can be dropped when it ended a whole day ago: no node has task numbers of it any more.
@@ -112,6 +117,21 @@ AND NOT EXISTS (SELECT 1 FROM pushes p WHERE p.owner = n.id AND p.state = 0)
 AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
 """
 _FORGET_PROBES = "DELETE FROM probes p WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = p.node)"
+
+
+class PacedStep:
+    """A step of work, and the pause after it."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *error: object) -> None:
+        """Pause, unless the step has failed."""
+        if error == (None, None, None):
+            await asyncio.sleep(PAUSE * (time.monotonic() - self._began))
 
 
 async def delete_task(connection: PostgresConnection, node: int, row: TaskRow, tables: Sequence[TaskTable]) -> bool:
@@ -286,7 +306,8 @@ class DaySweeper:
             return 0
         query, position, tasks = _CLEAR.format(partition=partition_of(day.day)), day.cleared, 0
         while position is not None and not tasks:
-            position, tasks = await connection.fetchrow(query, position, cutoff_ms, limit)
+            async with PacedStep():
+                position, tasks = await connection.fetchrow(query, position, cutoff_ms, limit)
         await connection.execute(
             "UPDATE days SET cleared = $2, cleared_at = clock_timestamp() WHERE day = $1", day.day, position or 0
         )
@@ -302,8 +323,9 @@ async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int
     number = day.checked if cutoff_ms >= day.cutoff_ms else first_number(day.day)
     in_need, count = None, STEP_TASKS
     while in_need is None and count == STEP_TASKS:
-        in_need = await connection.fetchval(_FIRST_IN_NEED, number, day.end, cutoff_ms)
-        last, count = await connection.fetchrow(_LAST_OF_STEP, number, day.end)
+        async with PacedStep():
+            in_need = await connection.fetchval(_FIRST_IN_NEED, number, day.end, cutoff_ms)
+            last, count = await connection.fetchrow(_LAST_OF_STEP, number, day.end)
         number = in_need or (last + 1 if last else number)
     if (number, cutoff_ms) != (day.checked, day.cutoff_ms):
         update = "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1"
@@ -318,6 +340,7 @@ async def _drop(connection: PostgresConnection, day: _Day) -> None:
     await detach_day(connection, day.day)
     position: int | None = first_number(day.day) - 1
     while position is not None:
-        position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
+        async with PacedStep():
+            position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
     await connection.execute("DELETE FROM days WHERE day = $1", day.day)
     logger.info("the events of %s were dropped", date_of(day.day))
