@@ -16,7 +16,7 @@ from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from dragoman.clock import Clock, Timer
     from dragoman.stores.postgres.database import NodeDatabase, Peer
@@ -54,15 +54,26 @@ class NodeListener(Protocol):
 
 
 class Heartbeat:
-    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database."""
+    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    def __init__(self, database: NodeDatabase, info: NodeInfo, lease: NodeLease, clock: Clock | None = None) -> None:
+    `ended` are nodes whose processes have surely ended, as a parent process knows of its children.
+    """
+
+    def __init__(
+        self,
+        database: NodeDatabase,
+        info: NodeInfo,
+        lease: NodeLease,
+        clock: Clock | None = None,
+        ended: Iterable[int] = (),
+    ) -> None:
         self._database = database
         self._info = info = info._replace(lease=lease.seconds)
         self._lease = lease
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peer_check = PeerCheck(info)
+        self._ended = frozenset(ended)
         self._peers: frozenset[int] = frozenset()
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
@@ -154,9 +165,11 @@ class Heartbeat:
         for warning in self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
-        for peer in self._observer.observe(self._lease.now(), peers):
-            if await self._bury(peer):
-                logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
+        silent = self._observer.observe(self._lease.now(), peers)
+        for peer in peers:
+            if (peer.id in self._ended or peer in silent) and await self._bury(peer):
+                reason = "has ended" if peer.id in self._ended else "does not renew its lease"
+                logger.warning("the node %s %s: its tasks are taken over", peer.name, reason)
                 alive.discard(peer.id)
         gone = self._peers - alive
         self._peers = frozenset(alive)
