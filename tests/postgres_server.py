@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,8 @@ FOLDER_VARIABLE = "TEST_POSTGRES_FOLDER"
 URL_VARIABLE = "TEST_POSTGRES"
 # Nothing has to survive the run. Statistics and checkpoints must not disturb it.
 UNSAFE = {"fsync": "off", "full_page_writes": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"}
+# What a server says of itself when it takes connections; a standby only those that read.
+_READY = ("ready", "standby")
 SETTINGS = {"max_connections": "300", "shared_buffers": "64MB", "jit": "off", "log_min_messages": "fatal"}
 
 
@@ -63,19 +65,28 @@ class PostgresServer:
         """The URL of a database."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def start(self) -> None:
-        """Create the cluster unless there is one, and start the server. Raises NoPostgres."""
+    @property
+    def data(self) -> Path:
+        """The folder of its cluster."""
+        return self.folder / "data"
+
+    def prepare(self) -> None:
+        """Create its folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if _drops_root():
             shutil.chown(self.folder, "nobody")
-        if not (self.folder / "data" / "PG_VERSION").exists():
+
+    def start(self) -> None:
+        """Create the cluster unless there is one, and start the server. Raises NoPostgres."""
+        self.prepare()
+        if not (self.data / "PG_VERSION").exists():
             self._create()
         options = {**self._settings, "port": str(self.port), "listen_addresses": "127.0.0.1"}
         options["unix_socket_directories"] = ""
         arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", self.folder / "data", *arguments],
+                [self._bin / "postgres", "-D", self.data, *arguments],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
@@ -91,27 +102,41 @@ class PostgresServer:
             self._process.wait(30)
             self._process = None
 
+    def kill(self) -> None:
+        """End all its processes as a power failure does."""
+        assert self._process is not None
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for pid in (self.pid, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(30)
+        self._process = None
+
     def restart(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """Stop the server and start it on the same port."""
         self.stop(how)
         self.start()
 
-    def _create(self) -> None:
-        command = [self._bin / "initdb", "-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale"]
-        done = subprocess.run(
-            [*command, "-D", self.folder / "data"], capture_output=True, text=True, cwd=self.folder, **_as_nobody()
-        )
+    def program(self, name: str, *words: str | Path) -> str:
+        """Run a program of PostgreSQL, and return what it prints. Raises NoPostgres."""
+        command = [self._bin / name, *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, **_as_nobody())
         if done.returncode:
-            raise NoPostgres(f"initdb: {done.stderr.strip()[-500:]}")
+            raise NoPostgres(f"{name}: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    def _create(self) -> None:
+        words = ("-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale")
+        self.program("initdb", *words, "-D", self.data)
 
     def _wait_ready(self) -> None:
         assert self._process is not None
         for _ in range(3000):
             if self._process.poll() is not None:
                 raise NoPostgres(f"it does not start: {(self.folder / 'log').read_text()[-500:]}")
-            status = self.folder / "data" / "postmaster.pid"
+            status = self.data / "postmaster.pid"
             # The last line is written by the postmaster when it takes connections.
-            if status.exists() and (lines := status.read_text().split("\n"))[7:] and lines[7].strip() == "ready":
+            if status.exists() and (lines := status.read_text().split("\n"))[7:] and lines[7].strip() in _READY:
                 return
             time.sleep(0.01)
         raise NoPostgres("it does not get ready")

@@ -41,6 +41,7 @@ class AuditedDatabase:
         self.numbers_by_id: dict[str, int] = {}
         self.nodes: dict[int, str] = {}
         self._left: set[int] = set()
+        self.releases: set[tuple[int, int]] = set()
         # Tasks, by number, of which a commit may have been applied without a reply; with their ids.
         self.uncertain: dict[int, str] = {}
         self.commits = 0
@@ -135,17 +136,19 @@ class AuditedDatabase:
             self._claimed(node, claimed, "revoke" if revoke else "claim")
         return claimed
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def take(self, node: int, agent: str, **options: Any) -> list[ClaimedTask]:
         """Take tasks."""
-        taken = await self._database.take(node, agent, parallel=parallel, limit=limit)
+        taken = await self._database.take(node, agent, **options)
         for claimed in taken:
             self._claimed(node, claimed, "take")
         return taken
 
-    async def release(self, node: int, number: int, epoch: int) -> bool:
+    async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
         """Give up a claim."""
-        released = await self._database.release(node, number, epoch)
+        released = await self._database.release(node, number, epoch, begun=begun)
         self._note(number, node, "releases epoch", epoch, released)
+        if released:
+            self.releases.add((number, epoch))
         return released
 
     async def post(self, row: TaskRow, *args: Any) -> ChangeOutcome:
@@ -161,7 +164,8 @@ class AuditedDatabase:
             self.report(f"epoch {key[1]} of task {key[0]} was claimed twice", key[0])
         before = self.claims.get((key[0], key[1] - 1))
         owner = self.writers.get((key[0], key[1] - 1)) if before is None else before.node
-        self.claims[key] = _Claimed(node, how, counts=how == "take" and owner not in self._left)
+        is_released = (key[0], key[1] - 1) in self.releases
+        self.claims[key] = _Claimed(node, how, counts=how == "take" and owner not in self._left and not is_released)
         self.epochs[key[0]] = max(key[1], self.epochs.get(key[0], 1))
 
 

@@ -14,6 +14,7 @@ from cluster.switchboard import BusLine, Switchboard
 from cluster.world import NodeLoop, World, WorldClock
 
 from dragoman.bus.postgres import PostgresBus
+from dragoman.clock import sleep
 from dragoman.engine.operations import Service
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ConfigError, ServerError
@@ -22,6 +23,8 @@ from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.store import PostgresStore
 
 LEASE = 6.0
+# How long a node that has drained lets its last responses be read.
+CONNECTION_SECONDS = 0.2
 # Repeats are recognized for as long as a simulation lasts.
 SETTINGS = EngineSettings(drain=3, dedupe=10_000_000)
 # The agents of every node: whether they are parallel, and whether a context stays on its node.
@@ -91,7 +94,10 @@ class _SimulatedBus(PostgresBus):
 
 
 class SimulatedNode:
-    """A server process. `ready` is True once it serves; `alive` is False when it was killed or has stopped."""
+    """A server process. `ready` is True once it serves, and until it has drained after `stop`.
+
+    `alive` is False when it was killed or has stopped.
+    """
 
     def __init__(
         self,
@@ -113,7 +119,7 @@ class SimulatedNode:
         self.link = Link(network, self.loop)
         self.beat_link = Link(network, self.beats)
         self.bus_link = Link(network, self.loop)
-        clock = WorldClock(world)
+        self._clock = clock = WorldClock(world)
         self.store = PostgresStore(
             self.link,
             self.beat_link,
@@ -184,14 +190,15 @@ class SimulatedNode:
         self._world.kill(self.beats)
 
     def stop(self) -> None:
-        """Stop the process properly."""
-        if self.ready:
-            self.ready, self.stopping = False, True
+        """Stop the process properly. Until it has drained, it answers."""
+        if self.ready and not self.stopping:
+            self.stopping = True
             self.loop.spawn(self._stop())
 
     async def _stop(self) -> None:
-        for service in self.services.values():
-            await service.close()
+        await asyncio.gather(*(service.close() for service in self.services.values()))
+        self.ready = False
+        await sleep(self._clock, CONNECTION_SECONDS)
         await self.bus.close()
         await self.store.close()
         self.kill()

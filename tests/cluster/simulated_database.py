@@ -63,7 +63,7 @@ class SimulatedDatabase(MemoryStore):
             row.beat += 1
             row.seen = self._now()
         peers = [
-            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys)
+            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys, other.info.agents)
             for key, other in self._nodes.items()
             if not other.dead
         ]
@@ -315,8 +315,9 @@ class SimulatedDatabase(MemoryStore):
         return self._claim(node, ownership)
 
     def _claim(self, node: int, ownership: OwnershipRow) -> ClaimedTask:
-        before = None if ownership.owner is None else self._nodes.get(ownership.owner)
-        if ownership.begun and ownership.owner != node and not (before is not None and before.stopped):
+        owner = ownership.owner
+        before = None if owner is None else self._nodes.get(owner)
+        if ownership.begun and owner not in (None, node) and not (before is not None and before.stopped):
             ownership.attempts += 1
         self._set_owner(ownership, node)
         ownership.epoch += 1
@@ -328,15 +329,19 @@ class SimulatedDatabase(MemoryStore):
         home = home if self._is_gone(home) else None
         return ClaimedTask(self._with_mail(entry.stored_task()), claim, ownership.begun, ownership.draft, home)
 
-    async def release(self, node: int, number: int, epoch: int) -> bool:
-        """Give up a claim of this node on a task that has not begun."""
+    async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
+        """Give up a claim of this node on a task, unless it has begun, or also then."""
         ownership = self._ownership.get(number)
-        if ownership is None or ownership.owner != node or ownership.epoch != epoch or ownership.begun:
+        if ownership is None or (ownership.owner, ownership.epoch) != (node, epoch) or ownership.draft:
+            return False
+        if ownership.begun and not begun:
             return False
         self._set_owner(ownership, None)
         return True
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns."""
         for ownership in list(self._held.values()):
             owner, unbegun = ownership.owner, not (ownership.begun or ownership.draft)
@@ -351,6 +356,8 @@ class SimulatedDatabase(MemoryStore):
             owner, home = ownership.owner, self._home(ownership)
             is_gone = self._is_gone(home)
             if owner is None:
+                if not queued:
+                    continue
                 if not parallel and self._is_behind(number, ownership):
                     continue
                 if home is not None and not is_gone and home != self._nodes[node].info.name:

@@ -217,6 +217,23 @@ async def test_a_released_task_is_queued_unless_it_has_begun(tables: Tables) -> 
     assert await tables.take(TWO) == [idle.number]
 
 
+async def test_a_begun_task_that_is_handed_over_is_taken_as_begun_without_counting(tables: Tables) -> None:
+    begun = await tables.create(ONE, begins=True)
+    assert not await tables.database.release(TWO, begun.number, 1, begun=True)
+    assert await tables.database.release(ONE, begun.number, 1, begun=True)
+    assert await tables.commit(ONE, change(after(begun, State.COMPLETED), 1)) == "refused"
+    (taken,) = await tables.database.take(TWO, "agent", parallel=False, limit=10)
+    assert (taken.claim, taken.begun) == ((begun.number, 2, 0), True)
+
+
+async def test_without_queued_tasks_only_those_that_had_begun_on_dead_nodes_are_taken(tables: Tables) -> None:
+    begun, _ = await tables.create(TWO, begins=True), await tables.create(TWO)
+    await tables.create(queued=True)
+    await tables.kill(TWO)
+    taken = await tables.database.take(ONE, "agent", parallel=False, limit=10, queued=False)
+    assert [claimed.claim.task for claimed in taken] == [begun.number]
+
+
 async def test_queued_tasks_are_taken_oldest_first_by_one_node(tables: Tables) -> None:
     queued = [(await tables.create(queued=True)).number for _ in range(3)]
     assert await tables.take(TWO, limit=2) == queued[:2]

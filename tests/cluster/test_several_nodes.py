@@ -142,16 +142,6 @@ def test_the_tasks_of_a_killed_node_are_taken_within_ten_seconds() -> None:
         assert cluster.world.now - START < 30
 
 
-def test_a_node_that_stops_hands_its_tasks_over_at_once() -> None:
-    with scene(2) as cluster:
-        one, _ = cluster.living
-        task = cluster.tell(one, "again long chunk")
-        cluster.run(1)
-        one.stop()
-        cluster.run(16)  # 3 s to finish, then the run starts again
-        assert state(cluster, task.task_id) is State.COMPLETED
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_an_outage_of_the_database_kills_no_node_and_fails_no_task(seed: int) -> None:
     cluster = Cluster(seed, nodes=3, faults=OUTAGES)

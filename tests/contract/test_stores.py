@@ -67,10 +67,12 @@ def sqlite(folder: Path) -> Store:
 def postgres(url: str) -> Store:
     from dragoman.stores.postgres.sql.database import PostgresDatabase
     from dragoman.stores.postgres.sql.nodes import PostgresNodes
+    from dragoman.stores.postgres.sql.retention import DaySweeper
     from dragoman.stores.postgres.store import PostgresStore
 
-    # The contract's dedupe keys expire one second after NOW, and are then written again.
-    return PostgresStore(PostgresDatabase(url, lambda: NOW + 1500), PostgresNodes(url))
+    # The contract's dedupe keys expire one second after NOW, and are then written again. Events of today are deleted
+    # row by row.
+    return PostgresStore(PostgresDatabase(url, lambda: NOW + 1500, DaySweeper(0, 0)), PostgresNodes(url))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

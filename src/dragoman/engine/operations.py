@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +14,13 @@ from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
 from dragoman.engine.accept.shared_inbox import SharedInbox
 from dragoman.engine.call import CallContext
+from dragoman.engine.draining import Draining
 from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
-from dragoman.engine.journal.writer import STOPPING
 from dragoman.engine.ownership.keeper import ClaimKeeper
 from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.engine.ownership.sole import SoleOwner
@@ -67,9 +66,6 @@ if TYPE_CHECKING:
         SubscribeToTaskRequest,
         TaskPushNotificationConfig,
     )
-
-
-logger = logging.getLogger("dragoman.engine")
 
 
 class OperationResult(NamedTuple):
@@ -130,7 +126,7 @@ class Service:
         self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
-        self._closing = False
+        self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
         self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
 
     @property
@@ -151,15 +147,8 @@ class Service:
         self._quota.recover(self._tasks.live.values())
 
     async def close(self) -> None:
-        """Refuse new messages, let runs finish for `drain` seconds, then end the streams. Clients can resume them."""
-        self._closing = True
-        if self._keeper is not None:
-            self._keeper.stop()
-        if self.running:
-            noun = "task" if self.running == 1 else "tasks"
-            wait = self._settings.drain
-            logger.info("waiting up to %g s for %d running %s of %s", wait, self.running, noun, self._agent.name)
-        await self._runner.drain(self._settings.drain)
+        """Let runs finish for `drain` seconds, as `Draining` says, then end the streams. Clients can resume them."""
+        await self._draining.drain(self._settings.drain)
         if self._write_through is not None:
             await self._write_through.flush()
         if self._keeper is not None:
@@ -182,8 +171,8 @@ class Service:
             A2AError: the message cannot be accepted, as in `Inbox.accept`; or the agent raised it for a new task that
                 the caller has not got yet.
         """
-        if self._closing:
-            raise ServerError(STOPPING, retryAfter="1")
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         scope = self._admit(call, request.tenant)
         accepted = await self._inbox.accept(scope, call, request, caller, lease)
         length = request.configuration.history_length
@@ -196,7 +185,10 @@ class Service:
             except OwnershipLost:  # the task goes on in another process
                 pass
         if self._tasks.sharing is not None and not request.configuration.return_immediately:
-            stored = await self._tasks.wait_settled(accepted.row, self._settings.long_poll, lambda: self._closing)
+            with self._draining.count_caller():
+                stored = await self._tasks.wait_settled(
+                    accepted.row, self._settings.long_poll, lambda: self._draining.is_closed
+                )
         else:
             stored = await self._store.task(accepted.row.id)
         task = await self._tasks.durable_task(None, stored)
@@ -239,8 +231,8 @@ class Service:
         if request.configuration.return_immediately:  # meaningless for a stream: ignore it
             configuration = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=configuration)
-        if self._closing:
-            raise ServerError(STOPPING, retryAfter="1")
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:
@@ -280,8 +272,8 @@ class Service:
             UnsupportedOperation: the task is not waiting.
             ServerError: the server is stopping, or the store cannot take writes.
         """
-        if self._closing:
-            raise ServerError(STOPPING)
+        if self._draining.has_begun:
+            self._draining.check_accepts()
         accepted = await self._inbox.resume(task_id, data)
         return await self._tasks.durable_task(accepted.live, None)
 

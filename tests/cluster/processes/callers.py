@@ -16,6 +16,7 @@ from cluster.processes.http import Answer, Lost, Refused, ask, stream
 from cluster.processes.records import CANCELED, FINAL, WAITING, Records, Send, state_of
 
 SECONDS = 180
+IMPATIENT_SECONDS = 0.02
 SKILLS = ("quick", "quick", "talk", "talk", "plan", "plan", "pay", "again", "again")
 NOT_CANCELABLE, UNSUPPORTED = -32002, -32004
 
@@ -61,6 +62,17 @@ class Callers:
         goal = self.done + more
         async with asyncio.timeout(SECONDS), self._changed:
             await self._changed.wait_for(lambda: self.done >= goal)
+
+    async def write_at(self, url: str) -> float:
+        """Send something to one node until it is acknowledged. Returns when it was, on the monotonic clock."""
+        send, message = self._new("quick")
+        while True:
+            try:
+                self._accepted(send, await ask(url, "SendMessage", _immediately(message)))
+            except Lost:
+                await asyncio.sleep(IMPATIENT_SECONDS)
+            else:
+                return time.monotonic()
 
     # -- what they do --------------------------------------------------------------------------------------------------
 

@@ -90,12 +90,15 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path, postgres: PostgresServer, size: int = 3) -> AsyncIterator[Cluster]:
-    """A cluster of nodes that have joined, and its end."""
+async def running_cluster(
+    folder: Path, postgres: PostgresServer, size: int = 3, store: str | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster of nodes that have joined, and its end. With `store`, they use that URL, without a proxy."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(WireProxy(postgres.port))
-        tables = await stack.enter_async_context(Tables(postgres.url()))
-        nodes = [Node(number, folder, url_through(proxy.port, postgres.url())) for number in range(1, size + 1)]
+        tables = await stack.enter_async_context(Tables(store or postgres.url()))
+        store = store or url_through(proxy.port, postgres.url())
+        nodes = [Node(number, folder, store) for number in range(1, size + 1)]
         stack.push_async_callback(_close, nodes)
         balancer = await stack.enter_async_context(RoundRobin([node.port for node in nodes]))
         cluster = Cluster(folder, postgres, proxy, nodes, balancer.url, tables)

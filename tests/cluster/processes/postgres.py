@@ -13,7 +13,7 @@ from cluster.processes.ports import free_port
 from postgres_server import NoPostgres, PostgresServer
 
 # Checkpoints come seldom, so that a crash leaves something to recover; statistics are made while nodes work.
-_SETTINGS = {"fsync": "on", "checkpoint_timeout": "30min", "autovacuum_naptime": "5s"}
+CRASHABLE = {"fsync": "on", "checkpoint_timeout": "30min", "autovacuum_naptime": "5s"}
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def crashable_postgres() -> Iterator[PostgresServer]:
     folder = Path(tempfile.mkdtemp(prefix="dragoman-cluster-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        server = PostgresServer(folder / "postgres", port=free_port(), **_SETTINGS)
+        server = PostgresServer(folder / "postgres", port=free_port(), **CRASHABLE)
         server.start()
     except NoPostgres as error:
         shutil.rmtree(folder, ignore_errors=True)

@@ -57,6 +57,7 @@ class Tables:
                     asyncpg.PostgresConnectionError,
                     asyncpg.InterfaceError,
                     asyncpg.CannotConnectNowError,
+                    asyncpg.TargetServerAttributeNotMatched,
                 ):
                     await asyncio.sleep(POLL_SECONDS)
 

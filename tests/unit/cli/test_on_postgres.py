@@ -25,6 +25,7 @@ from dragoman.stores.administration import HealthFinding, NodeState, NodeStatus
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
 from dragoman.stores.postgres.admin.nodes import check_fleet, check_served
+from dragoman.stores.postgres.sql import schema
 from dragoman.testing import served
 
 Typed = Callable[..., Any]
@@ -303,7 +304,7 @@ def test_the_doctor_says_how_the_database_and_its_nodes_are(typed: Typed, filled
     for check in checks:
         found.setdefault(check["check"], []).append(f"{check['level']} {check['says']}")
     assert found["store"][0].startswith("ok postgresql://postgres@127.0.0.1:")
-    assert found["schema"] == ["ok version 1"]
+    assert found["schema"] == [f"ok version {schema.VERSION}"]
     assert ("asyncpg" in found, "sqlite" in found) == (True, False)
     assert found["pooler"] == ["ok none"]
     one, two = found["nodes"]

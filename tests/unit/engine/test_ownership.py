@@ -81,7 +81,7 @@ class OthersToo(SoleOwner):
         self.claimed.append(stored.row.number)
         return ClaimedTask(stored, Claim(stored.row.number, len(self.claimed)))
 
-    def release(self, claim: Claim) -> None:
+    def release(self, claim: Claim, *, begun: bool = False) -> None:
         self.released.append(claim.task)
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
@@ -110,10 +110,8 @@ def test_of_many_who_want_a_port_at_the_same_time_one_gets_it(shared: SharedPort
 
     def reserve() -> None:
         start.wait()
-        try:
+        with suppress(PortInUse):
             winners.append(SharedPort(HOST, shared.number))
-        except PortInUse:
-            pass
 
     for _ in range(20):
         threads = [threading.Thread(target=reserve) for _ in range(8)]

@@ -41,6 +41,10 @@ class ServeChild(Protocol):
         """Return a socket for an address. Raises ConfigError when it cannot be listened on."""
         ...
 
+    def hands_over(self) -> bool:
+        """This process begins to stop. Return whether other processes accept connections at its address from now on."""
+        ...
+
     def announce(self, lines: Sequence[str]) -> None:
         """The server is ready: print these lines for the user, where they are new."""
         ...

@@ -171,6 +171,7 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
         DragomanError: a setting or a target is wrong, or the server does not start.
     """
     from dragoman.server.agent.agent import Agent
+    from dragoman.server.listen.port import bind
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
@@ -205,11 +206,12 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
         serve(
             servable,
             settings,
-            announce=_announce if child is None else child.announce,
+            announce=announce if child is None else child.announce,
             ends_process=True,
             curl=curl,
             quiet=quiet,
-            listener_of=None if child is None else child.listener_of,
+            listener_of=bind if child is None else child.listener_of,
+            hands_over=None if child is None else child.hands_over,
         )
     except ConfigError as error:
         from dragoman.cli.serve.second import with_command
@@ -217,7 +219,8 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
         raise with_command(error, settings) from error
 
 
-def _announce(lines: Sequence[str]) -> None:
+def announce(lines: Sequence[str]) -> None:
+    """Print the lines of a server that is ready."""
     for line in lines:
         say(StyledText(line))
 

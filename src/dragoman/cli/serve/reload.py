@@ -183,6 +183,10 @@ class ReloadChild(NamedTuple):
         """Return the settings of a server that reloads."""
         return msgspec.structs.replace(settings, reload=True)
 
+    def hands_over(self) -> bool:
+        """Return True: new callers wait for the next child."""
+        return True
+
     def announce(self, lines: Sequence[str]) -> None:
         """Print lines for the user, each once for all children. Of a later one, only what is new and unindented."""
         for line in lines:

@@ -19,9 +19,10 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from dragoman.cli.printing import StyledText, say
+from dragoman.cli.printing import say
 from dragoman.cli.serve.child import ChildProcess
-from dragoman.cli.serve.worker import Worker, PortRequest, WorkerReady
+from dragoman.cli.serve.command import announce
+from dragoman.cli.serve.worker import PortRequest, ServerShutdown, Worker, WorkerReady
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import SharedPort, check_sharing
 from dragoman.server.listen.shutdown import FINAL_SECONDS
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.cli.serve.options import ServeArguments
     from dragoman.server.config.settings import Settings
 
-logger = logging.getLogger("dragoman.workers")
+logger = logging.getLogger("dragoman.server")
 
 # The delays before a worker is started again, in seconds: none the first time, then these, doubled up to the last.
 FIRST_DELAY, LAST_DELAY = 1.0, 30.0
@@ -205,6 +206,8 @@ class WorkerSupervisor:
         for slot in self._slots:
             slot.start_at = None
             for process in slot.processes:
+                with suppress(OSError):  # it has ended
+                    process.child.pipe.send(ServerShutdown())
                 process.stop()
 
     # -- workers -------------------------------------------------------------------------------------------------------
@@ -269,8 +272,7 @@ class WorkerSupervisor:
                     self._start(other)
             if all(each.process is not None and each.process.ready_at is not None for each in self._slots):
                 self._is_announced = True
-                for line in self._lines:
-                    say(StyledText(line))
+                announce(self._lines)
         if slot in self._restarting[:1] and slot.replacement is None:
             self._restarting.pop(0)
             self._restart_next()

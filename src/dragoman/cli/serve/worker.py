@@ -34,6 +34,10 @@ class WorkerReady(NamedTuple):
     lines: tuple[str, ...]
 
 
+class ServerShutdown(NamedTuple):
+    """The supervisor is about to stop all workers: they answer as long as they can, because nobody else does."""
+
+
 class Worker(NamedTuple):
     """A worker: its number from 1 to `workers`, and the ids of its node and of those whose processes have ended."""
 
@@ -59,9 +63,11 @@ class Worker(NamedTuple):
         request = PortRequest(settings.host, settings.port, settings.drain, settings.log, settings.log_level)
         try:
             self.pipe.send(request)
-            answer: int | ConfigError = self.pipe.recv()
+            answer: int | ConfigError | ServerShutdown = self.pipe.recv()
         except (EOFError, OSError):
             sys.exit(0)  # the supervisor is gone
+        if isinstance(answer, ServerShutdown):
+            sys.exit(0)
         if isinstance(answer, ConfigError):
             raise answer
         fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
@@ -71,6 +77,16 @@ class Worker(NamedTuple):
     def listener_of(self, host: str, port: int) -> socket.socket:
         """Return a socket beside those of the other workers. Raises ConfigError when somebody else has the port."""
         return bind_shared(host, port)
+
+    def hands_over(self) -> bool:
+        """Return whether other workers go on; else the supervisor has sent that all of them stop.
+
+        Without a supervisor they do not, but the port must be free for the next one.
+        """
+        try:
+            return not (self.pipe.poll() and isinstance(self.pipe.recv(), ServerShutdown))
+        except (EOFError, OSError):
+            return True
 
     def announce(self, lines: Sequence[str]) -> None:
         """Tell the supervisor that this worker is ready. If it is gone, this worker is about to stop."""

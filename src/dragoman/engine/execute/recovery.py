@@ -61,7 +61,10 @@ class Recovery:
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
     async def recover_one(self, claimed: ClaimedTask) -> LiveTask | None:
-        """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is."""
+        """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is.
+
+        When this process has no room for a run, the task is queued instead.
+        """
         try:
             return await self._recover(claimed)
         except Exception as error:  # one unreadable task must not prevent the server from starting
@@ -96,7 +99,10 @@ class Recovery:
                     attempt = 1 + claimed.claim.attempts if began else None
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
-                    self._runner.begin(live, ctx, plan, attempt=attempt)
+                    if self._ownership.free_runs > 0:
+                        self._runner.begin(live, ctx, plan, attempt=attempt)
+                    else:
+                        await self._hand_over(live, claimed)
                     return None
                 assert attempt is not None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
@@ -104,6 +110,12 @@ class Recovery:
             reason = f"{reason}; {describe_in_doubt(history.in_doubt)}"
         live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
         return live
+
+    async def _hand_over(self, live: LiveTask, claimed: ClaimedTask) -> None:
+        """Leave a task that cannot run here to the other processes."""
+        if claimed.draft:  # as a task, it can be queued
+            await live.wait_durable()
+        self._ownership.release(claimed.claim, begun=claimed.begun)
 
 
 class BrokenTaskReaper:

@@ -134,11 +134,16 @@ class Run:
         return ctx
 
     async def _execute(self, ctx: Context) -> None:
-        live, plan, store = self.live, self._plan, self._runner.tasks.store
+        live, plan, runner, store = self.live, self._plan, self._runner, self._runner.tasks.store
         outputs: AsyncIterator[Any] | None = None
         try:
             await self._prepare(ctx)
             if live.ended:
+                return
+            if live.sharing is not None and not live.begun and runner.is_retired:
+                # It has not begun, and is not to begin here any more.
+                await live.wait_accepted()
+                live.lose()
                 return
             live.begin()
             self.began_ms = live.row.status_ms

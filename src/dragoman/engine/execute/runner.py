@@ -43,6 +43,7 @@ class Runner:
         self.quota = quota
         self.settings = settings
         self.stopping = False
+        self.is_retired = False  # nothing begins here any more
         self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
@@ -210,10 +211,12 @@ class Runner:
         self.quota.end_run(live)
         self.tasks.release(live)
 
-    async def drain(self, seconds: float) -> None:
-        """Let executing and queued runs finish for `seconds`, then drop the queued ones and cancel the others."""
-        if seconds > 0:
-            await self._wait_idle(seconds)
+    def retire(self) -> None:
+        """Begin nothing more. What has not begun is left to other processes."""
+        self.is_retired = True
+
+    async def interrupt(self, seconds: float) -> None:
+        """Drop the queued runs and cancel the others, which had so many seconds to end."""
         self.task_log.flush()
         waiting = [run.live for queue in self._queues.values() for run in queue]
         self._queues.clear()
@@ -223,9 +226,12 @@ class Runner:
         for live in waiting:
             self._release(live)
         self.stopping = True
-        for worker in self._workers:
-            worker.cancel()
-        await self._wait_idle(CANCEL_GRACE_SECONDS)
+        for worker, run in list(self._workers.items()):
+            if self._shared and not run.live.over:
+                run.live.lose()  # it cancels the run, and whoever waits for the task goes on from its journal
+            else:
+                worker.cancel()
+        await self.wait_idle(CANCEL_GRACE_SECONDS)
         if self._workers:
             logger.error(
                 "the code of %d canceled %s does not stop: the next start recovers the tasks",
@@ -233,7 +239,8 @@ class Runner:
                 "task" if len(self._workers) == 1 else "tasks",
             )
 
-    async def _wait_idle(self, seconds: float) -> None:
+    async def wait_idle(self, seconds: float) -> None:
+        """Wait until no run is executing or queued, at most so many seconds."""
         timeout: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self.tasks.clock.call_later(seconds, lambda: timeout.done() or timeout.set_result(None))
         try:

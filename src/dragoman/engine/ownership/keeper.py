@@ -44,7 +44,7 @@ class ClaimKeeper:
         self._locks = locks
         self._ownership: Ownership = tasks.ownership
         self._workers: set[asyncio.Task[None]] = set()
-        self._is_taking = self._take_again = self._is_comparing = False
+        self._is_taking = self._take_again = self._is_comparing = self._looks_for_orphans = False
         self._timer: Timer | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._closed = False
@@ -60,15 +60,29 @@ class ClaimKeeper:
         self._unsubscribe = self._ownership.subscribe(self)
         self._tick()
 
-    def stop(self) -> None:
-        """Take nothing more. Claims of what still runs are kept."""
+    def retire(self) -> None:
+        """Begin nothing more, and queue what has not begun. The other duties go on."""
+        for run in list(self._runner.runs()):
+            # What is not durable yet goes back to the queue when it is about to begin: see `Run`.
+            if not run.live.begun and run.live.committed:
+                run.live.lose()
+
+    async def hand_over(self) -> None:
+        """Leave what was interrupted here to the other processes, if it may begin again, and fail the rest.
+
+        Raises:
+            ServerError: the store does not answer.
+        """
+        claims = [claim for claim in (await self._ownership.owned()).values() if claim.agent == self._agent]
+        failed = [live for claim in claims if (live := await self._adopt(claim)) is not None]
+        await asyncio.gather(*(live.wait_durable() for live in failed))
+        await self._ownership.wait_released()
+
+    async def close(self) -> None:
+        """Take nothing more and stop listening. Claims that are left end with this process."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-
-    async def close(self) -> None:
-        """Stop listening too."""
-        self.stop()
         if self._unsubscribe is not None:
             self._unsubscribe()
         for worker in self._workers:
@@ -143,6 +157,7 @@ class ClaimKeeper:
                 if run.is_restartable and not run.has_open_effect:
                     run.live.lose()
             return
+        self._looks_for_orphans = True
         self.on_work()
         if not self._is_comparing:
             self._is_comparing = True
@@ -152,22 +167,26 @@ class ClaimKeeper:
         try:
             while self._take_again and not self._closed:
                 self._take_again = False
-                limit = min(self._ownership.free_runs, TAKE)
-                if limit <= 0 or self._ownership.expired:
+                free = self._ownership.free_runs
+                # Without room for runs there is still something to do now and then: what had begun on a dead node and
+                # may not begin again has to fail, and the rest of it to be queued.
+                if self._ownership.expired or not (free > 0 or self._looks_for_orphans):
                     return
-                claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit)
+                limit, self._looks_for_orphans = min(free, TAKE) if free > 0 else TAKE, False
+                claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit, queued=free > 0)
                 self._recovering = {one.claim.task for one in claimed}
                 failed = 0
                 for one in claimed:
                     if self._closed:  # nothing starts any more
                         self._ownership.release(one.claim)
-                    elif await self._recover(one):
+                    elif await self._recover(one) is not None:
                         failed += 1
                     self._recovering.discard(one.claim.task)
                 if failed:
                     noun = "task" if failed == 1 else "tasks"
                     logger.warning("%d %s of a node that is gone failed", failed, noun)
-                self._take_again = self._take_again or len(claimed) == limit
+                if len(claimed) == limit:
+                    self._take_again, self._looks_for_orphans = True, self._looks_for_orphans or free <= 0
         finally:
             self._is_taking = False
             self._recovering = set()
@@ -208,28 +227,28 @@ class ClaimKeeper:
         for claim in confirmed:
             await self._adopt(claim)
 
-    async def _adopt(self, claim: TaskClaim) -> None:
+    async def _adopt(self, claim: TaskClaim) -> LiveTask | None:
         """Recover a task that this process owns and does not run: a reply was lost, or its run was stopped.
 
-        It is claimed again: changes of the run that was stopped may still be on their way to the store.
+        It is claimed again: changes of the run that was stopped may still be on their way to the store. Returns it when
+        it failed.
         """
         # Whoever cancels or answers it holds the lock, and may have claimed it and wait for a slow store.
         async with self._locks.hold(claim.task_id):
             stored = await self._tasks.store.task(claim.task_id) or await self._find_draft(claim)
             if stored is None or stored.epoch != claim.epoch or stored.row.state.final:
-                return
+                return None
             if claim.task_id in self._tasks.live:
-                return
+                return None
             if stored.row.state.waiting:
                 self._ownership.release(Claim(stored.row.number, claim.epoch))
-                return
+                return None
             claimed = await self._ownership.claim(stored)
-            if claimed is not None:
-                await self._recover(claimed)
+            return None if claimed is None else await self._recover(claimed)
 
-    async def _recover(self, claimed: ClaimedTask) -> bool:
-        """Start its run, which counts for its user, or fail it. Returns whether it failed."""
-        failed = await self._recovery.recover_one(claimed) is not None
+    async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
+        """Start its run, which counts for its user, or fail it. Returns it when it failed."""
+        failed = await self._recovery.recover_one(claimed)
         live = self._tasks.live.get(claimed.stored.row.id)
         if live is not None and live.claim == claimed.claim:
             self._runner.quota.recover((live,))

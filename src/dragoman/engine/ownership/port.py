@@ -85,18 +85,24 @@ class Ownership(Protocol):
         """
         ...
 
-    def release(self, claim: Claim) -> None:
+    def release(self, claim: Claim, *, begun: bool = False) -> None:
         """Give up a claim: no run in this process works on the task any more.
 
-        Work that has not begun is queued, and announced to all processes.
+        Work that has not begun is queued, and announced to all processes; with `begun`, so is work that has, and may
+        begin again.
         """
         ...
 
-    async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def wait_released(self) -> None:
+        """Wait until the claims that were given up so far are so in the store, and announced."""
+        ...
+
+    async def take(self, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
         """Claim unfinished tasks of an agent that no process works on, oldest first: queued, or those of dead nodes.
 
-        Unless `parallel`, a task waits until the older ones of its context have ended or paused. For a single process
-        these are the tasks that a crash interrupted; it must ask once, at startup.
+        Unless `parallel`, a task waits until the older ones of its context have ended or paused. Without `queued`, only
+        those are claimed that had begun on a dead node. For a single process these are the tasks that a crash
+        interrupted; it must ask once, at startup.
 
         Raises:
             ServerError: the store does not answer.
@@ -157,6 +163,14 @@ class Ownership(Protocol):
 
     def count_run(self, change: int) -> None:
         """Count a run that starts (1) or has ended (-1)."""
+        ...
+
+    def retire(self) -> None:
+        """Start no more runs from now on: `free_runs` is 0, and messages are accepted for other processes only."""
+        ...
+
+    def has_peer(self, agent: str) -> bool:
+        """True when another process is there that may run tasks of this agent."""
         ...
 
 

@@ -27,10 +27,13 @@ class SoleOwner:
         """Claim a task. Never returns None: there is no other process."""
         return ClaimedTask(stored, Claim(stored.row.number, 0))
 
-    def release(self, claim: Claim) -> None:
+    def release(self, claim: Claim, *, begun: bool = False) -> None:
         """Do nothing: there is no other process to claim it."""
 
-    async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def wait_released(self) -> None:
+        """Return at once: see `release`."""
+
+    async def take(self, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
         """All drafts and unfinished tasks of an agent, oldest first, whatever the limit."""
         drafts = [
             ClaimedTask(stored, Claim(stored.row.number, 0), begun=True, draft=True)
@@ -68,3 +71,10 @@ class SoleOwner:
 
     def count_run(self, change: int) -> None:
         """Do nothing: the number of runs has no limit of its own."""
+
+    def retire(self) -> None:
+        """Do nothing: there is no other process to run anything."""
+
+    def has_peer(self, agent: str) -> bool:
+        """False: there is no other process."""
+        return False

@@ -90,7 +90,7 @@ class App:
         self._ready_loop: asyncio.AbstractEventLoop | None = None
         self._last_start_loop: asyncio.AbstractEventLoop | None = None
         self._start_lock: asyncio.Lock | None = None
-        self._drained = False
+        self._draining = False
         self.startup_error: BaseException | None = None
 
     # -- start and stop --------------------------------------------------------------------------------------------
@@ -115,6 +115,7 @@ class App:
             self._extra,
             self._auth_needs_open_agents,
             self._build_starting_app,
+            lambda: self._draining,
         ).build_router()
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
@@ -163,12 +164,12 @@ class App:
                     await self._close_store()
                     await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
                     raise
-                self._ready_loop, self._drained = loop, False
+                self._ready_loop, self._draining = loop, False
                 if self._janitor is not None:
                     self._janitor.start()
 
     async def _open_parts(self) -> None:
-        if self._drained:
+        if self._draining:
             self._rebuild()
         results = await asyncio.gather(
             *(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True
@@ -196,8 +197,8 @@ class App:
 
     async def drain(self) -> None:
         """Let runs finish and end the streams while connections are still open. Idempotent."""
-        if self._ready_loop is not None and not self._drained:
-            self._drained = True
+        if self._ready_loop is not None and not self._draining:
+            self._draining = True
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
             for routes in self._extra:
                 await routes.close()

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from dragoman.dialects.errors import status_of
-from dragoman.model.error import A2AError
+from dragoman.model.error import A2AError, ServerError
 from dragoman.server.http.cross_site import origin_of
 from dragoman.transports.http import Disconnected, error_headers, limit_status, respond
 
@@ -26,12 +26,14 @@ AGENTS = "/agents/"
 LOGIN = ("/login", "/logout")
 
 
-async def show_health(path: str, store: Store, send: Send) -> None:
-    """Respond to `/healthz` (the process is alive) and `/readyz` (the store works too)."""
+async def show_health(path: str, store: Store, send: Send, *, is_draining: bool) -> None:
+    """Respond to `/healthz` (the process is alive) and `/readyz` (it stays so, and the store works too)."""
     if path == "/healthz":
         await respond(send, 200, b'{"status":"ok"}')
         return
     try:
+        if is_draining:
+            raise ServerError("the server is stopping")
         await store.check()
     except A2AError as error:
         await unavailable(send, error)

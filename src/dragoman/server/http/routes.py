@@ -53,7 +53,8 @@ RPC, OLDEST = "/", "/a2a"
 class Routing(NamedTuple):
     """Builds the routes of a server.
 
-    `build_starting_app` builds an app that starts the server and then dispatches the request again.
+    `build_starting_app` builds an app that starts the server and then dispatches the request again. `is_draining` tells
+    whether the server stops.
     """
 
     hosted: Sequence[HostedAgent]
@@ -66,6 +67,7 @@ class Routing(NamedTuple):
     extra: Sequence[Routes]
     auth_needs_open_agents: bool
     build_starting_app: Callable[[Refuse], AsgiApp]
+    is_draining: Callable[[], bool]
 
     def build_router(self) -> Router:
         """Build all routes: the first agent is also at the root, along with the server's own pages."""
@@ -197,7 +199,7 @@ class Routing(NamedTuple):
         """Build the server's own pages: health, keys, agents and login."""
 
         def health(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
-            return show_health(scope[REQUEST].path, self.store, send)
+            return show_health(scope[REQUEST].path, self.store, send, is_draining=self.is_draining())
 
         def agents(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             request: Request = scope[REQUEST]

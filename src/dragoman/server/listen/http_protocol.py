@@ -199,6 +199,17 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
+def close_after_responses(state: Any) -> None:
+    """End every connection of a uvicorn server with the response to its current request, or to its next one.
+
+    The response says so: clients and proxies connect again, to a server that stays.
+    """
+    state.default_headers = [*state.default_headers, (b"connection", b"close")]
+    for connection in state.connections:
+        if connection.cycle is not None:
+            connection.cycle.keep_alive = False
+
+
 # Connections are checked this many times per timeout: one that is late is noticed up to one step later.
 STEPS = 4
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

@@ -19,7 +19,7 @@ from dragoman.server.config.memory_limit import return_memory
 from dragoman.server.config.settings import WorkerSettings
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
-from dragoman.server.listen.http_protocol import ConnectionTimeouts
+from dragoman.server.listen.http_protocol import ConnectionTimeouts, close_after_responses
 from dragoman.server.listen.port import bind, listen_error
 from dragoman.server.listen.request_log import RequestLog
 from dragoman.server.listen.shutdown import Shutdown
@@ -64,15 +64,16 @@ def serve(
     ends_process: bool = False,
     curl: bool = False,
     quiet: bool = False,
-    listener_of: Callable[[str, int], socket.socket] | None = None,
+    listener_of: Callable[[str, int], socket.socket] = bind,
+    hands_over: Callable[[], bool] | None = None,
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
     `announce` is called once, when the server is ready, with lines for stderr: they are safe for a terminal and may
     have colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does
     not end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after
-    this has returned. `listener_of` returns the socket of an address, if other processes accept connections there after
-    this one has stopped.
+    this has returned. `listener_of` returns the socket of an address. `hands_over` is called when this process begins
+    to stop: it tells whether others accept the connections to that address from then on.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, the settings want several processes, a
@@ -85,7 +86,7 @@ def serve(
             f"workers: serve() is one process: set it to 1, or start the agents with `dragoman serve FILE --workers "
             f"{settings.workers}`"
         )
-    with closing((listener_of or bind)(settings.host, settings.port)) as listener:
+    with closing(listener_of(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
         listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
@@ -98,7 +99,7 @@ def serve(
             announce((*(() if quiet else startup.lines()), *startup.warnings()))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
-            _run(app, settings, listener, announce_ready, shutdown, hands_over=listener_of is not None)
+            _run(app, settings, listener, announce_ready, shutdown, hands_over)
         if shutdown.interrupted:
             raise KeyboardInterrupt
 
@@ -119,8 +120,7 @@ def _run(
     listener: socket.socket,
     announce_ready: Callable[[], None],
     shutdown: Shutdown,
-    *,
-    hands_over: bool,
+    hands_over: Callable[[], bool] | None,
 ) -> None:
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
@@ -154,8 +154,8 @@ def _run(
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             if shutdown.interrupted and getattr(app, "running", 0):
                 logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
-            # Where another process goes on with the socket, new callers wait for it.
-            await _drain(app, self.servers if hands_over else ())
+            close_after_responses(self.server_state)
+            await _drain(app, self.servers if hands_over is not None and hands_over() else ())
             shutdown.record_drained()
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
@@ -190,7 +190,13 @@ def _run(
 
 
 async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:
-    """Drain the runs while their callers are still connected; uvicorn then has nothing to wait for."""
+    """Drain the runs while their callers are still connected; uvicorn then has nothing to wait for.
+
+    The servers accept no more connections: new callers get to other processes. What these have to do with the app is
+    done as long as their connections last.
+    """
+    for _ in range(2 if servers else 0):  # connections that the kernel has ready for this process are accepted first
+        await asyncio.sleep(0)
     for server in servers:
         server.close()
     drain = getattr(app, "drain", None)

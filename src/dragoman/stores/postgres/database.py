@@ -73,7 +73,10 @@ class NodeInfo(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A node as others see it. `beat` changes with every renewal of its lease."""
+    """A node as others see it.
+
+    `beat` changes with every renewal of its lease, and `agents` are those whose tasks it runs.
+    """
 
     id: int
     name: str
@@ -81,6 +84,7 @@ class Peer(NamedTuple):
     dead: bool
     lease: float = 0.0
     keys: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
 
 class Renewal(NamedTuple):
@@ -170,12 +174,17 @@ class Database(Protocol):
         """
         ...
 
-    async def release(self, node: int, number: int, epoch: int) -> bool:
-        """Give up a claim of this node on a task that has not begun: it is queued again. False when it was not so."""
+    async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
+        """Give up a claim of this node on a task, which is queued again. False when it was not so.
+
+        Unless `begun`, a task that has begun is left alone. One that is queued after it had begun stays begun.
+        """
         ...
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
-        """Claim tasks of an agent that no live node owns: queued ones, and begun ones and drafts of dead nodes.
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
+        """Claim tasks of an agent that no live node owns: `queued` ones, and begun ones and drafts of dead nodes.
 
         `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone

@@ -48,6 +48,10 @@ class NodeListener(Protocol):
         """This process is the node with this new id now, and its lease is valid."""
         ...
 
+    def on_peers(self, agents: frozenset[str]) -> None:
+        """Other nodes are there that run tasks of these agents."""
+        ...
+
     def on_peer_gone(self) -> None:
         """Another node has left, or was declared dead: its tasks can be taken."""
         ...
@@ -171,6 +175,7 @@ class Heartbeat:
                 reason = "has ended" if peer.id in self._ended else "does not renew its lease"
                 logger.warning("the node %s %s: its tasks are taken over", peer.name, reason)
                 alive.discard(peer.id)
+        listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive
         self._peers = frozenset(alive)
         if gone:
@@ -192,6 +197,8 @@ class _Silent:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None: ...
 
@@ -294,6 +301,9 @@ class _OnLoop:
 
     def on_joined(self, node: int) -> None:
         self._call(lambda: self._listener.on_joined(node))
+
+    def on_peers(self, agents: frozenset[str]) -> None:
+        self._call(lambda: self._listener.on_peers(agents))
 
     def on_peer_gone(self) -> None:
         self._call(self._listener.on_peer_gone)

@@ -21,6 +21,8 @@ logger = logging.getLogger("dragoman.store")
 # about which task is older.
 BLOCK = 1024
 RETRY_DELAY = 0.2
+# A number contains the day on which it was reserved, and the events of a day are dropped some time after it.
+RENEW_MS = 1_800_000
 
 
 class TaskNumbers:
@@ -33,11 +35,23 @@ class TaskNumbers:
         self._end: int = 0
         self._reserved: int | None = None
         self._refill: asyncio.Task[None] | None = None
+        self._renewed_ms = 0
 
     async def open(self) -> None:
         """Reserve the first block. Raises ConnectionLost."""
+        now = self._clock.now()
         first = await self._database.numbers(BLOCK)
         self._next, self._end, self._reserved = first, first + BLOCK, None
+        self._renewed_ms = now
+
+    async def renew(self) -> None:
+        """Give up numbers that were reserved half an hour ago: no task gets the number of a day long past.
+
+        Raises:
+            ConnectionLost: the database does not answer; the old ones are used on.
+        """
+        if abs(self._clock.now() - self._renewed_ms) >= RENEW_MS:
+            await self.open()
 
     def next(self) -> int:
         """Allocate a number. Raises ServerError when the database did not reserve more in time."""

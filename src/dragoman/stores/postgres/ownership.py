@@ -56,6 +56,8 @@ class PostgresOwnership:
         self._clock = clock
         self._runs_limit = runs_limit
         self._runs = 0
+        self._retired = False
+        self._peer_agents: frozenset[str] = frozenset()
         self._node = 0
         self._deaths = 0
         self._listeners: dict[object, OwnershipListener] = {}
@@ -77,7 +79,7 @@ class PostgresOwnership:
 
     def start(self, node: int) -> None:
         """Begin as this node; its lease is valid."""
-        self._node = node
+        self._node, self._retired = node, False
 
     async def stop(self) -> None:
         """Finish what is being released. What a silent database still has, others get when this node has left."""
@@ -87,6 +89,11 @@ class PostgresOwnership:
             for release in releases:
                 release.cancel()
             await releasing
+
+    async def wait_released(self) -> None:
+        """Wait until the claims that were given up so far are so in the database, and announced."""
+        if self._releases:
+            await asyncio.wait(self._releases)
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
@@ -103,18 +110,20 @@ class PostgresOwnership:
             raise ServerError(DECLARED_DEAD, retryAfter="1")
         return claimed
 
-    def release(self, claim: Claim) -> None:
-        """Give up a claim. Work that has not begun is queued, and announced to all nodes."""
-        releasing = asyncio.get_running_loop().create_task(self._release(self._node, claim))
+    def release(self, claim: Claim, *, begun: bool = False) -> None:
+        """Give up a claim. Work that has not begun, or that has and may begin again, is queued and announced."""
+        releasing = asyncio.get_running_loop().create_task(self._release(self._node, claim, begun=begun))
         self._releases.add(releasing)
         releasing.add_done_callback(self._releases.discard)
 
-    async def _release(self, node: int, claim: Claim) -> None:
+    async def _release(self, node: int, claim: Claim, *, begun: bool) -> None:
         delay, repeated = FIRST_DELAY, False
         while node and node == self._node:  # otherwise it was lost
             try:
                 released = await answer_within(
-                    self._clock, SILENCE_SECONDS, lambda: self._database.release(node, claim.task, claim.epoch)
+                    self._clock,
+                    SILENCE_SECONDS,
+                    lambda: self._database.release(node, claim.task, claim.epoch, begun=begun),
                 )
             except ConnectionLost:
                 await sleep(self._clock, delay)
@@ -124,7 +133,7 @@ class PostgresOwnership:
                     self.announce_work()
                 return
 
-    async def take(self, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def take(self, agent: str, *, parallel: bool, limit: int, queued: bool = True) -> list[ClaimedTask]:
         """Claim unfinished tasks of an agent that no live node works on, oldest first.
 
         What was claimed with an answer that got lost, `owned` shows.
@@ -133,7 +142,9 @@ class PostgresOwnership:
             ServerError: the database does not answer.
         """
         node = await self.require_node()
-        taken = await self._retry.call(lambda: self._database.take(node, agent, parallel=parallel, limit=limit))
+        taken = await self._retry.call(
+            lambda: self._database.take(node, agent, parallel=parallel, limit=limit, queued=queued)
+        )
         return taken if node == self._node else []
 
     async def post(
@@ -215,6 +226,10 @@ class PostgresOwnership:
         self._writer.resume(node)
         self.on_work()
 
+    def on_peers(self, agents: frozenset[str]) -> None:
+        """Other nodes are there that run tasks of these agents."""
+        self._peer_agents = agents
+
     def on_peer_gone(self) -> None:
         """Another node has left, or was declared dead."""
         self.on_work()
@@ -266,6 +281,8 @@ class PostgresOwnership:
     @property
     def free_runs(self) -> int:
         """How many more runs this process may start."""
+        if self._retired:
+            return 0
         return UNLIMITED if self._runs_limit is None else max(0, self._runs_limit - self._runs)
 
     def count_run(self, change: int) -> None:
@@ -274,6 +291,14 @@ class PostgresOwnership:
         self._runs += change
         if was_full and self.free_runs:
             asyncio.get_running_loop().call_soon(self.on_work)
+
+    def retire(self) -> None:
+        """Start no more runs: from now on, this node is a front for the others."""
+        self._retired = True
+
+    def has_peer(self, agent: str) -> bool:
+        """True when another node is there that may run tasks of this agent."""
+        return agent in self._peer_agents
 
 
 def _do_nothing(*_: object) -> None:

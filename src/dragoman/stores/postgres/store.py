@@ -209,6 +209,8 @@ class PostgresStore:
         Raises:
             ServerError: the database does not answer.
         """
+        # First: after that, the day of numbers that were reserved earlier may be dropped.
+        await self._retry.call(self._numbers.renew)
         return await self._retry.call(lambda: self._database.sweep(rules), SWEEP_SECONDS)
 
     async def check(self) -> None:

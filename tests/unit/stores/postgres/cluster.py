@@ -46,9 +46,9 @@ class ClusterNode:
     async def kinds(self, *changes: Change | list[Change]) -> list[str]:
         return [outcome.kind for outcome in await self.commit(*changes)]
 
-    async def create(self, context: str = "", **parts: Any) -> TaskRow:
+    async def create(self, context: str = "", number: int | None = None, **parts: Any) -> TaskRow:
         """Create a task that runs here from now on, unless it has to wait."""
-        row = structs.replace(new_row(context), state=State.WORKING)
+        row = structs.replace(new_row(context, number), state=State.WORKING)
         assert await self.kinds(created(row, **{"begins": True, "serial": True, **parts})) == ["committed"]
         return row
 

@@ -46,6 +46,8 @@ class Observing:
     def on_joined(self, node: int) -> None:
         self._add("joined")
 
+    def on_peers(self, agents: frozenset[str]) -> None: ...
+
     def on_peer_gone(self) -> None:
         self._add("peer gone")
 
@@ -104,6 +106,8 @@ class Neighbor:
     def on_dead(self) -> None: ...
 
     def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None:
         self.peer_gone.set()

@@ -140,7 +140,7 @@ async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
 
 async def test_work_is_taken_without_reading_all_tasks(cluster: Cluster) -> None:
     connection = await connect(cluster.url, PLANS)
-    nodes = await plan_of(connection, claims._TAKE.format(claims._ORDER), ["1", "'agent'", "10"])  # pyright: ignore
+    nodes = await plan_of(connection, claims._TAKE.format(claims._ORDER), ["1", "'agent'", "10", "10"])  # pyright: ignore
     tasks = {node.get("Index Name") for node in nodes if node.get("Relation Name") == "tasks"} - {None}
     assert tasks <= {"tasks_queued", "tasks_owned", "tasks_unfinished", "tasks_pkey"}
     # Nodes are few.

@@ -195,7 +195,7 @@ async def test_a_message_that_the_snapshot_does_not_have_survives_compaction(clu
     await node.database.post(row, b"in the snapshot", None, None, 1)
     await node.database.post(row, b"too late for it", None, None, 2)
     await node.append(row, State.COMPLETED, snapshot=b"s", mail=1)
-    assert await node.database.sweep(Sweep(compact_before_ms=NOW + 1)) == 1
+    await node.database.sweep(Sweep(compact_before_ms=NOW + 1))
     assert await node.database.records(row.number, 0, 9) == []
     assert await node.database.mail(row.number, 0) == [(2, b"too late for it")]
 

@@ -41,7 +41,7 @@ WITH claimed AS (
 """
 _RELEASE = """
 UPDATE tasks t SET owner = NULL
-WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND NOT t.begun AND t.state >= 0 RETURNING 1
+WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND ($4 OR NOT t.begun) AND t.state >= 0 RETURNING 1
 """
 # Tasks of dead nodes. Looked up node by node: the planner would rather read all tasks in order.
 _ORPHANS = """
@@ -72,7 +72,7 @@ WITH queued AS MATERIALIZED (
         SELECT 1 FROM contexts c JOIN nodes n ON n.name = c.home AND NOT n.dead
         WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> (SELECT name FROM nodes WHERE id = $1)
     )
-    ORDER BY t.number LIMIT $3 FOR UPDATE OF t SKIP LOCKED
+    ORDER BY t.number LIMIT $4 FOR UPDATE OF t SKIP LOCKED
 ), orphans AS MATERIALIZED (
     {_ORPHANS.format(f"t.agent = $2 AND (t.begun OR t.state = {DRAFT})")} ORDER BY t.number LIMIT $3
 ), lost AS MATERIALIZED (
@@ -148,17 +148,17 @@ async def claim(
     return None if row is None else _claimed_task(row)
 
 
-async def release(connection: PostgresConnection, node: int, number: int, epoch: int) -> bool:
-    """Give up a claim on a task that has not begun."""
-    return await connection.fetchval(_RELEASE, node, number, epoch) is not None
+async def release(connection: PostgresConnection, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
+    """Give up a claim on a task that has not begun; with `begun`, also if it has."""
+    return await connection.fetchval(_RELEASE, node, number, epoch, begun) is not None
 
 
 async def take(
-    connection: PostgresConnection, node: int, agent: str, *, parallel: bool, limit: int
+    connection: PostgresConnection, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
 ) -> list[ClaimedTask]:
     """Claim tasks of an agent that no live node works on, oldest first."""
     await connection.execute(_REQUEUE)
-    rows = await connection.fetch(_TAKE.format("" if parallel else _ORDER), node, agent, limit)
+    rows = await connection.fetch(_TAKE.format("" if parallel else _ORDER), node, agent, limit, limit if queued else 0)
     return [_claimed_task(row) for row in rows]
 
 

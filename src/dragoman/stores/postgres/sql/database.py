@@ -10,7 +10,8 @@ from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
-from dragoman.stores.postgres.sql.schema import migrate
+from dragoman.stores.postgres.sql.retention import DaySweeper, PacedStep
+from dragoman.stores.postgres.sql.schema import LOCK_MS, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ class PostgresDatabase:
     `now_ms` is the time that decides whether a dedupe key has expired.
     """
 
-    def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, url: str, now_ms: Callable[[], int] = _wall_ms, days: DaySweeper | None = None) -> None:
         self._url = url
         self._text = parse_address(url).text
         self._now_ms = now_ms
         self._writer = Session(url)
         self._pool = SessionPool(url, POOL_SIZE)
+        self._days = days or DaySweeper()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
 
@@ -103,13 +105,15 @@ class PostgresDatabase:
         """Claim one task."""
         return await self._run(claims.claim, node, number, generation, revoke=revoke)
 
-    async def release(self, node: int, number: int, epoch: int) -> bool:
-        """Give up a claim of this node on a task that has not begun."""
-        return await self._run(claims.release, node, number, epoch)
+    async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
+        """Give up a claim of this node on a task, unless it has begun, or also then."""
+        return await self._run(claims.release, node, number, epoch, begun=begun)
 
-    async def take(self, node: int, agent: str, *, parallel: bool, limit: int) -> list[ClaimedTask]:
+    async def take(
+        self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
+    ) -> list[ClaimedTask]:
         """Claim tasks of an agent that no live node owns."""
-        return await self._run(claims.take, node, agent, parallel=parallel, limit=limit)
+        return await self._run(claims.take, node, agent, parallel=parallel, limit=limit, queued=queued)
 
     async def owned(self, node: int) -> dict[int, TaskClaim]:
         """The tasks that a node owns."""
@@ -131,7 +135,15 @@ class PostgresDatabase:
 
     async def sweep(self, rules: Sweep) -> int:
         """One step of retention. Returns how many tasks were touched; 0 when all is done."""
-        return await self._run(retention.sweep, rules, self._tables)
+        async with PacedStep():
+            touched = await self._run(retention.sweep, rules, self._tables)
+        if touched:
+            return touched
+        session = Session(self._url, {"lock_timeout": str(LOCK_MS)})
+        try:
+            return await session.run(lambda connection: self._days.step(connection, rules))
+        finally:
+            await session.close()
 
     async def check(self, node: int) -> None:
         """Write a row, to prove that the database takes writes."""

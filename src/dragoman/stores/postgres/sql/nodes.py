@@ -19,7 +19,7 @@ _BEAT = """
 WITH renewed AS (
     UPDATE nodes SET beat = beat + 1, seen = clock_timestamp() WHERE id = $1 AND NOT dead RETURNING id, beat
 )
-SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease, n.keys
+SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease, n.keys, n.agents
 FROM nodes n LEFT JOIN renewed r ON r.id = n.id WHERE NOT n.dead
 """
 _BURY = "UPDATE nodes SET dead = true WHERE id = $1 AND beat = $2 AND NOT dead RETURNING 1"
@@ -47,7 +47,10 @@ class PostgresNodes:
     async def beat(self, node: int) -> Renewal:
         """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
         rows = await self._run().run(lambda connection: connection.fetch(_BEAT, node))
-        peers = [Peer(peer, name, beat, dead, lease, tuple(keys)) for _, peer, name, beat, dead, lease, keys in rows]
+        peers = [
+            Peer(peer, name, beat, dead, lease, tuple(keys), tuple(agents))
+            for _, peer, name, beat, dead, lease, keys, agents in rows
+        ]
         return Renewal(any(is_renewed for is_renewed, *_ in rows), peers)
 
     async def bury(self, node: int, beat: int) -> bool:

@@ -11,6 +11,7 @@ without blocking writers.
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ _PREPARE = (
 def day_of(number: int) -> int:
     """The day of a task by its number: days since 1970, or 0."""
     return number >> DAY_BITS
+
+
+def date_of(day: int) -> str:
+    """A day as text."""
+    return f"{date(1970, 1, 1) + timedelta(days=day)}" if day else "before partitions"
 
 
 def first_number(day: int) -> int:

@@ -1,10 +1,26 @@
-"""Retention in PostgreSQL: deletes and compacts old tasks in short steps, by one node at a time."""
+"""Retention in PostgreSQL, by one node at a time.
+
+Old tasks are deleted in short steps. Events are not deleted but dropped, day by day: a day goes when none of its tasks
+needs its events any more. That costs the same for a thousand events and for a hundred million.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.stores.postgres.sql.schema import ALL_SCOPES, ENDED, LOCK_SPACE, SWEEP_LOCK
+from dragoman.net.postgres import is_conflict
+from dragoman.stores.postgres.sql.partition import (
+    READ_TODAY,
+    attach_ahead,
+    date_of,
+    detach_day,
+    first_number,
+    partition_of,
+)
+from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DAYS_LOCK, ENDED, LOCK_SPACE, SWEEP_LOCK, VERSION
 from dragoman.stores.postgres.sql.tables import delete_rows
 
 if TYPE_CHECKING:
@@ -14,10 +30,22 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Sweep, TaskRow
     from dragoman.net.postgres import PostgresConnection
 
-# Records of all tasks in one step, about; it has at least one task.
-STEP_RECORDS = 5000
+logger = logging.getLogger("dragoman.store")
+
+# Records or notes that are deleted in one step, about; it has at least one task.
+STEP_RECORDS = 1000
+# Tasks that are looked at in one step.
+STEP_TASKS = 5000
+# After a step there is a pause, so many times as long as the step took: nobody waits for retention, and no caller must
+# wait because of it.
+PAUSE = 4.0
 # Dedupe keys in one step.
 STEP_KEYS = 2000
+# A day can be dropped when it ended a whole day ago: no node has task numbers of it any more.
+DROP_AFTER = 2
+# A day that cannot be dropped, because a task of it waits, is cleared row by row after so many days, and then in these
+# intervals.
+CLEAR_AFTER, CLEAR_SECONDS = 3, 86_400.0
 
 _LOCK = f"SELECT pg_try_advisory_xact_lock({LOCK_SPACE}, {SWEEP_LOCK})"
 _EXPIRED = """
@@ -25,11 +53,10 @@ WITH old AS (DELETE FROM repeats r USING (
     SELECT key FROM repeats WHERE until_ms < $1 ORDER BY until_ms LIMIT $2 FOR UPDATE SKIP LOCKED
 ) o WHERE r.key = o.key RETURNING 1) SELECT count(*) FROM old
 """
-# Everything of some tasks. `$2` is the node whose counters change.
+# Some tasks, without their events. `$2` is the node whose counters change.
 _DELETE = f"""
 gone AS (DELETE FROM tasks t USING doomed d WHERE t.number = d.number RETURNING t.number, t.id, t.scope, t.context_id,
     t.state, t.followed),
-old_events AS (DELETE FROM events e USING gone g WHERE e.task = g.number),
 old_notes AS (DELETE FROM notes n USING gone g WHERE n.task = g.number),
 old_snapshots AS (DELETE FROM snapshots s USING gone g WHERE s.task = g.number),
 old_pushes AS (DELETE FROM pushes p USING gone g WHERE p.task = g.number),
@@ -55,7 +82,8 @@ counts AS (
 )
 """
 _DELETE_ONE = f"""
-WITH doomed AS MATERIALIZED (SELECT number FROM tasks WHERE number = $1 FOR UPDATE), {_DELETE}
+WITH doomed AS MATERIALIZED (SELECT number FROM tasks WHERE number = $1 FOR UPDATE), {_DELETE},
+old_events AS (DELETE FROM events WHERE task = $1)
 SELECT g.followed OR EXISTS (
     SELECT 1 FROM tasks q WHERE q.scope = g.scope AND q.context_id = g.context_id AND q.state IN (1, 2)
     AND coalesce(q.owner, 0) = 0 AND q.number <> g.number
@@ -63,37 +91,12 @@ SELECT g.followed OR EXISTS (
 """
 _DELETE_OLDEST = f"""
 WITH doomed AS MATERIALIZED (
-    SELECT number FROM (
-        SELECT number, row_number() OVER w AS position, sum(generation) OVER w AS records FROM (
-            SELECT number, generation, status_ms FROM tasks WHERE {ENDED} AND status_ms < $1
-            ORDER BY status_ms, number LIMIT $3 FOR UPDATE SKIP LOCKED
-        ) o WINDOW w AS (ORDER BY status_ms, number)
-    ) o WHERE position = 1 OR records <= {STEP_RECORDS}
+    SELECT number FROM tasks WHERE {ENDED} AND status_ms < $1
+    ORDER BY status_ms, number LIMIT $3 FOR UPDATE SKIP LOCKED
 ), {_DELETE}
 SELECT id FROM gone
 """
 _ENDED_TASKS = f"SELECT coalesce(sum(tasks), 0)::bigint FROM state_counts WHERE scope = {ALL_SCOPES}"
-# A task with a message that its snapshot does not have keeps it.
-_COMPACT = f"""
-WITH old AS MATERIALIZED (
-    SELECT t.number, t.status_ms, t.generation, p.generation = t.generation AS has_snapshot, p.mail
-    FROM tasks t LEFT JOIN snapshots p ON p.task = t.number
-    WHERE t.{ENDED} AND t.status_ms < $1 AND (t.status_ms, t.number) > ($2, $3)
-    ORDER BY t.status_ms, t.number LIMIT $4
-), step AS MATERIALIZED (
-    SELECT * FROM (
-        SELECT *, row_number() OVER w AS position, sum(generation) OVER w AS records FROM old
-        WINDOW w AS (ORDER BY status_ms, number)
-    ) o WHERE position = 1 OR records <= {STEP_RECORDS}
-), old_events AS (DELETE FROM events e USING step s WHERE s.has_snapshot AND e.task = s.number),
-old_notes AS (DELETE FROM notes n USING step s WHERE s.has_snapshot AND n.task = s.number AND n.mail <= s.mail)
-SELECT status_ms, number FROM step ORDER BY status_ms, number
-"""
-_POSITION = "SELECT key, value FROM dragoman_meta WHERE key IN ('compacted_ms', 'compacted_number')"
-_SET_POSITION = """
-INSERT INTO dragoman_meta VALUES ('compacted_ms', $1), ('compacted_number', $2)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value
-"""
 # The counters of nodes that are gone become those of node 0, which is nobody.
 _FOLD = """
 WITH old AS (
@@ -114,6 +117,21 @@ AND NOT EXISTS (SELECT 1 FROM pushes p WHERE p.owner = n.id AND p.state = 0)
 AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
 """
 _FORGET_PROBES = "DELETE FROM probes p WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = p.node)"
+
+
+class PacedStep:
+    """A step of work, and the pause after it."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *error: object) -> None:
+        """Pause, unless the step has failed."""
+        if error == (None, None, None):
+            await asyncio.sleep(PAUSE * (time.monotonic() - self._began))
 
 
 async def delete_task(connection: PostgresConnection, node: int, row: TaskRow, tables: Sequence[TaskTable]) -> bool:
@@ -138,7 +156,6 @@ async def sweep(connection: PostgresConnection, rules: Sweep, tables: Sequence[T
             has_worked = bool(await connection.fetchval(_EXPIRED, rules.expired_before_ms, STEP_KEYS))
         touched = await _delete_aged(connection, rules, tables, rules.limit)
         touched += await _delete_surplus(connection, rules, tables, rules.limit - touched)
-        touched += await _compact(connection, rules, rules.limit - touched)
         if not touched and not has_worked:
             await connection.execute(_FOLD)
             await connection.execute(_FORGET_NODES)
@@ -169,15 +186,161 @@ async def _delete_oldest(
     return len(rows)
 
 
-async def _compact(connection: PostgresConnection, rules: Sweep, limit: int) -> int:
-    before_ms = rules.compact_before_ms
-    if before_ms is None or limit <= 0:
+# -- days --------------------------------------------------------------------------------------------------------------
+
+_TRY_LOCK = f"SELECT pg_try_advisory_lock({LOCK_SPACE}, {DAYS_LOCK})"
+_UNLOCK = f"SELECT pg_advisory_unlock({LOCK_SPACE}, {DAYS_LOCK})"
+_DAYS = """
+SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_timestamp() - cleared_at)::float8
+FROM days WHERE day <= $1 ORDER BY dropped DESC, day
+"""
+# A server that does not know partitions may still use numbers of days long past.
+_HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
+# Whether task `t` needs its events: it has not ended before `{0}`, or has no snapshot of its end.
+_NEEDS_EVENTS = f"""NOT (t.{ENDED} AND t.status_ms < {{0}} AND EXISTS (
+    SELECT 1 FROM snapshots p WHERE p.task = t.number AND p.generation = t.generation
+))"""
+_NEXT_TASKS = f"""
+SELECT t.number, t.generation, t.state, t.status_ms FROM tasks t WHERE t.number >= $1 AND t.number < $2
+ORDER BY t.number LIMIT {STEP_TASKS}
+"""
+_FIRST_IN_NEED = f"""
+SELECT t.number FROM ({_NEXT_TASKS}) t WHERE {_NEEDS_EVENTS.format("$3::bigint")} ORDER BY t.number LIMIT 1
+"""
+_LAST_OF_STEP = f"SELECT max(t.number), count(*) FROM ({_NEXT_TASKS}) t"
+# Deletes the events and notes of the next tasks of a partition that do not need them. Tasks that were deleted have left
+# their events here. A message that is not in the snapshot is kept.
+_CLEAR = f"""
+WITH step AS MATERIALIZED (
+    SELECT DISTINCT e.task FROM (
+        SELECT task FROM {{partition}} WHERE task > $1 ORDER BY task, generation LIMIT {STEP_RECORDS}
+    ) e ORDER BY e.task LIMIT $3
+), found AS MATERIALIZED (
+    SELECT s.task, t.number IS NOT NULL AS exists, t.number IS NULL OR NOT {_NEEDS_EVENTS.format("$2::bigint")} AS goes
+    FROM step s LEFT JOIN tasks t ON t.number = s.task
+), old_events AS (DELETE FROM {{partition}} e USING found f WHERE f.goes AND e.task = f.task),
+old_notes AS (
+    DELETE FROM notes n USING found f JOIN snapshots p ON p.task = f.task
+    WHERE f.goes AND n.task = f.task AND n.mail <= p.mail
+)
+SELECT max(task), count(*) FILTER (WHERE exists AND goes) FROM found
+"""
+_CLEAR_NOTES = f"""
+WITH step AS MATERIALIZED (
+    SELECT DISTINCT n.task FROM (
+        SELECT task FROM notes WHERE task > $1 AND task < $2 ORDER BY task, key LIMIT {STEP_RECORDS}
+    ) n
+), old_notes AS (
+    DELETE FROM notes n USING step s JOIN snapshots p ON p.task = s.task WHERE n.task = s.task AND n.mail <= p.mail
+)
+SELECT max(task) FROM step
+"""
+
+
+class _Day(NamedTuple):
+    """A row of `days`, as in the schema. `cleared_seconds` is how long ago it was cleared, None for never."""
+
+    day: int
+    cutoff_ms: int
+    checked: int
+    cleared: int
+    dropped: bool
+    cleared_seconds: float | None
+
+    @property
+    def end(self) -> int:
+        """The first number after those of its tasks."""
+        return first_number(self.day + 1)
+
+
+class DaySweeper:
+    """Makes partitions for the days ahead, and drops those of days whose events nobody needs.
+
+    A task needs its events until it has ended before the time of a rule. A day with a task that waits for its caller
+    cannot be dropped: after `clear_after` days the events of all others are deleted row by row, and what has ended
+    since every `clear_seconds`.
+    """
+
+    def __init__(self, clear_after: int = CLEAR_AFTER, clear_seconds: float = CLEAR_SECONDS) -> None:
+        self._clear_after = clear_after
+        self._clear_seconds = clear_seconds
+
+    async def step(self, connection: PostgresConnection, rules: Sweep) -> int:
+        """Drop what can be dropped, and run a step of clearing. Returns how many tasks lost their events by that.
+
+        It returns 0 also while another node is at it. The lock is that of the session, because a partition cannot be
+        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun.
+        """
+        if not await connection.fetchval(_TRY_LOCK):
+            return 0
+        try:
+            return await self._step(connection, rules)
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            logger.info("a day could not be dropped, because a transaction uses its events; the next sweep tries again")
+            return 0
+        finally:
+            if not connection.is_closed():
+                await connection.execute(_UNLOCK)
+
+    async def _step(self, connection: PostgresConnection, rules: Sweep) -> int:
+        await attach_ahead(connection)
+        today: int = await connection.fetchval(READ_TODAY)
+        has_older_nodes = await connection.fetchval(_HAS_OLDER_NODES)
+        cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
+        for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
+            day = _Day(*row)
+            may_drop = day.day <= today - DROP_AFTER and not has_older_nodes
+            if day.dropped or (may_drop and await _is_unneeded(connection, day, cutoff_ms)):
+                await _drop(connection, day)
+            elif day.day <= today - self._clear_after:
+                cleared = await self._clear(connection, day, cutoff_ms, rules.limit)
+                if cleared:
+                    return cleared
         return 0
-    position = dict(await connection.fetch(_POSITION))
-    after = (position.get("compacted_ms", -1), position.get("compacted_number", -1))
-    if after[0] >= before_ms:  # the clock was set back since: tasks that ended then are before this position
-        after = (-1, -1)
-    rows = await connection.fetch(_COMPACT, before_ms, *after, limit)
-    if rows:
-        await connection.execute(_SET_POSITION, *rows[-1])
-    return len(rows)
+
+    async def _clear(self, connection: PostgresConnection, day: _Day, cutoff_ms: int, limit: int) -> int:
+        """Delete events row by row. Returns how many tasks had some; 0 when all have gone for now."""
+        if not day.cleared and day.cleared_seconds is not None and day.cleared_seconds < self._clear_seconds:
+            return 0
+        query, position, tasks = _CLEAR.format(partition=partition_of(day.day)), day.cleared, 0
+        while position is not None and not tasks:
+            async with PacedStep():
+                position, tasks = await connection.fetchrow(query, position, cutoff_ms, limit)
+        await connection.execute(
+            "UPDATE days SET cleared = $2, cleared_at = clock_timestamp() WHERE day = $1", day.day, position or 0
+        )
+        return tasks
+
+
+async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int) -> bool:
+    """True when no task of a day needs its events.
+
+    Each task is looked at once: what has ended does not change, and a past day gets no new tasks.
+    """
+    # If the rules have changed, and tasks are kept for longer now, all are looked at again.
+    number = day.checked if cutoff_ms >= day.cutoff_ms else first_number(day.day)
+    in_need, count = None, STEP_TASKS
+    while in_need is None and count == STEP_TASKS:
+        async with PacedStep():
+            in_need = await connection.fetchval(_FIRST_IN_NEED, number, day.end, cutoff_ms)
+            last, count = await connection.fetchrow(_LAST_OF_STEP, number, day.end)
+        number = in_need or (last + 1 if last else number)
+    if (number, cutoff_ms) != (day.checked, day.cutoff_ms):
+        update = "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1"
+        await connection.execute(update, day.day, number, cutoff_ms)
+    return in_need is None
+
+
+async def _drop(connection: PostgresConnection, day: _Day) -> None:
+    """Drop a day: first its events, then the notes, which give some of them their meaning."""
+    # From here on it is decided, whoever finishes it.
+    await connection.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
+    await detach_day(connection, day.day)
+    position: int | None = first_number(day.day) - 1
+    while position is not None:
+        async with PacedStep():
+            position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
+    await connection.execute("DELETE FROM days WHERE day = $1", day.day)
+    logger.info("the events of %s were dropped", date_of(day.day))

@@ -1,0 +1,106 @@
+"""The end of an engine: what it still accepts while it stops, how long it waits, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dragoman.clock import wait
+from dragoman.engine.journal.writer import STOPPING
+from dragoman.model.error import ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from dragoman.clock import Clock
+    from dragoman.engine.execute.runner import Runner
+    from dragoman.engine.ownership.keeper import ClaimKeeper
+    from dragoman.engine.ownership.port import Ownership
+
+logger = logging.getLogger("dragoman.engine")
+# How long handing over may take when the store is slow. What is not handed over then, others take when this process
+# has left.
+HAND_OVER_SECONDS = 1.0
+
+
+class Draining:
+    """Lets the runs of one engine end when its process stops, for some seconds.
+
+    A single process refuses messages from the beginning, and what it interrupts is recovered by its next start.
+
+    With other processes on the store, it is a front for them meanwhile: it starts nothing, queues what has not begun,
+    accepts messages as long as somebody else may run them, and waits until the callers that wait have their answers. At
+    the end, what may begin again is queued, and begins elsewhere at once; the rest fails.
+
+    `has_begun` is True from the beginning of that, and `is_closed` when it is over.
+    """
+
+    def __init__(
+        self, agent: str, runner: Runner, keeper: ClaimKeeper | None, ownership: Ownership, clock: Clock
+    ) -> None:
+        self._agent = agent
+        self._runner = runner
+        self._keeper = keeper
+        self._ownership = ownership
+        self._clock = clock
+        self.has_begun = False
+        self._callers = 0
+        self._no_callers: asyncio.Future[None] | None = None
+        self.is_closed = False
+
+    def check_accepts(self) -> None:
+        """Raise ServerError when no message can be accepted any more, once this has begun: nobody could run it soon."""
+        if self.is_closed or not self._ownership.has_peer(self._agent):
+            raise ServerError(STOPPING, retryAfter="1")
+
+    @contextmanager
+    def count_caller(self) -> Generator[None]:
+        """Count a caller that waits for a task which may run elsewhere."""
+        self._callers += 1
+        try:
+            yield
+        finally:
+            self._callers -= 1
+            if not self._callers and self._no_callers is not None and not self._no_callers.done():
+                self._no_callers.set_result(None)
+
+    async def drain(self, seconds: float) -> None:
+        """Let the runs end for so many seconds, then interrupt them and hand over what can be."""
+        self.has_begun = True
+        began = self._clock.now()
+        runner, keeper = self._runner, self._keeper
+        if keeper is not None:
+            self._ownership.retire()
+            runner.retire()
+            keeper.retire()
+        if len(runner):
+            noun = "task" if len(runner) == 1 else "tasks"
+            logger.info("waiting up to %g s for %d running %s of %s", seconds, len(runner), noun, self._agent)
+        if seconds > 0:
+            await runner.wait_idle(seconds)
+        if keeper is None:
+            await runner.interrupt(seconds)
+        else:
+            left = seconds - (self._clock.now() - began) / 1000
+            if left > 0:
+                await self._wait_answered(left)
+            await runner.interrupt(seconds)
+            await self._hand_over(keeper)
+        self.is_closed = True
+
+    async def _wait_answered(self, seconds: float) -> None:
+        if self._callers:
+            self._no_callers = asyncio.get_running_loop().create_future()
+            await wait(self._clock, self._no_callers, seconds)
+
+    async def _hand_over(self, keeper: ClaimKeeper) -> None:
+        handing = asyncio.ensure_future(keeper.hand_over())
+        if not await wait(self._clock, handing, HAND_OVER_SECONDS):
+            handing.cancel()
+        (error,) = await asyncio.gather(handing, return_exceptions=True)
+        if isinstance(error, (ServerError, asyncio.CancelledError)):
+            logger.warning("tasks could not be handed over in time: others take them when this server has left")
+        elif error is not None:
+            logger.error("tasks could not be handed over", exc_info=error)

@@ -1,0 +1,342 @@
+"""The events of a day are dropped as a whole, when no task needs them any more."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+from unit.stores.postgres.changes import NOW
+from unit.stores.postgres.cluster import Cluster, ClusterNode
+
+from dragoman.clock import SystemClock
+from dragoman.engine.ports.store import Sweep, TaskRow
+from dragoman.model.error import ConfigError
+from dragoman.model.state import State
+from dragoman.net.postgres import connect
+from dragoman.stores.postgres import numbers
+from dragoman.stores.postgres.numbers import TaskNumbers
+from dragoman.stores.postgres.sql import schema
+from dragoman.stores.postgres.sql.partition import (
+    DAYS_AHEAD,
+    READ_TODAY,
+    attach_days,
+    day_of,
+    first_number,
+    partition_of,
+)
+from dragoman.stores.postgres.sql.retention import DROP_AFTER
+from dragoman.stores.postgres.sql.schema import migrate
+
+COMPACT = Sweep(compact_before_ms=NOW + 1)
+PARTITIONS = """
+SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'events'::regclass
+"""
+
+
+class Past:
+    """A node, and a day some days ago whose tasks a test makes."""
+
+    def __init__(self, cluster: Cluster, node: ClusterNode, today: int, ago: int) -> None:
+        self.cluster = cluster
+        self.node = node
+        self.today = today
+        self.day = today - ago
+        self._numbers = count(first_number(self.day) + 1)
+
+    async def task(self, state: State | None = State.COMPLETED, **parts: Any) -> TaskRow:
+        """A task of that day, which has ended, unless another state is given; None is one that works."""
+        row = await self.node.create(number=next(self._numbers))
+        if state is not None:
+            assert await self.node.append(row, state, **{"snapshot": b"s", **parts}) == "committed"
+        return row
+
+    async def has_partition(self) -> bool:
+        return partition_of(self.day) in await self.cluster.value(PARTITIONS)
+
+    async def events(self) -> int:
+        """How many events the day has."""
+        return await self.cluster.value(f"SELECT count(*) FROM {partition_of(self.day)}")
+
+
+async def past(cluster: Cluster, ago: int = DROP_AFTER) -> Past:
+    node = await cluster.node()
+    connection = await cluster.stranger()
+    today: int = await connection.fetchval(READ_TODAY)
+    await attach_days(connection, [today - ago])
+    return Past(cluster, node, today, ago)
+
+
+async def test_a_day_goes_when_all_its_tasks_have_ended(cluster: Cluster) -> None:
+    day = await past(cluster)
+    rows = [await day.task(state) for state in (State.COMPLETED, State.FAILED, State.CANCELED)]
+    await day.node.database.sweep(COMPACT)
+    assert not await day.has_partition()
+    for row in rows:
+        stored = await day.node.database.task(row.id)
+        assert stored is not None
+        assert (stored.snapshot, stored.row.generation) == (b"s", 2), "a task was lost with its events"
+        assert await day.node.database.records(row.number, 0, 9) == []
+    assert await cluster.value("SELECT count(*) FROM days WHERE day = $1", day.day) == 0
+
+
+@pytest.mark.parametrize("state", [None, State.INPUT_REQUIRED], ids=["working", "waiting"])
+async def test_a_day_stays_while_a_task_of_it_has_not_ended(cluster: Cluster, state: State | None) -> None:
+    day = await past(cluster)
+    await day.task()
+    held = await day.task(state)
+    await day.task()
+    await day.node.database.sweep(COMPACT)
+    assert await day.events() == (5 if state is None else 6), "too early for a deletion row by row"
+    row = held
+    if state is not None:
+        claimed = await day.node.database.claim(day.node.id, held.number, 2, revoke=False)
+        assert claimed is not None
+        row = claimed.stored.row
+    epoch = await cluster.value("SELECT epoch FROM tasks WHERE number = $1", held.number)
+    assert await day.node.append(row, State.COMPLETED, epoch=epoch, snapshot=b"s") == "committed"
+    await day.node.database.sweep(COMPACT)
+    assert not await day.has_partition()
+
+
+@pytest.mark.parametrize("ago", range(DROP_AFTER))
+async def test_a_day_that_may_get_new_tasks_stays(cluster: Cluster, ago: int) -> None:
+    day = await past(cluster, ago)
+    await day.task()
+    await day.node.database.sweep(COMPACT)
+    assert await day.events() == 2
+
+
+async def test_a_task_that_ended_too_late_keeps_its_day(cluster: Cluster) -> None:
+    day = await past(cluster)
+    row = await day.task()
+    await day.node.database.sweep(Sweep(compact_before_ms=NOW))
+    assert len(await day.node.database.records(row.number, 0, 9)) == 2
+    await day.node.database.sweep(Sweep(compact_before_ms=NOW + 1))
+    assert not await day.has_partition()
+
+
+async def test_a_task_without_a_snapshot_of_its_end_keeps_its_day(cluster: Cluster) -> None:
+    day = await past(cluster)
+    row = await day.task(snapshot=None)
+    await day.node.database.sweep(COMPACT)
+    assert len(await day.node.database.records(row.number, 0, 9)) == 2
+
+
+async def test_events_are_kept_for_longer_as_soon_as_the_rule_says_so(cluster: Cluster) -> None:
+    day = await past(cluster)
+    await day.task()
+    await day.task(None)
+    await day.node.database.sweep(COMPACT)  # which has looked at the first one
+    await cluster.value("UPDATE tasks SET state = 3, generation = 1 WHERE state = 2")
+    await cluster.value("INSERT INTO snapshots SELECT number, 1, 0, 's' FROM tasks WHERE generation = 1")
+    await day.node.database.sweep(Sweep(compact_before_ms=NOW - 1))
+    assert await day.events() == 3
+
+
+@pytest.mark.parametrize("rules", [Sweep(ended_before_ms=NOW + 1), Sweep(keep_tasks=1)], ids=["age", "number"])
+async def test_deleted_tasks_leave_their_events_to_their_day(cluster: Cluster, rules: Sweep) -> None:
+    day = await past(cluster)
+    rows = [await day.task() for _ in range(3)]
+    young = await day.node.create(number=first_number(day.today) + 1)
+    await day.node.append(young, State.COMPLETED, snapshot=b"s")
+    await cluster.value("UPDATE tasks SET status_ms = status_ms + 10 WHERE number = $1", young.number)
+    assert await day.node.database.sweep(rules) == 3
+    assert [await day.node.database.task(row.id) for row in rows] == [None] * 3
+    assert await day.events() == 6, "deleted one by one"
+    assert await day.node.database.sweep(rules) == 0
+    assert not await day.has_partition()
+
+
+async def test_a_day_that_is_held_for_long_is_cleared_row_by_row(cluster: Cluster) -> None:
+    day = await past(cluster, ago=9)
+    ended, deleted = [await day.task() for _ in range(5)], [await day.task() for _ in range(2)]
+    held = await day.task(State.INPUT_REQUIRED)
+    await cluster.value("DELETE FROM tasks WHERE number = ANY($1)", [row.number for row in deleted])
+    cleared = [await day.node.database.sweep(Sweep(compact_before_ms=NOW + 1, limit=2)) for _ in range(5)]
+    assert cleared == [2, 2, 1, 0, 0]
+    assert await day.events() == 2
+    assert len(await day.node.database.records(held.number, 0, 9)) == 2
+    for row in ended:
+        assert await day.node.database.records(row.number, 0, 9) == []
+    assert await cluster.value("SELECT count(*) FROM notes") == 0
+
+
+async def test_a_held_day_is_not_read_again_and_again(cluster: Cluster) -> None:
+    day = await past(cluster, ago=9)
+    await day.task(State.INPUT_REQUIRED)
+    assert await day.node.database.sweep(COMPACT) == 0
+    late = await day.task()
+    assert await day.node.database.sweep(COMPACT) == 0
+    assert len(await day.node.database.records(late.number, 0, 9)) == 2
+    await cluster.value("UPDATE days SET cleared_at = cleared_at - interval '25 hours'")
+    assert await day.node.database.sweep(COMPACT) == 1
+
+
+async def test_a_server_that_does_not_know_partitions_keeps_all_days(cluster: Cluster) -> None:
+    day = await past(cluster)
+    await day.task()
+    older = await cluster.node()
+    await cluster.value("UPDATE nodes SET tables = 1 WHERE id = $1", older.id)
+    await day.node.database.sweep(COMPACT)
+    assert await day.has_partition()
+    await older.die()
+    await day.node.database.sweep(COMPACT)
+    assert not await day.has_partition()
+
+
+async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster) -> None:
+    day = await past(cluster)
+    await day.task()
+    reader = await cluster.stranger()
+    async with reader.transaction():
+        assert await reader.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}") == 2
+        await day.node.database.sweep(COMPACT)  # gives up after half a second
+        row = await day.node.create(number=first_number(day.today) + 1)
+        assert len(await day.node.database.records(row.number, 0, 9)) == 1
+    await day.node.database.sweep(COMPACT)
+    assert await cluster.value("SELECT to_regclass($1) IS NULL", partition_of(day.day))
+
+
+async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Cluster) -> None:
+    day = await past(cluster)
+    await day.task()
+    reader, cut = await cluster.stranger(), await cluster.stranger()
+    async with reader.transaction():
+        await reader.fetchval("SELECT count(*) FROM events")
+        await cut.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
+        await cut.execute("SET lock_timeout = 50")
+        with pytest.raises(Exception, match="lock timeout"):
+            await cut.execute(f"ALTER TABLE events DETACH PARTITION {partition_of(day.day)} CONCURRENTLY")
+    assert await cluster.value("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") == 1
+    await (await cluster.node()).database.sweep(COMPACT)
+    assert await cluster.value("SELECT to_regclass($1) IS NULL", partition_of(day.day))
+    assert await cluster.value("SELECT count(*) FROM days WHERE dropped") == 0
+
+
+async def test_two_nodes_sweep_at_the_same_time(cluster: Cluster) -> None:
+    day = await past(cluster)
+    other = await cluster.node()
+    for _ in range(3):
+        await day.task()
+    await asyncio.gather(*(node.database.sweep(COMPACT) for node in (day.node, other) for _ in range(4)))
+    assert not await day.has_partition()
+
+
+async def test_there_are_partitions_for_a_week(cluster: Cluster) -> None:
+    node = await cluster.node()
+    today = await cluster.value(READ_TODAY)
+    last = partition_of(today + DAYS_AHEAD)
+    await cluster.value(f"DROP TABLE {last}")
+    await cluster.value("DELETE FROM days WHERE day = $1", today + DAYS_AHEAD)
+    await node.database.sweep(Sweep())
+    assert last in await cluster.value(PARTITIONS)
+
+
+async def test_without_a_partition_for_today_tasks_are_counted_to_the_last_day(cluster: Cluster) -> None:
+    node = await cluster.node()
+    today = await cluster.value(READ_TODAY)
+    assert day_of(await node.database.numbers(1)) == today
+    await cluster.value("UPDATE dragoman_meta SET value = 0 WHERE key = 'numbers'")
+    await cluster.value("DELETE FROM days WHERE day > $1", today - 4)
+    connection = await cluster.stranger()
+    await attach_days(connection, [today - 4])
+    number = await node.database.numbers(1)
+    assert day_of(number) == today - 4
+    await node.create(number=number)
+
+
+async def test_a_read_locks_the_partition_of_its_task_only(cluster: Cluster) -> None:
+    node, connection = await cluster.node(), await cluster.stranger()
+    row = await node.create(number=await node.database.numbers(1))
+    today = await cluster.value(READ_TODAY)
+    others = [partition_of(day) for day in range(today + 1, today + DAYS_AHEAD + 1)]
+    async with connection.transaction():
+        await connection.execute(f"LOCK TABLE {', '.join(others)} IN ACCESS EXCLUSIVE MODE")
+        assert len(await node.database.records(row.number, 0, 9)) == 1
+        assert await node.append(row) == "committed"
+
+
+class TestClock(SystemClock):
+    """A clock that can be set forward."""
+
+    __test__ = False
+    later = 0
+
+    def now(self) -> int:
+        return super().now() + self.later
+
+
+async def test_reserved_numbers_are_given_up_before_their_day_can_go(cluster: Cluster) -> None:
+    node, clock = await cluster.node(), TestClock()
+    task_numbers = TaskNumbers(node.database, clock)
+    await task_numbers.open()
+    first = task_numbers.next()
+    await task_numbers.renew()
+    assert task_numbers.next() == first + 1
+    clock.later = numbers.RENEW_MS
+    await task_numbers.renew()
+    assert task_numbers.next() >= first + numbers.BLOCK
+
+
+# -- migration ---------------------------------------------------------------------------------------------------------
+
+
+async def _version_1(url: str) -> None:
+    """The tables before partitions, with the events of a task that has ended and of one that works."""
+    connection = await connect(url)
+    await connection.execute(schema._VERSION_1)
+    await connection.execute("UPDATE dragoman_meta SET value = 1 WHERE key IN ('version', 'oldest')")
+    await connection.execute("UPDATE dragoman_meta SET value = 2048 WHERE key = 'numbers'")
+    await connection.execute(
+        "INSERT INTO events SELECT t, g, '{}' FROM generate_series(1, 9) t, generate_series(1, 9) g"
+    )
+    await connection.close()
+
+
+OLD_INSERT = """
+INSERT INTO events SELECT i.task, i.generation, i.body
+FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS i (task, generation, body)
+"""
+OLD_READ = "SELECT generation, body FROM events WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3"
+
+
+async def test_tables_are_migrated_while_older_servers_write(empty_postgres_url: str) -> None:
+    await _version_1(empty_postgres_url)
+    old, new = await connect(empty_postgres_url), await connect(empty_postgres_url)
+    await old.execute(OLD_INSERT, [10], [1], [b"{}"])
+    migrating = asyncio.ensure_future(migrate(new, "it"))
+    generation = 1
+    while not migrating.done():
+        generation += 1
+        await old.execute(OLD_INSERT, [10], [generation], [b"{}"])
+    await migrating
+    # The old server goes on with the numbers that it has, and with those that it gets.
+    await old.execute(OLD_INSERT, [2048], [1], [b"{}"])
+    number = await old.fetchval("UPDATE dragoman_meta SET value = value + 1024 WHERE key = 'numbers' RETURNING value")
+    assert day_of(number) == await new.fetchval(READ_TODAY)
+    await old.execute(OLD_INSERT, [number], [1], [b"{}"])
+    for task, records in ((10, generation), (9, 9), (2048, 1), (number, 1)):
+        assert len(await old.fetch(OLD_READ, task, 0, 10_000)) == records
+        assert await new.fetchval(f"SELECT count(*) FROM {partition_of(day_of(task))} WHERE task = $1", task) == records
+    await asyncio.gather(old.close(), new.close())
+
+
+async def test_a_migration_lets_others_work_while_it_waits_for_a_lock(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOCK_TRIES", 2)
+    monkeypatch.setattr(schema, "LOCK_PAUSE", 0)
+    monkeypatch.setattr(schema, "LOCK_MS", 20)
+    await _version_1(empty_postgres_url)
+    backup, old, new = [await connect(empty_postgres_url) for _ in range(3)]
+    async with backup.transaction():
+        await backup.fetchval("SELECT count(*) FROM events")
+        with pytest.raises(ConfigError, match="a transaction keeps its tables locked: wait for backups to end"):
+            await migrate(new, "it")
+        await old.execute(OLD_INSERT, [10], [1], [b"{}"])
+    await migrate(new, "it")
+    assert await schema.check_version(new, "it") == schema.VERSION
+    await asyncio.gather(backup.close(), old.close(), new.close())
