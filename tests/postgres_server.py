@@ -61,6 +61,11 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped since."""
+        return self._process is not None
+
     def url(self, database: str = "postgres") -> str:
         """The URL of a database."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
@@ -105,12 +110,16 @@ class PostgresServer:
     def kill(self) -> None:
         """End all its processes as a power failure does."""
         assert self._process is not None
+        self.send_signal(signal.SIGKILL)
+        self._process.wait(30)
+        self._process = None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for pid in (self.pid, *map(int, children)):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.wait(30)
-        self._process = None
+                os.kill(pid, number)
 
     def restart(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """Stop the server and start it on the same port."""

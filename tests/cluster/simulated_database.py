@@ -55,15 +55,16 @@ class SimulatedDatabase(MemoryStore):
         if node.id not in self._nodes:
             self._nodes[node.id] = NodeRow(node, self._now())
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         """Renew the lease of a node, unless it is dead, and read all nodes."""
         row = self._nodes.get(node)
         alive = row is not None and not row.dead
         if row is not None and alive:
             row.beat += 1
             row.seen = self._now()
+            row.runs = runs
         peers = [
-            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys, other.info.agents)
+            Peer(key, other.info.name, other.beat, False, other.info.lease, other.info.keys, other.agents)
             for key, other in self._nodes.items()
             if not other.dead
         ]

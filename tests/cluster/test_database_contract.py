@@ -234,6 +234,13 @@ async def test_without_queued_tasks_only_those_that_had_begun_on_dead_nodes_are_
     assert [claimed.claim.task for claimed in taken] == [begun.number]
 
 
+async def test_a_node_that_runs_nothing_has_no_agents_for_the_others(tables: Tables) -> None:
+    for runs in (True, False, True):
+        await tables.database.beat(TWO, runs=runs)
+        agents = {peer.id: peer.agents for peer in (await tables.database.beat(ONE)).peers}
+        assert agents[TWO] == (("agent",) if runs else ())
+
+
 async def test_queued_tasks_are_taken_oldest_first_by_one_node(tables: Tables) -> None:
     queued = [(await tables.create(queued=True)).number for _ in range(3)]
     assert await tables.take(TWO, limit=2) == queued[:2]

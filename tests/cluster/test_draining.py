@@ -179,6 +179,24 @@ def test_a_node_that_stops_and_is_alone_refuses_messages_as_nobody_could_run_the
         assert state(cluster, task.task_id) is State.COMPLETED
 
 
+def test_two_nodes_that_stop_at_the_same_time_do_not_count_on_each_other_nor_on_a_front() -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        cluster.start_node(0)
+        cluster.run(2)
+        tasks = [begin(cluster, node, "once slow wait wait") for node in (one, two)]
+        cluster.run(0.1)
+        stop(cluster, one)
+        stop(cluster, two)
+        cluster.run(2.1)  # each says so with its next beat, and knows it with the one after that
+        outcomes = outcome_of(cluster, one, "once chunk")
+        cluster.run(0.1)
+        (error,) = outcomes
+        assert isinstance(error, ServerError)
+        cluster.run(2)
+        assert [state(cluster, task.task_id) for task in tasks] == [State.COMPLETED] * 2
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_a_node_without_room_fails_what_had_begun_on_a_dead_one_and_queues_what_may_begin_again(limit: int) -> None:
     with scene(1) as cluster:

@@ -8,7 +8,7 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
   says, the commands and the Python after it reach that server; so do commands that name no address. A page's next
   server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
   With `serves beside` the server before it goes on, and the port that the page says for this one leads to this one.
-  With `kills` the first of them is killed, instead of running the command; the other answers for the whole page then.
+  With `kills` the first of them is killed, instead of running the command; another one answers for the page then.
   With `open` it is left running beside what follows, from its first line of output on, and is compared when it has
   ended. With `types="2"` somebody sits at a terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
@@ -480,8 +480,9 @@ class Reader:
     def _kill_first(self) -> None:
         assert self._server is not None
         self._server.kill()
-        self._server = self._beside.pop(0)
-        self._address = self._environment["DRAGOMAN_AGENT"] = next(iter(self._others.values()))
+        self._server = self._beside.pop(0) if self._beside else None
+        if self._server is not None:
+            self._address = self._environment["DRAGOMAN_AGENT"] = next(iter(self._others.values()))
 
     def _start(self, block: Block) -> Program:
         command = make_run() if block.text.strip() == "make run" else _any_port(block.text)

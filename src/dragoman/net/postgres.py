@@ -6,20 +6,20 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from dragoman.model.error import ConfigError
+from dragoman.net.failover.search import HostSearch, HostSession
+from dragoman.net.failover.search import PostgresUnreachable as PostgresUnreachable
+from dragoman.net.failover.timelines import Timeline
 
 SCHEMES = ("postgresql", "postgres")
 # The oldest release of PostgreSQL that works.
 OLDEST_SERVER = 14
 # Seconds to connect to one host, unless the URL has `connect_timeout`.
 CONNECT_SECONDS = 10.0
-# Of several hosts, the next one is tried as well when one has not answered for so long: nobody waits for a host that is
-# silent, least of all the renewal of a lease.
-HEAD_START_SECONDS = 1.0
 # Settings of every session, unless the URL has them: no timeout of the database or the role may end a statement that
 # waits, and a commit is on disk when it is answered.
 SESSION_SETTINGS = {
@@ -51,10 +51,6 @@ _CLIENT_PARAMETERS = {
 _SECRETS = ("password", "sslpassword")
 
 
-class PostgresUnreachable(Exception):
-    """No server can be reached now, or none that takes writes. The text says which and what to do."""
-
-
 class PostgresConnection(Protocol):
     """What is used of a connection of asyncpg."""
 
@@ -63,6 +59,7 @@ class PostgresConnection(Protocol):
     async def fetchval(self, query: str, *args: Any) -> Any: ...
     async def execute(self, query: str, *args: Any) -> str: ...
     async def prepare(self, query: str) -> Any: ...
+    async def copy_records_to_table(self, table_name: str, *, records: Any, columns: list[str]) -> str: ...
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
     def transaction(self) -> Any: ...
@@ -168,9 +165,11 @@ def _parse_hosts(names: str, ports: str, example: str) -> tuple[tuple[str, int] 
 async def connect(
     url: str, settings: Mapping[str, str] | None = None, *, seconds: float | None = None
 ) -> PostgresConnection:
-    """Connect to the first host that takes writes. `settings` are those of the session; those in the URL come first.
+    """Connect to the host that takes writes. `settings` are those of the session; those in the URL come first.
 
-    Each host gets `seconds` to answer, and the next one is tried as well when it has not answered soon.
+    All hosts are asked at once, and each gets `seconds` to answer. Of several that take writes, the one that was
+    promoted last is used: the others were given up, and must not be written to. Connections of this process to them
+    are ended.
 
     Raises:
         ConfigError: the URL, the name or the password is wrong, or a pooler shares sessions.
@@ -178,49 +177,48 @@ async def connect(
     """
     address = parse_address(url)
     seconds = seconds or _connect_seconds(address)
-    waiting = list(address.hosts)
-    attempts: set[asyncio.Task[PostgresConnection]] = set()
-    problems: list[str] = []
-    try:
-        while waiting or attempts:
-            if waiting:
-                attempt = _open_session(address, waiting.pop(0), seconds, settings or {})
-                attempts.add(asyncio.ensure_future(attempt))
-            timeout = HEAD_START_SECONDS if waiting else None
-            done, _ = await asyncio.wait(attempts, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                attempts.discard(ended)
-                try:
-                    return ended.result()
-                except PostgresUnreachable as error:
-                    problems.append(str(error))
-    finally:
-        for attempt in attempts:
-            attempt.cancel()
-            attempt.add_done_callback(_give_up)
-    raise PostgresUnreachable(f"PostgreSQL at {address.text} cannot be used now: {'; '.join(problems)}")
-
-
-def _give_up(attempt: asyncio.Task[PostgresConnection]) -> None:
-    """End the connection of an attempt that nobody waits for any more."""
-    if not attempt.cancelled() and attempt.exception() is None:
-        attempt.result().terminate()
+    opens = [partial(_open_session, address, host, seconds, settings or {}) for host in address.hosts]
+    search = HostSearch(opens, seconds)
+    connection = await search.find()
+    if connection is not None:
+        return connection
+    for problem in search.problems.values():
+        if isinstance(problem, ConfigError):
+            raise problem
+    problems = "; ".join(str(problem) for _, problem in sorted(search.problems.items()))
+    raise PostgresUnreachable(f"PostgreSQL at {address.text} cannot be used now: {problems}")
 
 
 async def _open_session(
     address: PostgresAddress, host: tuple[str, int] | None, seconds: float, settings: Mapping[str, str]
-) -> PostgresConnection:
+) -> HostSession:
     """Connect to one host, and prepare the session. Raises as `connect` does."""
     connection = await _connect_host(address, host, seconds)
     try:
         async with asyncio.timeout(seconds):
             await _prepare(connection, address, host, settings)
+            return HostSession(_host_text(host), connection, await _timeline(connection))
     except BaseException as error:
         connection.terminate()
         if is_lost(error):
             raise PostgresUnreachable(f"{_host_text(host)} closed the connection") from None
         raise
-    return connection
+
+
+async def _timeline(connection: PostgresConnection) -> Timeline | None:
+    """The timeline that a server writes; None when it is a standby, or a service that does not tell."""
+    import asyncpg
+
+    try:
+        row = await connection.fetchrow(
+            "SELECT system_identifier, pg_walfile_name(pg_current_wal_lsn()) FROM pg_control_system()"
+        )
+    except asyncpg.PostgresError as error:
+        if is_lost(error):
+            raise
+        return None
+    system, file_name = row
+    return Timeline(system, int(file_name[:8], 16))
 
 
 async def _connect_host(address: PostgresAddress, host: tuple[str, int] | None, seconds: float) -> PostgresConnection:

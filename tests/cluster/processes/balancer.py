@@ -23,6 +23,15 @@ class RoundRobin:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    def take_out(self, port: int) -> None:
+        """Send a node no more connections. Those that it has stay."""
+        self._ports.remove(port)
+        self._next = 0
+
+    def put_back(self, port: int) -> None:
+        """Send a node connections again."""
+        self._ports.append(port)
+
     async def __aenter__(self) -> RoundRobin:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self

@@ -34,6 +34,7 @@ class Node:
         self._folder = folder
         self._store = store
         self._flags = flags
+        self.source = SOURCE  # of the program: another version, if it is set before the next launch
         self.processes: list[NodeProcess] = []
 
     @property
@@ -45,7 +46,7 @@ class Node:
         """Start a process; by default wait until it answers."""
         environment = {
             **os.environ,
-            "PYTHONPATH": str(SOURCE),
+            "PYTHONPATH": str(self.source),
             "EFFECTS_FILE": str(self._folder / "effects.jsonl"),
             "DRAGOMAN_SECRET": _SECRET,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,10 +41,13 @@ class PostgresPair:
     def stop(self) -> None:
         """End both."""
         for server in (self.standby, self.primary):
-            server.stop()
+            if server.is_running:
+                server.kill()
 
     def attach(self) -> None:
         """Make the standby anew, as a copy of the primary that follows it."""
+        if self.standby.is_running:
+            self.standby.kill()
         shutil.rmtree(self.standby.data, ignore_errors=True)
         self.standby.prepare()
         self.standby.program("pg_basebackup", "-R", "-c", "fast", "-D", self.standby.data, "-d", self.primary.url())
@@ -61,6 +65,14 @@ class PostgresPair:
     def kill(self) -> None:
         """End the primary as a power failure does."""
         self.primary.kill()
+
+    def freeze(self) -> None:
+        """Let the primary fall silent, as a machine does that has lost its network: no connection breaks."""
+        self.primary.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the server go on that was frozen as the primary and has been replaced: it believes to be one."""
+        self.standby.send_signal(signal.SIGCONT)
 
     def promote(self) -> None:
         """Make the standby the primary. What was the primary is the next standby, once it is attached."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -18,6 +18,8 @@ import pytest
 from cluster.processes.callers import Callers
 from cluster.processes.cluster import Cluster, running_cluster
 from cluster.processes.replicas import PostgresPair, replicated_postgres
+
+from dragoman.stores.postgres.sql.nodes import SILENCE_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -49,20 +51,22 @@ class Promotions:
         self.promoted: list[float] = []
         self.all_nodes: list[float] = []
 
-    async def time(self, cluster: Cluster, callers: Callers, pair: PostgresPair, unnoticed: float) -> None:
-        """Kill the primary, promote the standby, and write at every node."""
-        killed = time.monotonic()
-        await asyncio.to_thread(pair.kill)
+    async def time(
+        self, cluster: Cluster, callers: Callers, pair: PostgresPair, end: Callable[[], None], unnoticed: float
+    ) -> None:
+        """End the primary somehow, promote the standby, and write at every node."""
+        ended = time.monotonic()
+        await asyncio.to_thread(end)
         await asyncio.sleep(unnoticed)
         writes = [asyncio.ensure_future(callers.write_at(node.url)) for node in cluster.nodes]
         await asyncio.to_thread(pair.promote)
         promoted = time.monotonic()
         written = await asyncio.gather(*writes)
-        self.dead.append(min(written) - killed - unnoticed)
+        self.dead.append(min(written) - ended - unnoticed)
         self.promoted.append(max(0.0, min(written) - promoted))
         self.all_nodes.append(max(0.0, max(written) - promoted))
         print(
-            f"unnoticed for {unnoticed:g} s: written {min(written) - killed:.2f} s after the end of the primary, "
+            f"{end.__name__}, unnoticed for {unnoticed:g} s: written {min(written) - ended:.2f} s after it, "
             f"{min(written) - promoted:.2f} s after the promotion, at every node {max(written) - promoted:.2f} s"
         )
 
@@ -78,8 +82,26 @@ async def test_a_synchronous_standby_is_promoted_and_nothing_is_lost(cluster: Cl
         for number in range(ROUNDS):
             await asyncio.to_thread(pair.synchronize)
             await callers.until_done(random.randint(5, 40))
-            await promotions.time(cluster, callers, pair, UNNOTICED_SECONDS[number % len(UNNOTICED_SECONDS)])
+            await promotions.time(cluster, callers, pair, pair.kill, UNNOTICED_SECONDS[number % len(UNNOTICED_SECONDS)])
             await asyncio.to_thread(pair.attach)
     print(f"\n{ROUNDS} promotions, {promotions}")
     await cluster.verdict(may_fail=False)
     assert max(promotions.promoted) < MAX_SECONDS
+
+
+async def test_a_primary_falls_silent_and_comes_back_when_it_has_been_replaced(
+    cluster: Cluster, pair: PostgresPair
+) -> None:
+    random, promotions = Random(SEED), Promotions()
+    async with cluster.load(random) as callers:
+        for number in range(ROUNDS // 2):
+            await asyncio.to_thread(pair.synchronize)
+            await callers.until_done(random.randint(5, 40))
+            unnoticed = UNNOTICED_SECONDS[number % len(UNNOTICED_SECONDS)]
+            await promotions.time(cluster, callers, pair, pair.freeze, unnoticed)
+            pair.thaw()
+            await callers.until_done(random.randint(5, 40))
+            await asyncio.to_thread(pair.attach)
+    print(f"\n{ROUNDS // 2} promotions, {promotions}")
+    await cluster.verdict(may_fail=False)
+    assert max(promotions.promoted) < MAX_SECONDS + SILENCE_SECONDS

@@ -75,7 +75,7 @@ class NodeInfo(NamedTuple):
 class Peer(NamedTuple):
     """A node as others see it.
 
-    `beat` changes with every renewal of its lease, and `agents` are those whose tasks it runs.
+    `beat` changes with every renewal of its lease. `agents` are those whose tasks it runs: none if it is a front.
     """
 
     id: int
@@ -109,8 +109,11 @@ class NodeDatabase(Protocol):
         """Register a node; once more is harmless. Raises ConnectionLost."""
         ...
 
-    async def beat(self, node: int) -> Renewal:
-        """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
+        """Renew the lease of a node, unless it is dead, and read all nodes. Without `runs`, it is a front.
+
+        Raises ConnectionLost.
+        """
         ...
 
     async def bury(self, node: int, beat: int) -> bool:

@@ -60,7 +60,8 @@ class NodeListener(Protocol):
 class Heartbeat:
     """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    `ended` are nodes whose processes have surely ended, as a parent process knows of its children.
+    Without `runs`, the node runs no tasks, and the others know that. `ended` are nodes whose processes have surely
+    ended, as a parent process knows of its children: they are declared dead without waiting for their leases.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Heartbeat:
         info: NodeInfo,
         lease: NodeLease,
         clock: Clock | None = None,
+        *,
+        runs: bool = True,
         ended: Iterable[int] = (),
     ) -> None:
         self._database = database
@@ -79,6 +82,8 @@ class Heartbeat:
         self._peer_check = PeerCheck(info)
         self._ended = frozenset(ended)
         self._peers: frozenset[int] = frozenset()
+        self._runs = runs
+        self._is_retired = False
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
 
@@ -93,7 +98,7 @@ class Heartbeat:
         Raises:
             ConnectionLost: the database did not answer for some seconds.
         """
-        started = self._lease.now()
+        started, self._is_retired = self._lease.now(), False
         while True:
             try:
                 await self._renew(_Silent())
@@ -129,6 +134,10 @@ class Heartbeat:
                     logger.info("the lease of this node is renewed again")
                 silent = False
 
+    def retire(self) -> None:
+        """Let the others know, with the next beat, that this node runs no more tasks. May be called in any thread."""
+        self._is_retired = True
+
     async def stop(self) -> None:
         """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
         self._lease.end()
@@ -146,7 +155,8 @@ class Heartbeat:
             await self._answer(lambda: self._database.join(self._info))
             self._joined = True
         sent = self._lease.now()
-        renewal = await self._answer(lambda: self._database.beat(self._info.id))
+        runs = self._runs and not self._is_retired
+        renewal = await self._answer(lambda: self._database.beat(self._info.id, runs=runs))
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()

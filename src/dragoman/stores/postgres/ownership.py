@@ -35,7 +35,8 @@ class PostgresOwnership:
     """The claims of this process, which is one node of several.
 
     `runs_limit` is how many runs it may have at a time: None is any number, and 0 makes it a front that only accepts
-    messages. It hears of its own lease from the beat, and of other nodes from the bus.
+    messages. It hears of its own lease from the beat, and of other nodes from the bus. `on_retired` is called when no
+    more runs start here.
     """
 
     shared: bool = True
@@ -48,6 +49,8 @@ class PostgresOwnership:
         retry: Retry,
         clock: Clock,
         runs_limit: int | None = None,
+        *,
+        on_retired: Callable[[], None] | None = None,
     ) -> None:
         self._database = database
         self._lease = lease
@@ -57,6 +60,7 @@ class PostgresOwnership:
         self._runs_limit = runs_limit
         self._runs = 0
         self._retired = False
+        self._on_retired = on_retired or _do_nothing
         self._peer_agents: frozenset[str] = frozenset()
         self._node = 0
         self._deaths = 0
@@ -295,6 +299,7 @@ class PostgresOwnership:
     def retire(self) -> None:
         """Start no more runs: from now on, this node is a front for the others."""
         self._retired = True
+        self._on_retired()
 
     def has_peer(self, agent: str) -> bool:
         """True when another node is there that may run tasks of this agent."""

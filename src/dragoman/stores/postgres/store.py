@@ -73,11 +73,13 @@ class PostgresStore:
         self._clock = clock = clock or SystemClock()
         self._beating = heartbeat_loop or HeartbeatThread(lease.now)
         info = NodeInfo(node_id or new_node_id(), name, agents, version, keys=keys)
-        self._heartbeat = Heartbeat(nodes, info, lease, clock, ended)
+        self._heartbeat = Heartbeat(nodes, info, lease, clock, runs=runs_limit != 0, ended=ended)
         self._retry = Retry(clock, lease.now)
         self._numbers = TaskNumbers(database, clock)
         self._writer = GroupCommit(database, clock, self._on_work)
-        self.ownership = PostgresOwnership(database, lease, self._writer, self._retry, clock, runs_limit)
+        self.ownership = PostgresOwnership(
+            database, lease, self._writer, self._retry, clock, runs_limit, on_retired=self._heartbeat.retire
+        )
         self._tables: list[TaskTable] = []
         self.next_number = self._numbers.next
 

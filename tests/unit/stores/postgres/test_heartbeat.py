@@ -39,7 +39,7 @@ class Node:
         self.database = FaultyDatabase(simulated)
         self.lease = NodeLease(lease, lambda: clock.now() / 1000)
         info = NodeInfo(number, name or f"node-{number}", (), "1", keys=keys)
-        self.heartbeat = Heartbeat(self.database, info, self.lease, clock, ended)
+        self.heartbeat = Heartbeat(self.database, info, self.lease, clock, ended=ended)
         self.events: list[str] = []
         self.is_responsive = True
         self.beating: asyncio.Task[None] | None = None
@@ -304,7 +304,7 @@ class Ticks:
 
     async def join(self, node: NodeInfo) -> None: ...
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         with self.changed:
             self.beats += 1
             self.changed.notify_all()

@@ -82,7 +82,7 @@ async def _dump(connection: PostgresConnection, url: str, part: Path) -> int:
     # One snapshot for the number of tasks and for pg_dump, which begins a transaction of its own.
     async with connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        tasks: int = await connection.fetchval(f"SELECT count(*) FROM tasks WHERE {LISTED}")  # noqa: S608
+        tasks: int = await connection.fetchval(f"SELECT count(*) FROM tasks WHERE {LISTED}")
         snapshot: str = await connection.fetchval("SELECT pg_export_snapshot()")
         schema: str = await connection.fetchval("SELECT current_schema()")
         # A schema other than the usual one is Dragoman's own; the rest of the database is not.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding, NodeStatus
+from dragoman.stores.postgres.admin.growth import examine_growth
 from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, list_nodes
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE
@@ -23,6 +24,8 @@ TESTED_VERSION = 15
 NODE_CONNECTIONS = 1 + POOL_SIZE + 3
 MAX_CLOCK_DIFFERENCE = 1.0
 LARGE_TABLES = 4
+# The version of the tables from which on events are in partitions.
+PARTITIONED = 2
 # A table with fewer rows needs no statistics.
 FEW_ROWS = 1000
 LONG_TRANSACTION = 3600.0
@@ -48,10 +51,14 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
     (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::float8 FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()) AS longest
 """
-_TABLES = """
-SELECT relname AS name, pg_total_relation_size(relid) AS size, n_live_tup AS live, n_dead_tup AS dead,
-    last_analyze IS NOT NULL OR last_autoanalyze IS NOT NULL AS analyzed
-FROM pg_stat_user_tables WHERE schemaname = current_schema() ORDER BY size DESC
+# A partition counts for its table; one with few rows needs no statistics.
+_TABLES = f"""
+SELECT coalesce(p.relname, s.relname) AS name, sum(pg_total_relation_size(s.relid))::bigint AS size,
+    sum(s.n_live_tup)::bigint AS live, sum(s.n_dead_tup)::bigint AS dead, bool_and(
+        s.last_analyze IS NOT NULL OR s.last_autoanalyze IS NOT NULL OR s.n_live_tup <= {FEW_ROWS}
+    ) AS analyzed
+FROM pg_stat_user_tables s LEFT JOIN pg_inherits i ON i.inhrelid = s.relid LEFT JOIN pg_class p ON p.oid = i.inhparent
+WHERE s.schemaname = current_schema() GROUP BY 1 ORDER BY size DESC
 """
 _WAITING = """
 SELECT count(*) AS tasks, extract(epoch FROM max(clock_timestamp() - queued_at))::float8 AS longest FROM tasks
@@ -99,6 +106,7 @@ async def examine(connection: PostgresConnection, name: str) -> list[HealthFindi
         check_notices(facts["notices"]),
         check_transactions(facts["longest"]),
         *check_tables([TableFacts(*row) for row in await connection.fetch(_TABLES)]),
+        *(await examine_growth(connection) if version >= PARTITIONED else ()),
     ]
 
 

@@ -29,11 +29,11 @@ _ACCOUNT = """u.name, u.password, u.epoch,
 ARRAY(SELECT g.permission FROM grants g WHERE g."user" = u."user" AND (g.until_ms IS NULL OR g.until_ms > $2)),
 ARRAY(SELECT g.until_ms FROM grants g WHERE g."user" = u."user" AND g.until_ms > $2)
 """
-_BY_NAME = f"SELECT NULL::bigint, {_ACCOUNT} FROM users u WHERE u.name = $1 AND NOT u.revoked"  # noqa: S608
+_BY_NAME = f"SELECT NULL::bigint, {_ACCOUNT} FROM users u WHERE u.name = $1 AND NOT u.revoked"
 _BY_KEY = f"""
 SELECT k.until_ms, {_ACCOUNT} FROM api_keys k JOIN users u USING ("user")
 WHERE k.digest = $1 AND NOT u.revoked AND (k.until_ms IS NULL OR k.until_ms > $2)
-"""  # noqa: S608 - fixed texts only
+"""
 _ADD = """
 INSERT INTO users (name, password, created_ms) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET revoked = false, password = excluded.password WHERE users.revoked

@@ -22,7 +22,7 @@ UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_
 WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
 AND ($1::text IS NULL OR task = (SELECT number FROM tasks WHERE id = $1)) AND ($2::text IS NULL OR id = $2)
 RETURNING 1
-"""  # noqa: S608 - fixed numbers only
+"""
 
 
 async def list_webhooks(connection: PostgresConnection) -> list[tuple[Push, TaskRow]]:

@@ -32,6 +32,8 @@ WAITING = "state IN (6, 8)"
 LISTED = "state >= 0"
 # The scope under which `state_counts` counts the ended tasks of all scopes.
 ALL_SCOPES = 0
+# The key in `dragoman_meta` that is there while `dragoman migrate` fills the database.
+MOVING = "moving"
 # Keys of advisory locks: the letters "drag", and what is locked.
 LOCK_SPACE = 0x64726167
 MIGRATION_LOCK, SWEEP_LOCK, DAYS_LOCK = 1, 2, 3
@@ -173,14 +175,17 @@ _MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_p
 VERSION = len(_MIGRATIONS)
 
 
-async def migrate(connection: PostgresConnection, name: str) -> None:
+async def migrate(connection: PostgresConnection, name: str, *, moving: bool = False) -> None:
     """Create the tables, or migrate those of an older version. `name` is that of the database, for texts.
 
+    With `moving`, another store is being moved into the database, so that it may be incomplete.
+
     Raises:
-        ConfigError: the database is another program's or too new, has another encoding, or its role lacks rights.
+        ConfigError: the database is another program's or too new, has another encoding, or its role lacks rights; or it
+            is incomplete.
     """
     try:
-        await _migrate(connection, name)
+        await _migrate(connection, name, moving=moving)
     except Exception as error:
         if is_forbidden(error):
             raise no_rights_error(name, error) from None
@@ -195,14 +200,16 @@ def no_rights_error(name: str, error: Exception | str) -> ConfigError:
     )
 
 
-async def _migrate(connection: PostgresConnection, name: str) -> None:
-    if await check_version(connection, name) >= VERSION:
+async def _migrate(connection: PostgresConnection, name: str, *, moving: bool) -> None:
+    if await check_version(connection, name, moving=moving) >= VERSION:
         return
     # Of the session, because there are several transactions.
     await connection.execute(f"SELECT pg_advisory_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
     try:
         await connection.execute(f"SET lock_timeout = {LOCK_MS}")
-        while (version := await check_version(connection, name)) < VERSION:  # another server may have been faster
+        while (
+            version := await check_version(connection, name, moving=moving)
+        ) < VERSION:  # another server may have been faster
             logger.debug("migrating %s to version %d", name, version + 1)
             await _apply(connection, version, name)
     finally:
@@ -233,11 +240,11 @@ async def _apply(connection: PostgresConnection, version: int, name: str) -> Non
     )
 
 
-async def check_version(connection: PostgresConnection, name: str) -> int:
-    """Return the version of the tables; 0 when there are none yet.
+async def check_version(connection: PostgresConnection, name: str, *, moving: bool = False) -> int:
+    """Return the version of the tables; 0 when there are none yet. With `moving`, they may be incomplete.
 
     Raises:
-        ConfigError: they are another program's, or too new for this one, or cannot be created.
+        ConfigError: they are another program's, or too new for this one, or cannot be created, or are incomplete.
     """
     schema = await connection.fetchval("SELECT current_schema()")
     if schema is None:
@@ -265,10 +272,17 @@ async def check_version(connection: PostgresConnection, name: str) -> int:
         if not may_create:
             raise no_rights_error(name, f"permission denied for schema {schema}")
         return 0
-    rows = dict(await connection.fetch("SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest')"))
+    query = f"SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest', '{MOVING}')"
+    rows = dict(await connection.fetch(query))
     if rows["oldest"] > VERSION:
         raise ConfigError(
             f"{name} was migrated by a newer Dragoman (schema {rows['version']}, this one has {VERSION}): "
             "upgrade this server, or use another --store"
+        )
+    if MOVING in rows and not moving:
+        source = await connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
+        raise ConfigError(
+            f"{name} is incomplete: {source} is being moved into it, or that was interrupted: run `dragoman migrate` "
+            "again with the same file and database, and it goes on where it stopped"
         )
     return int(rows["version"])
