@@ -175,14 +175,8 @@ class ClaimKeeper:
                 limit, self._looks_for_orphans = min(free, TAKE) if free > 0 else TAKE, False
                 claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit, queued=free > 0)
                 self._recovering = {one.claim.task for one in claimed}
-                failed = 0
-                for one in claimed:
-                    if self._closed:  # nothing starts any more
-                        self._ownership.release(one.claim)
-                    elif await self._recover(one) is not None:
-                        failed += 1
-                    self._recovering.discard(one.claim.task)
-                if failed:
+                # Together: the store reads what they need with few statements.
+                if failed := sum(await asyncio.gather(*map(self._begin, claimed))):
                     noun = "task" if failed == 1 else "tasks"
                     logger.warning("%d %s of a node that is gone failed", failed, noun)
                 if len(claimed) == limit:
@@ -190,6 +184,16 @@ class ClaimKeeper:
         finally:
             self._is_taking = False
             self._recovering = set()
+
+    async def _begin(self, claimed: ClaimedTask) -> bool:
+        """Recover a task that was taken. Returns whether it failed."""
+        try:
+            if self._closed:  # nothing starts any more
+                self._ownership.release(claimed.claim)
+                return False
+            return await self._recover(claimed) is not None
+        finally:
+            self._recovering.discard(claimed.claim.task)
 
     async def _compare(self) -> None:
         try:

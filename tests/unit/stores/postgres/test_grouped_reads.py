@@ -10,6 +10,7 @@ from msgspec import structs
 from unit.stores.postgres.changes import Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 
+from dragoman.engine.ports.store import Note
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.grouped_reads import MAX_READS, MAX_STATEMENTS, TOO_LARGE, GroupedReads, LargeResult
@@ -155,10 +156,16 @@ async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster)
         "committed"
     ]
     assert await node.kinds(draft_of(draft)) == ["committed"]
+    for row, size, count in ((plain, 10, 2), (long, 10, 20), (large, 100_000, 1)):
+        notes = tuple(Note(1, "message", b"z" * size) for _ in range(count))
+        assert await node.kinds(Change(row, notes=notes, epoch=1)) == ["committed"]
     rows = [plain, other_day, long, large, ended, draft, new_row(), new_row(number=99 << 37)]
     tasks = [await database.task(row.id) for row in rows]
     assert await asyncio.gather(*(database.task(row.id) for row in rows)) == tasks
     assert [task is None for task in tasks] == [False] * 5 + [True] * 3
+    notes = [await database.notes(row.number) for row in rows]
+    assert await asyncio.gather(*(database.notes(row.number) for row in rows)) == notes
+    assert [len(found) for found in notes] == [2, 0, 20, 1, 0, 0, 0, 0]
     requests = [(row.number, after, limit) for row in rows for after in (0, 1, 30) for limit in (1, 15, 16, 17, 256)]
     records = [await database.records(*request) for request in requests]
     assert await asyncio.gather(*(database.records(*request) for request in requests)) == records

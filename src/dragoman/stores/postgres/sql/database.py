@@ -69,6 +69,9 @@ class PostgresDatabase:
         self._grouped_records = GroupedReads["tuple[int, int, int]", "list[Record]"](
             lambda request: self._run(reader.records, *request), partial(self._run, reader.records_of_many)
         )
+        self._grouped_notes = GroupedReads[int, "list[Note]"](
+            partial(self._run, reader.notes), partial(self._run, reader.notes_of_many)
+        )
 
     async def open(self, tables: Sequence[TaskTable]) -> None:
         """Connect, create or migrate the tables of the store, and create those of plug-ins.
@@ -181,7 +184,7 @@ class PostgresDatabase:
 
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
-        return await self._run(reader.notes, number)
+        return await self._grouped_notes.read(number)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""

@@ -47,6 +47,12 @@ FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY q(task, after, position
     SELECT generation, body FROM {{0}} WHERE task = q.task AND generation > q.after ORDER BY generation LIMIT {_FEW}
 ) e ORDER BY q.position, e.generation
 """
+_NOTES_OF_MANY = f"""
+SELECT q.task, n.generation, n.kind, CASE WHEN octet_length(n.body) <= {_SMALL} THEN n.body END, n.mail
+FROM unnest($1::bigint[]) q(task) CROSS JOIN LATERAL (
+    SELECT generation, kind, body, mail, note FROM notes WHERE task = q.task LIMIT {_FEW}
+) n ORDER BY q.task, n.note
+"""
 _SIZE = _COLUMNS
 _TASKS = f"""
 SELECT {STORED.replace("p.body", f"CASE WHEN octet_length(p.body) <= {_SMALL} THEN p.body END")},
@@ -122,6 +128,18 @@ async def notes(connection: PostgresConnection, number: int) -> list[Note]:
         "SELECT generation, kind, body, mail FROM notes WHERE task = $1 ORDER BY note", number
     )
     return [Note(generation, kind, body, mail) for generation, kind, body, mail in rows]
+
+
+async def notes_of_many(connection: PostgresConnection, numbers: Sequence[int]) -> list[list[Note] | LargeResult]:
+    """The notes of many tasks, each as `notes` reads them."""
+    found: dict[int, list[Note] | LargeResult] = {number: [] for number in numbers}
+    for number, generation, kind, body, mail in await connection.fetch(_NOTES_OF_MANY, list(numbers)):
+        notes = found[number]
+        if body is None or notes is TOO_LARGE or len(notes) == _FEW - 1:
+            found[number] = TOO_LARGE
+        else:
+            notes.append(Note(generation, kind, body, mail))
+    return [found[number] for number in numbers]
 
 
 async def mail(connection: PostgresConnection, number: int, after: int) -> list[tuple[int, bytes]]:
