@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from migration.comparer import compare_users, compared_stores
-from migration.conftest import SECRET, Dragoman, Receiver
 from migration.filled_file import FilledFile, read
+from migration.programs import SECRET, Dragoman, Receiver
 from migration.travel import LATER, build_agent
 
 from dragoman import Client

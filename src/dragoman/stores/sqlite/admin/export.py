@@ -145,6 +145,10 @@ class SqliteExport:
         connection.execute("BEGIN")
         self.plugin_tables, self.foreign_tables = _find_tables(connection)
 
+    def interrupt(self) -> None:
+        """End what another thread reads."""
+        self._reader.interrupt()
+
     @property
     def _reader(self) -> sqlite3.Connection:
         assert self._connection is not None, "it is not open"

@@ -221,7 +221,7 @@ class PostgresTarget:
                     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "
                     f'max("{column}")) FROM "{table}" HAVING max("{column}") IS NOT NULL'
                 )
-            if node is not None:
+            if homes:
                 await self._connection.execute(
                     _SET_HOME, [scope for scope, _ in homes], [context_id for _, context_id in homes], node
                 )
