@@ -16,7 +16,7 @@ from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from dragoman.clock import Clock, Timer
     from dragoman.stores.postgres.database import NodeDatabase, Peer
@@ -60,7 +60,8 @@ class NodeListener(Protocol):
 class Heartbeat:
     """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    Without `runs`, the node runs no tasks, and the others know that.
+    Without `runs`, the node runs no tasks, and the others know that. `ended` are nodes whose processes have surely
+    ended, as a parent process knows of its children: they are declared dead without waiting for their leases.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Heartbeat:
         clock: Clock | None = None,
         *,
         runs: bool = True,
+        ended: Iterable[int] = (),
     ) -> None:
         self._database = database
         self._info = info = info._replace(lease=lease.seconds)
@@ -78,6 +80,7 @@ class Heartbeat:
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peer_check = PeerCheck(info)
+        self._ended = frozenset(ended)
         self._peers: frozenset[int] = frozenset()
         self._runs = runs
         self._is_retired = False
@@ -187,9 +190,11 @@ class Heartbeat:
         for warning in self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
-        for peer in self._observer.observe(self._lease.now(), peers):
-            if await self._bury(peer):
-                logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
+        silent = self._observer.observe(self._lease.now(), peers)
+        for peer in peers:
+            if (peer.id in self._ended or peer in silent) and await self._bury(peer):
+                reason = "has ended" if peer.id in self._ended else "does not renew its lease"
+                logger.warning("the node %s %s: its tasks are taken over", peer.name, reason)
                 alive.discard(peer.id)
         listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive
