@@ -1,5 +1,4 @@
-"""Two nodes on one PostgreSQL: either serves the tasks of the other, and takes them over when the other dies or stops.
-"""
+"""Two nodes on one PostgreSQL: either serves the tasks of the other, and takes them over when it dies or stops."""
 
 from __future__ import annotations
 
