@@ -9,14 +9,14 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dragoman.clock import SystemClock, sleep
+from dragoman.clock import SystemClock, sleep, wait
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
 from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from dragoman.clock import Clock, Timer
     from dragoman.stores.postgres.database import NodeDatabase, Peer
@@ -60,7 +60,8 @@ class NodeListener(Protocol):
 class Heartbeat:
     """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    Without `runs`, the node runs no tasks, and the others know that.
+    Without `runs`, the node runs no tasks, and the others know that. `ended` are nodes whose processes have surely
+    ended, as a parent process knows of its children: they are declared dead without waiting for their leases.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Heartbeat:
         clock: Clock | None = None,
         *,
         runs: bool = True,
+        ended: Iterable[int] = (),
     ) -> None:
         self._database = database
         self._info = info = info._replace(lease=lease.seconds)
@@ -78,9 +80,12 @@ class Heartbeat:
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peer_check = PeerCheck(info)
+        self._ended = frozenset(ended)
         self._peers: frozenset[int] = frozenset()
         self._runs = runs
         self._is_retired = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it beats
+        self._pause: asyncio.Future[None] | None = None
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
 
@@ -109,8 +114,10 @@ class Heartbeat:
     async def run(self, listener: NodeListener, is_responsive: Callable[[], bool]) -> None:
         """Beat for ever, except while the process does not respond."""
         silent = False
+        self._loop = asyncio.get_running_loop()
         while True:
-            await sleep(self._clock, self._lease.interval)
+            self._pause = self._loop.create_future()
+            await wait(self._clock, self._pause, self._lease.interval)
             if not is_responsive():
                 self._observer.reset()
                 continue
@@ -131,9 +138,16 @@ class Heartbeat:
                     logger.info("the lease of this node is renewed again")
                 silent = False
 
-    def retire(self) -> None:
-        """Let the others know, with the next beat, that this node runs no more tasks. May be called in any thread."""
-        self._is_retired = True
+    def beat_now(self, runs: bool) -> None:
+        """Beat as soon as possible, and let the others know whether this node still runs tasks. Safe in any thread."""
+        self._is_retired = not runs
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._end_pause)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     async def stop(self) -> None:
         """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
@@ -176,9 +190,11 @@ class Heartbeat:
         for warning in self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
-        for peer in self._observer.observe(self._lease.now(), peers):
-            if await self._bury(peer):
-                logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
+        silent = self._observer.observe(self._lease.now(), peers)
+        for peer in peers:
+            if (peer.id in self._ended or peer in silent) and await self._bury(peer):
+                reason = "has ended" if peer.id in self._ended else "does not renew its lease"
+                logger.warning("the node %s %s: its tasks are taken over", peer.name, reason)
                 alive.discard(peer.id)
         listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive

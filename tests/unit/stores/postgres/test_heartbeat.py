@@ -34,11 +34,12 @@ class Node:
         lease: float = LEASE,
         name: str = "",
         keys: tuple[str, ...] = (),
+        ended: tuple[int, ...] = (),
     ) -> None:
         self.database = FaultyDatabase(simulated)
         self.lease = NodeLease(lease, lambda: clock.now() / 1000)
         info = NodeInfo(number, name or f"node-{number}", (), "1", keys=keys)
-        self.heartbeat = Heartbeat(self.database, info, self.lease, clock)
+        self.heartbeat = Heartbeat(self.database, info, self.lease, clock, ended=ended)
         self.events: list[str] = []
         self.is_responsive = True
         self.beating: asyncio.Task[None] | None = None
@@ -108,6 +109,19 @@ async def test_a_node_that_was_killed_is_found_after_a_lease(cluster: Cluster) -
     assert LEASE - INTERVAL <= passed <= LEASE + 2 * INTERVAL
     assert one.lease.expired
     assert not (await cluster.simulated.beat(1)).alive
+
+
+async def test_a_node_whose_process_has_ended_is_declared_dead_by_the_first_beat_of_the_next_one(
+    cluster: Cluster,
+) -> None:
+    one, two = await cluster.add(), await cluster.add()
+    await cluster.advance(10)
+    one.kill()
+    await cluster.add(ended=(1, 4711))
+    assert not (await cluster.simulated.beat(1)).alive
+    assert await cluster.until(lambda: two.events == ["peer gone"]) <= INTERVAL
+    await cluster.advance(100)
+    assert (await cluster.simulated.beat(2)).alive
 
 
 async def test_a_node_that_leaves_is_gone_at_once(cluster: Cluster) -> None:
