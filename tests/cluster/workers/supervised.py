@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+from cluster.processes.balancer import RoundRobin
+from cluster.processes.cluster import Cluster
 from cluster.processes.nodes import SECONDS, Node
 from cluster.processes.tables import Tables
+from cluster.processes.wire_proxy import WireProxy
+from postgres_server import PostgresServer
 
 WORKERS = 2
 
@@ -46,6 +51,16 @@ class Supervised(Node):
         await tables.until("all workers have joined", joined)
         return await tables.live_nodes()
 
+    async def until_replaced(self, tables: Tables, before: dict[str, int]) -> list[int]:
+        """Wait until a worker has joined as another node than before. Gives the ids that are no more."""
+
+        async def replaced() -> bool:
+            nodes = await tables.live_nodes()
+            return sorted(nodes) == self.names and nodes != before
+
+        await tables.until("a worker is replaced", replaced)
+        return sorted({*before.values()} - {*(await tables.live_nodes()).values()})
+
     def close(self) -> None:
         """End whatever still runs: workers end with their supervisor."""
         for process in self.processes:
@@ -56,6 +71,19 @@ class Supervised(Node):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
         super().close()
+
+
+@asynccontextmanager
+async def running_workers(folder: Path, postgres: PostgresServer) -> AsyncIterator[tuple[Cluster, Supervised]]:
+    """A server with workers that have joined, and nothing between it and its callers; and its end."""
+    async with AsyncExitStack() as stack:
+        tables = await stack.enter_async_context(Tables(postgres.url()))
+        server = Supervised(folder, postgres.url(), [])
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        await asyncio.to_thread(server.launch)
+        # The means of other tests are there and not used.
+        proxy, balancer = WireProxy(postgres.port), RoundRobin([server.port])
+        yield Cluster(folder, postgres, proxy, [server], balancer, tables, server.url), server
 
 
 def until_ended(pid: int) -> None:
