@@ -39,7 +39,7 @@ class Supervised(Node):
 
     def worker_pids(self) -> list[int]:
         """The processes of the workers that have not ended, in the order in which they were started."""
-        return [pid for pid in _children(self.supervisor) if b"spawn_main" in _command(pid)]
+        return children(self.supervisor)
 
     async def until_workers(self, tables: Tables, before: Collection[int] = ()) -> dict[str, int]:
         """Wait until every worker has joined, as a node that is not one of those before. Gives the ids by name."""
@@ -65,7 +65,7 @@ class Supervised(Node):
         """End whatever still runs: workers end with their supervisor."""
         for process in self.processes:
             if process.is_running:
-                pids = _children(process.pid)
+                pids = children(process.pid)
                 process.kill()
                 for pid in pids:
                     with suppress(ProcessLookupError):
@@ -96,15 +96,10 @@ def until_ended(pid: int) -> None:
             os.close(descriptor)
 
 
-def _children(pid: int) -> list[int]:
+def children(supervisor: int) -> list[int]:
+    """The processes of the workers of a supervisor, in the order in which they were started."""
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
+        pids = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+        return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    except OSError:  # one has just ended
         return []
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
