@@ -42,6 +42,7 @@ class RoundRobin:
         for carrier in list(self._carriers):
             carrier.cancel()
         await asyncio.gather(*self._carriers, return_exceptions=True)
+        await asyncio.sleep(0)  # connections close in the next turn of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         this = asyncio.current_task()
@@ -71,10 +72,10 @@ class RoundRobin:
             # Whoever hangs up, on either side, ends both.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_node.close()
             for each in pumps:
                 each.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            to_node.close()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -67,10 +67,12 @@ class Node:
 class NodeProcess:
     """One process of a node."""
 
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: list[str], folder: Path, environment: dict[str, str], *, stdin: int = subprocess.DEVNULL
+    ) -> None:
         self._process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,6 +105,12 @@ class NodeProcess:
                 return
         raise AssertionError("the node did not start:\n" + "".join(self.output))
 
+    def write(self, text: str) -> None:
+        """Write to its standard input, if that is a pipe."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
     def pause(self) -> None:
         """Stop it in the middle of whatever it does, as a machine does that is suspended."""
         self._process.send_signal(signal.SIGSTOP)
@@ -124,6 +132,8 @@ class NodeProcess:
     def wait(self) -> int:
         """Its exit code, once it has ended."""
         code = self._process.wait(timeout=SECONDS)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._listener.join(SECONDS)
         return code
 

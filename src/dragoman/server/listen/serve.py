@@ -36,7 +36,10 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 # How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
-GRACE = 1
+GRACE = 3
+# Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
+# streams come to another one at once, and a connection that is dropped is tried again after a second or more.
+BACKLOG = 65_535
 
 
 class Servable(Protocol):
@@ -177,6 +180,7 @@ def _run(
         proxy_headers=False,  # the app handles X-Forwarded-* itself: trust_proxy
         server_header=False,
         timeout_graceful_shutdown=GRACE,
+        backlog=BACKLOG,
     )
     config.load()
     config.lifespan_class = Lifespan
