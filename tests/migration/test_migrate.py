@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from migration.comparer import compare_users, compared_stores
-from migration.conftest import SECRET, Dragoman, Receiver
 from migration.filled_file import FilledFile, read
+from migration.programs import SECRET, Dragoman, Receiver
 from migration.travel import LATER, build_agent
 
 from dragoman import Client
@@ -29,6 +29,7 @@ from dragoman.model.message import Message
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.net.postgres import connect
+from dragoman.server.migration import StoreMigration
 from dragoman.stores.migration import MigrationPosition
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite.admin.export import SqliteExport
@@ -90,27 +91,22 @@ def test_everything_is_moved_and_counted(dragoman: Dragoman, filled: FilledFile,
     assert counts["tasks"] == ("53", "53")
     assert {"submitted", "working", "drafts", "dedupe keys", "webhooks", "API keys", "mileage"} <= counts.keys()
     assert "every record was compared" in ended.err
-    assert "1 texts had a NUL" in ended.err
+    assert "1 text had a NUL" in ended.err
     assert_equal(filled, empty_postgres_url)
     rows = database(empty_postgres_url, "SELECT task, miles, note FROM mileage ORDER BY task")
     assert rows == [(-1, 3_000_000_000, "far"), (2, 0, None)], "the table of a plug-in that is not there"
 
 
 def test_a_server_goes_on_where_the_one_on_the_file_has_stopped(
-    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: Receiver
 ) -> None:
     assert dragoman("migrate", "sqlite:///tasks.db", empty_postgres_url).code == 0
-    receiver.open = True
-    LATER.set()
-    try:
-        with served(build_agent(), store=empty_postgres_url, secret=SECRET, push_allow="127.0.0.1", drain=0) as url:
-            asyncio.run(_go_on(filled, url))
-            came: dict[str, dict[str, str]] = {}
-            while not {"/question", "/done"} <= came.keys():
-                came |= [receiver.received.get(timeout=SECONDS)]
-    finally:
-        LATER.clear()
-        receiver.open = False
+    settings: dict[str, Any] = {"secret": SECRET, "push_allow": "127.0.0.1", "drain": 0}
+    with receiver.opened(), LATER.opened(), served(build_agent(), store=empty_postgres_url, **settings) as url:
+        asyncio.run(_go_on(filled, url))
+        came: dict[str, dict[str, str]] = {}
+        while not {"/question", "/done"} <= came.keys():
+            came |= [receiver.received.get(timeout=SECONDS)]
     assert came["/question"]["X-A2A-Notification-Token"] == "secret token"
     assert came["/question"]["Authorization"] == "Bearer secret credentials"
     account = asyncio.run(_account(empty_postgres_url, filled.key))
@@ -166,9 +162,10 @@ async def _account(url: str, key: str) -> Any:
         await users.close()
 
 
-def test_attempts_of_runs_that_may_be_repeated_go_on(
+def test_attempts_of_runs_that_may_be_repeated_go_on_and_the_keys_may_stay_the_same(
     dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str
 ) -> None:
+    secret = dragoman.environment["DRAGOMAN_SECRET"] = Path(f"{filled.path}.key").read_text().strip()
     number, generation = read(
         filled.path, f"SELECT number, generation FROM tasks WHERE id = '{filled.tasks['report'].id}'"
     )[0]
@@ -179,13 +176,10 @@ def test_attempts_of_runs_that_may_be_repeated_go_on(
                 (number, generation, attempt),
             )
         file.commit()
-    assert dragoman("migrate", "tasks.db", empty_postgres_url).code == 0
-    LATER.set()
-    try:
-        with served(build_agent(), store=empty_postgres_url, secret=SECRET, drain=0) as url:
-            report = asyncio.run(_wait(url, filled.tasks["report"].id))
-    finally:
-        LATER.clear()
+    ended = dragoman("migrate", "tasks.db", empty_postgres_url)
+    assert (ended.code, "cookies" in ended.err) == (0, False)
+    with LATER.opened(), served(build_agent(), store=empty_postgres_url, secret=secret, drain=0) as url:
+        report = asyncio.run(_wait(url, filled.tasks["report"].id))
     assert report.state is State.FAILED
     assert "during each of 3 attempts" in reason_of(report)
 
@@ -193,15 +187,6 @@ def test_attempts_of_runs_that_may_be_repeated_go_on(
 async def _wait(url: str, task_id: str) -> Task:
     async with Client(url) as client:
         return await client.wait(task_id)
-
-
-def test_with_the_keys_of_the_file_as_secret_nothing_changes(
-    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str
-) -> None:
-    dragoman.environment["DRAGOMAN_SECRET"] = Path(f"{filled.path}.key").read_text().strip()
-    ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert ended.code == 0, ended.err
-    assert "cookies" not in ended.err
 
 
 def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(
@@ -235,6 +220,7 @@ def test_no_server_uses_the_file_any_more(dragoman: Dragoman, filled: FilledFile
         ended = dragoman(*words, "--store", "sqlite:///tasks.db")
         assert ended.code == 2
         assert "was moved to PostgreSQL by `dragoman migrate`" in ended.err
+    assert "warn  moved" in dragoman("doctor", "--store", "sqlite:///tasks.db").out
     backup = backup_of(filled.path)
     assert dragoman("users", "add", "zoe", "--no-password", "--store", f"sqlite:///{backup.name}").code == 0
 
@@ -275,10 +261,9 @@ def test_a_migration_that_was_killed_goes_on_and_all_is_equal(
     with stopped_at_notes(dragoman, empty_postgres_url) as process:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    for words in (("serve", "dragoman.examples.demo", "--port", "0"), ("users", "list")):
-        ended = dragoman(*words, "--store", empty_postgres_url)
-        assert ended.code == 2
-        assert f"{filled.path} is being moved into it, or that was interrupted" in ended.err
+    ended = dragoman("serve", "dragoman.examples.demo", "--port", "0", "--store", empty_postgres_url)
+    assert ended.code == 2
+    assert f"{filled.path} is being moved into it, or that was interrupted" in ended.err
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
     assert ended.code == 0, ended.err
     assert "continuing after 249 events" in ended.err
@@ -286,20 +271,15 @@ def test_a_migration_that_was_killed_goes_on_and_all_is_equal(
     assert_equal(filled, empty_postgres_url)
 
 
-def test_ctrl_c_says_how_to_go_on(dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str) -> None:
+def test_ctrl_c_says_how_to_go_on_and_a_file_that_was_changed_then_does_not(
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str
+) -> None:
     with stopped_at_notes(dragoman, empty_postgres_url) as process:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
     assert "to go on, run the same command again" in err
     assert "Traceback" not in err
-
-
-def test_a_file_that_was_changed_meanwhile_does_not_go_on(
-    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str
-) -> None:
-    with stopped_at_notes(dragoman, empty_postgres_url):
-        pass
     with closing(sqlite3.connect(filled.path)) as file:
         file.execute("DELETE FROM notes")
         file.commit()
@@ -324,6 +304,53 @@ def test_a_migration_that_was_complete_marks_the_file(
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
     assert (ended.code, "there is nothing to do" in ended.err) == (0, True)
     assert read(filled.path, "SELECT count(*) FROM meta WHERE key = 'moved_ms'") == [(1,)]
+
+
+class Interrupted(Exception):
+    """Something happens in the middle."""
+
+
+class Interrupter:
+    """An observer that interrupts the migration after each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+    def on_progress(self, activity: str, table: str, done: int, total: int) -> None:
+        if activity == "copying":
+            self.batches.append((table, done))
+            raise Interrupted
+
+
+def test_it_may_be_interrupted_after_every_batch(
+    filled: FilledFile, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.stores.sqlite.admin.export.BATCH_ROWS", 60)
+    interrupter = Interrupter()
+
+    def move() -> bool:
+        migration = StoreMigration(
+            filled.path,
+            empty_postgres_url,
+            secret=SECRET,
+            node=None,
+            backup=not interrupter.batches,
+            observer=interrupter,
+        )
+        try:
+            return migration.run().target is not None
+        except Interrupted:
+            return False
+
+    while not move():
+        assert len(interrupter.batches) < 100
+    counts = [done for _, done in interrupter.batches]
+    assert counts == sorted(set(counts)), "nothing is copied twice"
+    assert len({table for table, _ in interrupter.batches}) > 10
+    assert_equal(filled, empty_postgres_url)
 
 
 def test_reading_goes_on_at_any_row(filled: FilledFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +386,8 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
             ended = dragoman("migrate", *words)
             assert (ended.code, text in ended.err) == (2, True), ended.err
             assert not list(filled.path.parent.glob("*.backup"))
-            assert database(postgres_url, "SELECT count(*) FROM tasks") == [(0,)]
+            untouched = "SELECT (SELECT count(*) FROM tasks), to_regclass('moved_stores')::text"
+            assert database(postgres_url, untouched) == [(0, None)]
 
     refused("there is no store nothing.db", "nothing.db", postgres_url)
     refused("is not a PostgreSQL database", "tasks.db", "sqlite:///other.db")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from dragoman.engine.session_id import session_id
 from dragoman.keys.errors import BadSeal
@@ -26,6 +27,9 @@ from dragoman.webhooks.config import PURPOSE
 
 if TYPE_CHECKING:
     from dragoman.stores.administration import BackupResult
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class MigrationResult(NamedTuple):
@@ -46,6 +50,10 @@ class MigrationResult(NamedTuple):
 
 class MigrationObserver(Protocol):
     """Called while a migration is under way."""
+
+    def on_page(self, remaining: int, pages: int) -> None:
+        """So many pages of all remain to be copied into the backup."""
+        ...
 
     def on_backup(self, file: Path, result: BackupResult) -> None:
         """The backup of the file is complete."""
@@ -121,59 +129,84 @@ class StoreMigration:
         self._source = SqliteExport(path)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dragoman-export")
 
-    async def run(self) -> MigrationResult:
-        """Move everything, or go on where an earlier run was interrupted.
+    def run(self) -> MigrationResult:
+        """Move everything, or go on where an earlier run was interrupted. Blocks.
 
         Raises:
             ConfigError: the file or the database cannot be used for this; nothing was changed then.
             DragomanError: something failed on the way, or is not equal at the end. Running it again goes on.
         """
-        with self._source.opened(), self._pool:
-            if self._source.is_outdated:
+        source = self._source
+        with source.opened():
+            try:
+                return self._run()
+            finally:
+                source.interrupt()
+                self._pool.shutdown()
+
+    def _run(self) -> MigrationResult:
+        source = self._source
+        if source.is_outdated:
+            self._make_backup()
+        source.begin()
+        if source.moved_ms is not None:
+            self._observer.on_again(source.moved_ms)
+        keys, sessions = self._check_keys(), self._check_sessions()
+        tables = TargetTables(source.plugin_tables, keys.reseal)
+        position = asyncio.run(self._find_position(tables))
+        counts = None
+        if not position.complete:
+            # Not within an event loop, so that Ctrl-C ends it.
+            if not position.begun:
                 self._make_backup()
-            self._source.begin()
-            if self._source.moved_ms is not None:
-                self._observer.on_again(self._source.moved_ms)
-            keys, sessions = self._check_keys(), self._check_sessions()
-            tables = TargetTables(self._source.plugin_tables, keys.reseal)
-            async with PostgresTarget.opened(self._url, tables) as target:
-                position = await target.find_position(self._source.fingerprint, self._source.tables[0])
-                counts = None if position.complete else await self._move(target, position, keys, sessions)
-            self._source.close_as_moved()
-        source, moved = counts or (None, None)
-        return MigrationResult(source, moved, tables.replaced, self._source.foreign_tables, len(sessions), keys.differ)
+            counts = asyncio.run(self._move(tables, keys, sessions))
+        source.close_as_moved()
+        before, after = counts or (None, None)
+        return MigrationResult(before, after, tables.replaced, source.foreign_tables, len(sessions), keys.differ)
+
+    async def _find_position(self, tables: TargetTables) -> MigrationPosition:
+        async with PostgresTarget.opened(self._url, tables) as target:
+            return await target.find_position(self._source.fingerprint, self._source.tables[0])
 
     async def _move(
-        self, target: PostgresTarget, position: MigrationPosition, keys: WebhookKeys, sessions: frozenset[str]
+        self, tables: TargetTables, keys: WebhookKeys, sessions: frozenset[str]
     ) -> tuple[StoreCounts, StoreCounts]:
+        """Copy, count and compare. Returns the counts of both sides."""
         source = self._source
-        if position.begun:
-            self._observer.on_resume(position)
-        else:
-            self._make_backup()
-            await target.begin(source.fingerprint, str(self._path.absolute()), position.table)
-        counts = await asyncio.to_thread(source.counts)
-        await target.prepare(source.plugin_tables, await asyncio.to_thread(source.days, MS_PER_DAY))
-        progress = _Progress(self._observer, counts, position, 1 + self._verify)
-        async with aclosing(self._read(position)) as batches:
-            async for copied in batches:
-                await target.write(copied, source.fingerprint)
-                progress.add("copying", copied)
-        homes = [
+        async with PostgresTarget.opened(self._url, tables) as target:
+            position = await target.find_position(source.fingerprint, source.tables[0])
+            await target.begin(source.fingerprint, str(self._path.absolute()), position)
+            if position.begun:
+                self._observer.on_resume(position)
+            counts = await self._in_thread(source.counts)
+            await target.prepare(source.plugin_tables, await self._in_thread(source.days, MS_PER_DAY))
+            progress = _Progress(self._observer, counts, position, 1 + self._verify)
+            async with aclosing(self._read(position)) as batches:
+                async for copied in batches:
+                    await target.write(copied, source.fingerprint)
+                    progress.add("copying", copied)
+            homes = await self._in_thread(self._homes, sessions)
+            await target.complete(f"{self._path.name} (moved)", self._node, homes)
+            moved = await target.counts(source.plugin_tables)
+            _check_equal(counts, moved)
+            if self._verify:
+                async with aclosing(self._read(MigrationPosition(source.tables[0], 0))) as batches:
+                    async for copied in batches:
+                        await _compare(target, copied, keys)
+                        progress.add("comparing", copied)
+            await target.finish(source.fingerprint)
+            return counts, moved
+
+    def _homes(self, sessions: frozenset[str]) -> list[tuple[int, str]]:
+        """The conversations with a session folder, each with the number of its scope."""
+        return [
             (scope, context_id)
-            for scope, names, context_id in (source.contexts() if sessions else ())
+            for scope, names, context_id in (self._source.contexts() if sessions else ())
             if session_id(names, context_id) in sessions
         ]
-        await target.complete(f"{self._path.name} (moved)", self._node if homes else None, homes)
-        moved = await target.counts(source.plugin_tables)
-        _check_equal(counts, moved)
-        if self._verify:
-            async with aclosing(self._read(MigrationPosition(source.tables[0], 0))) as batches:
-                async for copied in batches:
-                    await _compare(target, copied, keys)
-                    progress.add("comparing", copied)
-        await target.finish(source.fingerprint)
-        return counts, moved
+
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *args, **kwargs))
 
     async def _read(self, position: MigrationPosition) -> AsyncGenerator[CopiedRows]:
         """Read everything from a position on, in a thread: the next rows while those before are written."""
@@ -189,7 +222,7 @@ class StoreMigration:
             self._backup = False
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             file = self._path.with_name(f"{self._path.name}.{stamp}.backup")
-            self._observer.on_backup(file, back_up(self._path, file))
+            self._observer.on_backup(file, back_up(self._path, file, progress=self._observer.on_page))
 
     def _check_keys(self) -> WebhookKeys:
         """Raise ConfigError unless the new servers will be able to read the secrets of all webhooks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -32,11 +31,12 @@ _NAMES = {
     "grants": "permissions",
     "api_keys": "API keys",
 }
-_HIDDEN = ("draft_snapshots",)
+_HIDDEN = ("scopes", "draft_snapshots")
+_FRAME_SECONDS = 0.1
 
 
 @click.command("migrate", short_help="Move a SQLite store into PostgreSQL.")
-@click.argument("file")
+@click.argument("file", type=click.Path())
 @click.argument("url", required=False)
 @config_option
 @click.option("--node", metavar="NAME", help=SETTINGS["node"].help)
@@ -76,7 +76,7 @@ def command(
         observer=display,
     )
     try:
-        result = asyncio.run(migration.run())
+        result = migration.run()
     except KeyboardInterrupt:
         display.clear()
         say("stopped; to go on, run the same command again: it continues where it stopped")
@@ -94,7 +94,8 @@ def _print_result(result: MigrationResult, path: Path, settings: Settings, *, ve
     print_table([("", "file", "database"), *_count_rows(result.source, result.target)])
     say(f"moved to {url}: {'every record was compared' if verified else 'the counts are equal'}")
     if result.replaced:
-        warn(f"{result.replaced} texts had a NUL character, which PostgreSQL cannot store: it is U+FFFD now")
+        texts = "1 text" if result.replaced == 1 else f"{result.replaced} texts"
+        warn(f"{texts} had a NUL character, which PostgreSQL cannot store: it is U+FFFD now")
     if result.foreign_tables:
         warn(f"not moved, because they are not Dragoman's: the tables {', '.join(result.foreign_tables)}")
     if result.has_other_keys:
@@ -115,7 +116,7 @@ def _print_result(result: MigrationResult, path: Path, settings: Settings, *, ve
 def _count_rows(source: StoreCounts, target: StoreCounts) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name, count in source.rows.items():
-        if name in _HIDDEN or name == "scopes":
+        if name in _HIDDEN:
             continue
         rows.append((_NAMES.get(name, name), str(count), str(target.rows[name])))
         if name == "tasks":
@@ -135,8 +136,13 @@ class _Display:
         self._first = 0
         self._drawn = 0.0
 
+    def on_page(self, remaining: int, pages: int) -> None:
+        """Draw how far the backup is."""
+        self._draw(f"making a backup  {100 * (pages - remaining) // max(pages, 1)} %")
+
     def on_backup(self, file: Path, result: BackupResult) -> None:
         """Say where the backup is."""
+        self.clear()
         say(f"backup: {file}, {result.size} bytes")
 
     def on_again(self, moved_ms: int) -> None:
@@ -148,17 +154,21 @@ class _Display:
         say(f"continuing after {position.rows} {_NAMES.get(position.table, position.table)}")
 
     def on_progress(self, activity: str, table: str, done: int, total: int) -> None:
-        """Draw the line, some times per second."""
+        """Draw how far it is, how fast, and how long it will take."""
         now = time.monotonic()
-        if not self._is_terminal or now < self._drawn + 0.1:
-            return
         if not self._began:
             self._began, self._first = now, done
-        self._drawn = now
         rate = (done - self._first) / max(now - self._began, 0.1)
         left = f", {format_elapsed((total - done) / rate)} left" if rate else ""
         name = _NAMES.get(table, table.replace("_", " "))
-        out(CLEAR, f"{activity} {name}  {100 * done // max(total, 1)} %  {rate:,.0f} rows/s{left}", nl=False, err=True)
+        self._draw(f"{activity} {name}  {100 * done // max(total, 1)} %  {rate:,.0f} rows/s{left}")
+
+    def _draw(self, line: str) -> None:
+        """Draw the line, some times per second."""
+        now = time.monotonic()
+        if self._is_terminal and now > self._drawn + _FRAME_SECONDS:
+            self._drawn = now
+            out(CLEAR, line, nl=False, err=True)
 
     def clear(self) -> None:
         """Erase the line."""

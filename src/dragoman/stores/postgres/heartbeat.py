@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dragoman.clock import SystemClock, sleep
+from dragoman.clock import SystemClock, sleep, wait
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
 from dragoman.stores.postgres.peer_check import PeerCheck
@@ -84,6 +84,8 @@ class Heartbeat:
         self._peers: frozenset[int] = frozenset()
         self._runs = runs
         self._is_retired = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it beats
+        self._pause: asyncio.Future[None] | None = None
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
 
@@ -112,8 +114,10 @@ class Heartbeat:
     async def run(self, listener: NodeListener, is_responsive: Callable[[], bool]) -> None:
         """Beat for ever, except while the process does not respond."""
         silent = False
+        self._loop = asyncio.get_running_loop()
         while True:
-            await sleep(self._clock, self._lease.interval)
+            self._pause = self._loop.create_future()
+            await wait(self._clock, self._pause, self._lease.interval)
             if not is_responsive():
                 self._observer.reset()
                 continue
@@ -134,9 +138,16 @@ class Heartbeat:
                     logger.info("the lease of this node is renewed again")
                 silent = False
 
-    def retire(self) -> None:
-        """Let the others know, with the next beat, that this node runs no more tasks. May be called in any thread."""
-        self._is_retired = True
+    def beat_now(self, runs: bool) -> None:
+        """Beat as soon as possible, and let the others know whether this node still runs tasks. Safe in any thread."""
+        self._is_retired = not runs
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._end_pause)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     async def stop(self) -> None:
         """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
@@ -176,7 +187,7 @@ class Heartbeat:
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
 
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
-        for warning in self._peer_check.check(peers):
+        for warning in () if self._is_retired else self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
         silent = self._observer.observe(self._lease.now(), peers)

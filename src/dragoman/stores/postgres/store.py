@@ -78,7 +78,7 @@ class PostgresStore:
         self._numbers = TaskNumbers(database, clock)
         self._writer = GroupCommit(database, clock, self._on_work)
         self.ownership = PostgresOwnership(
-            database, lease, self._writer, self._retry, clock, runs_limit, on_retired=self._heartbeat.retire
+            database, lease, self._writer, self._retry, clock, runs_limit, beat_now=self._heartbeat.beat_now
         )
         self._tables: list[TaskTable] = []
         self.next_number = self._numbers.next

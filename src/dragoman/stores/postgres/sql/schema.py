@@ -219,10 +219,15 @@ async def _migrate(connection: PostgresConnection, name: str, *, moving: bool) -
 
 
 async def _apply(connection: PostgresConnection, version: int, name: str) -> None:
-    """Apply the migration after a version. Raises ConfigError when others do not give up a table."""
+    """Apply the migration after a version.
+
+    Raises:
+        ConfigError: others do not give up a table, or a node is alive that would not work with the result.
+    """
     migration = _MIGRATIONS[version]
     for _ in range(LOCK_TRIES):
         try:
+            await _check_nodes(connection, version, migration.oldest, name)
             await migration.prepare(connection)
             async with connection.transaction():
                 await migration.apply(connection)
@@ -238,6 +243,23 @@ async def _apply(connection: PostgresConnection, version: int, name: str) -> Non
         f"{name} cannot be migrated, because a transaction keeps its tables locked: wait for backups to end, or find "
         "it with `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start`, and start again"
     )
+
+
+async def _check_nodes(connection: PostgresConnection, version: int, oldest: int, name: str) -> None:
+    """Raise ConfigError when a node is alive whose version is older than the `oldest` that works after a migration."""
+    if version < 2 or oldest < 2:  # before version 2, nodes do not say which one they have; and all may stay
+        return
+    rows = await connection.fetch(
+        "SELECT DISTINCT name, version FROM nodes WHERE NOT dead AND tables < $1 "
+        "AND seen > clock_timestamp() - interval '1 minute' ORDER BY name",
+        oldest,
+    )
+    if rows:
+        nodes = ", ".join(f"{node} (Dragoman {release})" for node, release in rows)
+        raise ConfigError(
+            f"{name} cannot be migrated to version {version + 1} while nodes run that would not work with it: stop "
+            f"{nodes}, or update them to a release in between first"
+        )
 
 
 async def check_version(connection: PostgresConnection, name: str, *, moving: bool = False) -> int:

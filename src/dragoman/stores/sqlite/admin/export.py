@@ -15,7 +15,15 @@ from dragoman.model.error import ConfigError, DragomanError
 from dragoman.stores.migration import CONTENTS, CopiedRows, MigrationPosition, Row, StoreCounts
 from dragoman.stores.sqlite.admin.health import schema_version
 from dragoman.stores.sqlite.file import LOCK_TIMEOUT, FileLock, StoreFile, StoreInUse
-from dragoman.stores.sqlite.schema import VERSION, check_last_page, mark_moved, migrate, read_moved, unusable_error
+from dragoman.stores.sqlite.schema import (
+    ENDED,
+    VERSION,
+    check_last_page,
+    mark_moved,
+    migrate,
+    read_moved,
+    unusable_error,
+)
 from dragoman.stores.state_numbers import STATES
 
 # The bytes and the rows that are read at a time, about: a row is never divided.
@@ -145,6 +153,10 @@ class SqliteExport:
         connection.execute("BEGIN")
         self.plugin_tables, self.foreign_tables = _find_tables(connection)
 
+    def interrupt(self) -> None:
+        """End what another thread reads."""
+        self._reader.interrupt()
+
     @property
     def _reader(self) -> sqlite3.Connection:
         assert self._connection is not None, "it is not open"
@@ -162,8 +174,12 @@ class SqliteExport:
         return StoreCounts(rows, {STATES[state]: tasks for state, tasks in states})
 
     def days(self, ms_per_day: int) -> list[int]:
-        """The days on which tasks were created, counted from 1970."""
-        query = "SELECT created_ms / ?1 AS day FROM tasks UNION SELECT created_ms / ?1 FROM drafts ORDER BY day"
+        """The days, counted from 1970, on which tasks were created that have events, or may get some."""
+        query = (
+            f"SELECT max(created_ms, 0) / ?1 AS day FROM tasks t WHERE NOT t.{ENDED} "  # noqa: S608
+            "OR EXISTS (SELECT 1 FROM events e WHERE e.task = t.number) "
+            "UNION SELECT max(created_ms, 0) / ?1 FROM drafts ORDER BY day"
+        )
         return [day for (day,) in self._reader.execute(query, (ms_per_day,))]
 
     def contexts(self) -> Iterator[tuple[int, Scope, str]]:

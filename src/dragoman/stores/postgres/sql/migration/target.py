@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman import __version__
 from dragoman.engine.ports.rows import TaskTable
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.state import State
-from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, is_forbidden, parse_address
+from dragoman.net.postgres import (
+    PostgresConnection,
+    PostgresUnreachable,
+    connect,
+    is_conflict,
+    is_forbidden,
+    parse_address,
+)
 from dragoman.stores.migration import CONTENTS, CopiedRows, Difference, MigrationPosition, Row, StoreCounts
 from dragoman.stores.postgres.admin.session import is_database_error
 from dragoman.stores.postgres.sql.migration.tables import FORMER_NODE, TargetTable, TargetTables
-from dragoman.stores.postgres.sql.partition import attach_days
+from dragoman.stores.postgres.sql.partition import DAY_BITS, attach_days, detach_day
 from dragoman.stores.postgres.sql.schema import (
     ALL_SCOPES,
     DAYS_LOCK,
@@ -22,6 +28,8 @@ from dragoman.stores.postgres.sql.schema import (
     LISTED,
     LOCK_SPACE,
     MOVING,
+    VERSION,
+    check_version,
     migrate,
     no_rights_error,
 )
@@ -30,12 +38,15 @@ from dragoman.stores.postgres.sql.tables import create_tables
 from dragoman.stores.state_numbers import STATES
 
 # What is lost of the last commits in a crash of the server is copied again, with the position.
-_SETTINGS = {**PLANS, "application_name": "dragoman migrate", "lock_timeout": "10s", "synchronous_commit": "off"}
+_SETTINGS = {**PLANS, "application_name": "dragoman migrate", "synchronous_commit": "off"}
 # A node that was not seen for so many leases has crashed, and there is no other to find out.
 _GONE_LEASES = 3.0
 
-_LOCK = f"SELECT pg_try_advisory_lock({LOCK_SPACE}, {{0}})"
+# For statements that are no look-ups.
+_READ_WHOLE_TABLES = "SET LOCAL enable_seqscan = on"
 _MIGRATE_LOCK = 64
+# How long it waits for an earlier one that was killed, and then for any other lock: that one waits no longer.
+_LOCK_SECONDS, _WAIT_SECONDS = 15, 10
 _CREATE_POSITION = """
 CREATE TABLE IF NOT EXISTS moved_stores (
     fingerprint text PRIMARY KEY, source text NOT NULL, at_table text NOT NULL, at_row bigint NOT NULL,
@@ -51,8 +62,8 @@ SELECT name FROM nodes
 WHERE NOT dead AND seen > clock_timestamp() - make_interval(secs => {_GONE_LEASES} * lease) ORDER BY name
 """
 _ENTER_NODE = """
-INSERT INTO nodes (id, name, agents, version, lease, keys, dead, stopped)
-VALUES ($1, $2, (SELECT coalesce(array_agg(DISTINCT agent), '{}') FROM scopes), $3, 1, '{}', true, true)
+INSERT INTO nodes (id, name, agents, version, lease, keys, dead, stopped, tables)
+VALUES ($1, $2, (SELECT coalesce(array_agg(DISTINCT agent), '{}') FROM scopes), '', 1, '{}', true, true, $3)
 ON CONFLICT (id) DO UPDATE SET agents = excluded.agents
 """
 _COUNT_STATES = f"""
@@ -88,7 +99,7 @@ class PostgresTarget:
     @classmethod
     @asynccontextmanager
     async def opened(cls, url: str, tables: TargetTables) -> AsyncGenerator[PostgresTarget]:
-        """Connect, and create the tables of this version.
+        """Connect, and keep others out.
 
         Raises:
             ConfigError: the database cannot be used, or another migration into it is running.
@@ -100,11 +111,9 @@ class PostgresTarget:
         except PostgresUnreachable as error:
             raise DragomanError(str(error)) from None
         try:
-            for lock in (_MIGRATE_LOCK, DAYS_LOCK):
-                if not await connection.fetchval(_LOCK.format(lock)):
-                    raise ConfigError(f"{address.text} is in use: another migration, or a server: wait, or stop it")
-            await migrate(connection, address.text, moving=True)
+            await _lock(connection, address.text)
             yield cls(connection, address.text, tables)
+            await connection.close()
         except DragomanError:
             raise
         except Exception as error:
@@ -119,26 +128,26 @@ class PostgresTarget:
             connection.terminate()
 
     async def find_position(self, fingerprint: str, first: str) -> MigrationPosition:
-        """Find how far the migration of this file has come. `first` is the first table.
+        """Find how far the migration of this file has come. Nothing is written. `first` is the first table.
 
         Raises:
             ConfigError: the database is not empty, has servers, or another migration into it is unfinished.
         """
-        await self._connection.execute(_CREATE_POSITION)
-        row = await self._connection.fetchrow(
-            "SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores WHERE fingerprint = $1", fingerprint
-        )
-        if row is not None:
-            table, rows, is_complete = row
-            if not is_complete:
-                await self._refuse_servers()
-            return MigrationPosition(table, rows, complete=is_complete)
-        other = await self._connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
-        if other is not None:
-            raise ConfigError(
-                f"{self._name} has an unfinished migration of {other}, or of the same file, which was changed since: "
-                "create an empty database, and migrate into that"
+        if not await check_version(self._connection, self._name, moving=True):
+            return MigrationPosition(first, 0, begun=False)
+        if await self._connection.fetchval("SELECT to_regclass('moved_stores') IS NOT NULL"):
+            row = await self._connection.fetchrow(
+                "SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores WHERE fingerprint = $1", fingerprint
             )
+            if row is not None:
+                table, rows, is_complete = row
+                return MigrationPosition(table, rows, complete=is_complete)
+            other = await self._connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
+            if other is not None:
+                raise ConfigError(
+                    f"{self._name} has an unfinished migration of {other}, or of the same file, which was changed "
+                    "since: create an empty database, and migrate into that"
+                )
         await self._refuse_servers()
         tasks, users, *others = await self._connection.fetchrow(_CONTENTS)
         if tasks or users or any(others):
@@ -147,15 +156,23 @@ class PostgresTarget:
             )
         return MigrationPosition(first, 0, begun=False)
 
-    async def begin(self, fingerprint: str, source: str, first: str) -> None:
-        """Mark the database as incomplete, from here to `finish`: servers do not start on it."""
+    async def begin(self, fingerprint: str, source: str, position: MigrationPosition) -> None:
+        """Create the tables of this version. From here to `finish` the database is incomplete: servers refuse it.
+
+        Raises:
+            ConfigError: it has servers, or its tables cannot be created.
+        """
+        await migrate(self._connection, self._name, moving=True)
         async with self._connection.transaction():
+            await self._connection.execute(_CREATE_POSITION)
             await self._connection.execute(f"INSERT INTO dragoman_meta VALUES ('{MOVING}', 1) ON CONFLICT DO NOTHING")
             await self._connection.execute(
-                "INSERT INTO moved_stores (fingerprint, source, at_table, at_row) VALUES ($1, $2, $3, 0)",
+                "INSERT INTO moved_stores (fingerprint, source, at_table, at_row) VALUES ($1, $2, $3, $4) "
+                "ON CONFLICT DO NOTHING",
                 fingerprint,
                 source,
-                first,
+                position.table,
+                position.rows,
             )
         await self._refuse_servers()  # one may have started before the mark was there
 
@@ -167,8 +184,11 @@ class PostgresTarget:
     async def prepare(self, plugin_tables: Iterable[TaskTable], days: Iterable[int]) -> None:
         """Make the tables of plug-ins and the partitions of days, where they are missing."""
         await create_tables(self._connection, plugin_tables)
-        # An empty database may have been used before.
-        await self._connection.execute("DELETE FROM days WHERE dropped")
+        # An empty database may have been used before, and some day half dropped.
+        for (day,) in await self._connection.fetch("SELECT day FROM days WHERE dropped"):
+            await detach_day(self._connection, day)
+            await self._connection.execute("DELETE FROM days WHERE day = $1", day)
+        await self._connection.execute(f"UPDATE days SET checked = day::bigint << {DAY_BITS}, cleared = 0")
         await attach_days(self._connection, days)
 
     async def write(self, copied: CopiedRows, fingerprint: str) -> None:
@@ -211,7 +231,8 @@ class PostgresTarget:
         """
         homes = list(contexts)
         async with self._connection.transaction():
-            await self._connection.execute(_ENTER_NODE, FORMER_NODE, source, __version__)
+            await self._connection.execute(_READ_WHOLE_TABLES)
+            await self._connection.execute(_ENTER_NODE, FORMER_NODE, source, VERSION)
             await self._connection.execute("DELETE FROM state_counts")
             await self._connection.execute(_COUNT_STATES)
             await self._connection.execute(_GIVE_TURNS)
@@ -221,7 +242,7 @@ class PostgresTarget:
                     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "
                     f'max("{column}")) FROM "{table}" HAVING max("{column}") IS NOT NULL'
                 )
-            if node is not None:
+            if homes:
                 await self._connection.execute(
                     _SET_HOME, [scope for scope, _ in homes], [context_id for _, context_id in homes], node
                 )
@@ -229,7 +250,8 @@ class PostgresTarget:
     async def finish(self, fingerprint: str) -> None:
         """Make the database one that servers use, with statistics for the planner. From here on it is complete."""
         await self._refuse_servers()
-        await self._connection.execute("ANALYZE")
+        names = {self._tables[name].name for name in CONTENTS} | {"state_counts"}
+        await self._connection.execute(f"ANALYZE {', '.join(map(_quoted, sorted(names)))}")
         async with self._connection.transaction():
             await self._connection.execute("SET LOCAL synchronous_commit = on")
             await self._connection.execute(f"DELETE FROM dragoman_meta WHERE key = '{MOVING}'")
@@ -239,23 +261,39 @@ class PostgresTarget:
 
     async def counts(self, plugin_tables: Iterable[TaskTable]) -> StoreCounts:
         """Count everything as the source does."""
-        rows = {name: await self._count(f'"{self._tables[name].name}"') for name in CONTENTS}
-        rows["tasks"] = await self._count(f"tasks WHERE {LISTED}")
-        rows["drafts"] = rows["draft_snapshots"] = await self._count(f"tasks WHERE state = {DRAFT}")
-        rows["snapshots"] -= rows["draft_snapshots"]
-        rows["contexts"] = await self._count("contexts WHERE state IS NOT NULL")
-        for table in plugin_tables:
-            rows[table.name] = await self._count(_quoted(table.name))
-        states: dict[State, int] = {}
-        for state, tasks in await self._connection.fetch(
-            f"SELECT state, sum(tasks)::bigint FROM state_counts WHERE scope <> {ALL_SCOPES} GROUP BY state "
-            "HAVING sum(tasks) <> 0 ORDER BY state"
-        ):
-            states[STATES[state]] = tasks
+        async with self._connection.transaction():
+            await self._connection.execute(_READ_WHOLE_TABLES)
+            rows = {name: await self._count(f'"{self._tables[name].name}"') for name in CONTENTS}
+            rows["tasks"] = await self._count(f"tasks WHERE {LISTED}")
+            rows["drafts"] = rows["draft_snapshots"] = await self._count(f"tasks WHERE state = {DRAFT}")
+            rows["snapshots"] -= rows["draft_snapshots"]
+            rows["contexts"] = await self._count("contexts WHERE state IS NOT NULL")
+            for table in plugin_tables:
+                rows[table.name] = await self._count(_quoted(table.name))
+            states: dict[State, int] = {}
+            for state, tasks in await self._connection.fetch(
+                f"SELECT state, sum(tasks)::bigint FROM state_counts WHERE scope <> {ALL_SCOPES} GROUP BY state "
+                "HAVING sum(tasks) <> 0 ORDER BY state"
+            ):
+                states[STATES[state]] = tasks
         return StoreCounts(rows, states)
 
     async def _count(self, source: str) -> int:
         return await self._connection.fetchval(f"SELECT count(*) FROM {source}")
+
+
+async def _lock(connection: PostgresConnection, name: str) -> None:
+    """Keep others from migrating, and from retention. Raises ConfigError when they do not end soon."""
+    try:
+        # The session of a migration that was killed ends when it notices that.
+        await connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
+        for lock in (_MIGRATE_LOCK, DAYS_LOCK):
+            await connection.execute(f"SELECT pg_advisory_lock({LOCK_SPACE}, {lock})")
+        await connection.execute(f"SET lock_timeout = '{_WAIT_SECONDS}s'")
+    except Exception as error:
+        if is_conflict(error):
+            raise ConfigError(f"{name} is in use: another migration, or a server: wait, or stop it") from None
+        raise
 
 
 def _quoted(name: str) -> str:
