@@ -12,12 +12,12 @@ from dragoman.engine.journal.writer import STOPPING
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.ownership.keeper import ClaimKeeper
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ownership.port import Claim, Ownership
 
 logger = logging.getLogger("dragoman.engine")
 # How long handing over may take when the store is slow. What is not handed over then, others take when this process
@@ -87,8 +87,9 @@ class Draining:
             left = seconds - (self._clock.now() - began) / 1000
             if left > 0:
                 await self._wait_answered(left)
+            restartable = keeper.restartable()
             await runner.interrupt(seconds)
-            await self._hand_over(keeper)
+            await self._hand_over(keeper, restartable)
         self.is_closed = True
 
     async def _wait_answered(self, seconds: float) -> None:
@@ -96,8 +97,8 @@ class Draining:
             self._no_callers = asyncio.get_running_loop().create_future()
             await wait(self._clock, self._no_callers, seconds)
 
-    async def _hand_over(self, keeper: ClaimKeeper) -> None:
-        handing = asyncio.ensure_future(keeper.hand_over())
+    async def _hand_over(self, keeper: ClaimKeeper, restartable: Sequence[Claim]) -> None:
+        handing = asyncio.ensure_future(keeper.hand_over(restartable))
         if not await wait(self._clock, handing, HAND_OVER_SECONDS):
             handing.cancel()
         (error,) = await asyncio.gather(handing, return_exceptions=True)

@@ -67,12 +67,24 @@ class ClaimKeeper:
             if not run.live.begun and run.live.committed:
                 run.live.lose()
 
-    async def hand_over(self) -> None:
+    def restartable(self) -> list[Claim]:
+        """The claims of runs that may begin again elsewhere."""
+        runs = (run for run in self._runner.runs() if run.is_restartable and run.live.begun and not run.live.over)
+        return [run.live.claim for run in runs if run.live.claim is not None]
+
+    async def hand_over(self, restartable: Sequence[Claim]) -> None:
         """Leave what was interrupted here to the other processes, if it may begin again, and fail the rest.
+
+        What was `restartable` is released as it is. Whether the rest may begin again is in the store.
 
         Raises:
             ServerError: the store does not answer.
         """
+        running = {run.live.claim for run in self._runner.runs()}
+        for claim in restartable:
+            if claim not in running:  # else its code does not stop
+                self._ownership.release(claim, begun=True)
+        await self._ownership.wait_released()
         claims = [claim for claim in (await self._ownership.owned()).values() if claim.agent == self._agent]
         failed = [live for claim in claims if (live := await self._adopt(claim)) is not None]
         await asyncio.gather(*(live.wait_durable() for live in failed))

@@ -8,7 +8,7 @@ from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, Sto
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.net.postgres import is_missing
-from dragoman.stores.postgres.grouped_reads import TOO_LARGE
+from dragoman.stores.postgres.grouped_calls import TOO_LARGE
 from dragoman.stores.postgres.sql.partition import day_of, partition_of
 from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
 from dragoman.stores.state_numbers import NUMBERS, STATES
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.net.postgres import PostgresConnection
-    from dragoman.stores.postgres.grouped_reads import LargeResult
+    from dragoman.stores.postgres.grouped_calls import LargeResult
 
 ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms

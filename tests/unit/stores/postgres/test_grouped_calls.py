@@ -1,4 +1,4 @@
-"""Reads that begin together share a statement, and get what they would have got alone."""
+"""Calls that begin together share a statement, and get what they would have got alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 from dragoman.engine.ports.store import Note
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.postgres.grouped_reads import MAX_READS, MAX_STATEMENTS, TOO_LARGE, GroupedReads, LargeResult
+from dragoman.stores.postgres.grouped_calls import MAX_CALLS, MAX_STATEMENTS, TOO_LARGE, GroupedCalls, LargeResult
 from dragoman.stores.postgres.sql import reader
 
 
@@ -53,10 +53,10 @@ class Reading:
 
     def __init__(self) -> None:
         self.table = Table()
-        self._reads = GroupedReads[str, int](self.table.read_one, self.table.read_many)
+        self._calls = GroupedCalls[str, int](self.table.read_one, self.table.read_many)
 
     def begin(self, *keys: str) -> list[asyncio.Task[int]]:
-        return [asyncio.ensure_future(self._reads.read(key)) for key in keys]
+        return [asyncio.ensure_future(self._calls.call(key)) for key in keys]
 
 
 @pytest.fixture
@@ -85,14 +85,14 @@ async def test_what_comes_while_statements_are_under_way_is_read_by_the_next(rea
     for number in range(MAX_STATEMENTS):
         under_way += reading.begin(f"first {number}")
         await reading.table.sent(number + 1)
-    keys = [f"{number}" for number in range(MAX_READS + 1)]
+    keys = [f"{number}" for number in range(MAX_CALLS + 1)]
     later = reading.begin(*keys)
     await asyncio.wait(later, timeout=0)
     assert len(reading.table.statements) == MAX_STATEMENTS
     for number in range(MAX_STATEMENTS + 2):
         await reading.table.answer(number)
     await asyncio.gather(*under_way, *later)
-    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_READS], keys[MAX_READS:]]
+    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_CALLS], keys[MAX_CALLS:]]
 
 
 async def test_what_is_too_large_to_come_along_is_read_alone(reading: Reading) -> None:
@@ -172,3 +172,16 @@ async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster)
     together = await database._run(reader.records_of_many, requests)
     assert TOO_LARGE in together
     assert all(many in (one, TOO_LARGE) for one, many in zip(records, together, strict=True))
+
+
+async def test_many_claims_are_given_up_together_as_each_would_be_alone(cluster: Cluster) -> None:
+    node, other = await cluster.node(), await cluster.node()
+    begun, handed_over, of_other = await node.create(), await node.create(), await other.create()
+    queued = await node.create(begins=False, serial=False)
+    claims = [(begun, 1, False), (handed_over, 1, True), (of_other, 1, True), (queued, 1, False), (queued, 2, True)]
+    released = await asyncio.gather(
+        *(node.database.release(node.id, row.number, epoch, begun=begun) for row, epoch, begun in claims)
+    )
+    assert released == [False, True, False, True, False]
+    assert set(await node.database.owned(node.id)) == {begun.number}
+    assert await other.take() == sorted((handed_over.number, queued.number))
