@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman import __version__
 from dragoman.engine.ports.rows import TaskTable
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.state import State
@@ -61,7 +60,7 @@ WHERE NOT dead AND seen > clock_timestamp() - make_interval(secs => {_GONE_LEASE
 """
 _ENTER_NODE = """
 INSERT INTO nodes (id, name, agents, version, lease, keys, dead, stopped, tables)
-VALUES ($1, $2, (SELECT coalesce(array_agg(DISTINCT agent), '{}') FROM scopes), $3, 1, '{}', true, true, $4)
+VALUES ($1, $2, (SELECT coalesce(array_agg(DISTINCT agent), '{}') FROM scopes), '', 1, '{}', true, true, $3)
 ON CONFLICT (id) DO UPDATE SET agents = excluded.agents
 """
 _COUNT_STATES = f"""
@@ -222,7 +221,7 @@ class PostgresTarget:
         """
         homes = list(contexts)
         async with self._connection.transaction():
-            await self._connection.execute(_ENTER_NODE, FORMER_NODE, source, __version__, VERSION)
+            await self._connection.execute(_ENTER_NODE, FORMER_NODE, source, VERSION)
             await self._connection.execute("DELETE FROM state_counts")
             await self._connection.execute(_COUNT_STATES)
             await self._connection.execute(_GIVE_TURNS)
