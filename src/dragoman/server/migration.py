@@ -175,10 +175,9 @@ class StoreMigration:
         source = self._source
         async with PostgresTarget.opened(self._url, tables) as target:
             position = await target.find_position(source.fingerprint, source.tables[0])
+            await target.begin(source.fingerprint, str(self._path.absolute()), position)
             if position.begun:
                 self._observer.on_resume(position)
-            else:
-                await target.begin(source.fingerprint, str(self._path.absolute()), position.table)
             counts = await self._in_thread(source.counts)
             await target.prepare(source.plugin_tables, await self._in_thread(source.days, MS_PER_DAY))
             progress = _Progress(self._observer, counts, position, 1 + self._verify)
