@@ -1,4 +1,4 @@
-"""docs/upgrading.md knows this release, and the manifest for Kubernetes leaves a node the time that it needs to stop."""
+"""docs/upgrading.md has this release, and the manifest for Kubernetes gives a node the time that it needs to stop."""
 
 from __future__ import annotations
 
