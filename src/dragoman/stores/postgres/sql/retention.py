@@ -242,7 +242,8 @@ SELECT max(task) FROM step
 class _Day(NamedTuple):
     """A row of `days`, as in the schema.
 
-    `cleared_seconds` is how long ago it was cleared, None for never; `is_kept` is True when nodes may have numbers of it.
+    `cleared_seconds` is how long ago it was cleared, None for never. `is_kept` is True while nodes may have numbers of
+    it.
     """
 
     day: int
@@ -334,7 +335,9 @@ async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int
             # After each step: a day with very many tasks takes longer than a sweep may.
             if (number, cutoff_ms) != before:
                 before = number, cutoff_ms
-                await connection.execute("UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1", day.day, *before)
+                await connection.execute(
+                    "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1", day.day, *before
+                )
     return in_need is None
 
 
