@@ -408,7 +408,7 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
 
 # What the database does with a row that it gets, and what the command says to that.
 TAMPERED = {
-    "RETURN NULL": "the counts differ, the file's from the database's: 8 of 7 notes",
+    "RETURN NULL": "the counts differ: notes: 8 in the file and 7 in the database",
     "NEW.body := 'other'::bytea; RETURN NEW": "1 rows of notes are not equal in the database",
 }
 
