@@ -36,7 +36,9 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 # How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
-GRACE = 3
+GRACE = 1
+# Where the runs have left time, thousands of streams may need more. The rest is for the store.
+LONGEST_GRACE, _STORE_SECONDS = 3, 1.5
 # Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
 # streams come to another one at once, and a connection that is dropped is tried again after a second or more.
 BACKLOG = 65_535
@@ -160,6 +162,8 @@ def _run(
             close_after_responses(self.server_state)
             await _drain(app, self.servers if hands_over is not None and hands_over() else ())
             shutdown.record_drained()
+            left = shutdown.seconds_left - _STORE_SECONDS
+            self.config.timeout_graceful_shutdown = int(max(GRACE, min(LONGEST_GRACE, left)))
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
                 shutdown.exit_process()  # the event loop would wait for them forever

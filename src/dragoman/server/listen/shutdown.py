@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import math
 import os
 import signal
 import sys
@@ -40,6 +41,7 @@ class Shutdown:
         self._steps: SimpleQueue[bool] = SimpleQueue()
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._devnull = -1
+        self._until = math.inf  # when the process ends at the latest, on the monotonic clock
         self.received: list[int] = []
 
     def __enter__(self) -> Shutdown:
@@ -65,8 +67,14 @@ class Shutdown:
         """True when SIGINT stopped the server."""
         return signal.SIGINT in self.received
 
+    @property
+    def seconds_left(self) -> float:
+        """How long the process may still take."""
+        return self._until - time.monotonic()
+
     def record_drained(self) -> None:
         """Record that the runs have ended or were given up: the rest has five seconds."""
+        self._until = min(self._until, time.monotonic() + FINAL_SECONDS - _MARGIN)
         self._steps.put(True)
 
     def exit_process(self) -> NoReturn:
@@ -83,6 +91,7 @@ class Shutdown:
                 os._exit(130)
             return
         self.received.append(number)
+        self._until = time.monotonic() + self._drain + FINAL_SECONDS - _MARGIN
         self._steps.put(True)
         # For code that never releases the GIL, as some regular expressions: this timer is a C thread.
         faulthandler.dump_traceback_later(self._drain + FINAL_SECONDS, exit=True, file=self._devnull)
@@ -90,14 +99,12 @@ class Shutdown:
     def _watch(self) -> None:
         if not self._steps.get():
             return
-        until = time.monotonic() + self._drain + FINAL_SECONDS - _MARGIN
         while True:
             try:
-                if not self._steps.get(timeout=max(0.0, until - time.monotonic())):
+                if not self._steps.get(timeout=max(0.0, self.seconds_left)):
                     return
             except Empty:
                 self.exit_process()
-            until = min(until, time.monotonic() + FINAL_SECONDS - _MARGIN)
 
 
 def _log_forced_stop() -> None:
