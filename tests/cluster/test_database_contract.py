@@ -341,6 +341,17 @@ async def test_a_pinned_context_is_left_to_its_node_while_that_lives(tables: Tab
     assert (claimed.claim.task, claimed.home) == (row.number, f"node-{TWO}")
 
 
+async def test_a_pinned_context_waits_for_a_node_that_was_stopped_and_comes_back(tables: Tables) -> None:
+    first = await tables.create(TWO, "c", begins=True, pins=True)
+    assert await tables.commit(TWO, change(after(first, State.COMPLETED), 1)) == "committed"
+    row = await tables.create(ONE, "c", queued=True)
+    await tables.database.leave(TWO)
+    assert await tables.take(ONE) == []
+    await tables.database.join(NodeInfo(3, f"node-{TWO}", ("agent",), "1"))
+    (claimed,) = await tables.database.take(3, "agent", parallel=False, limit=5)
+    assert (claimed.claim.task, claimed.home) == (row.number, None)
+
+
 # -- repeats, mail, drafts -------------------------------------------------------------------------------------------
 
 

@@ -33,13 +33,14 @@ class Cluster:
         nodes: list[Node],
         balancer: RoundRobin,
         tables: Tables,
+        url: str | None = None,
     ) -> None:
         self._folder = folder
         self.postgres = postgres
         self.proxy = proxy
         self.nodes = nodes
         self.balancer = balancer
-        self.url = balancer.url
+        self.url = url or balancer.url
         self.tables = tables
         self.records = Records()
 

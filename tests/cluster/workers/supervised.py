@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+from cluster.processes.balancer import RoundRobin
+from cluster.processes.cluster import Cluster
 from cluster.processes.nodes import SECONDS, Node
 from cluster.processes.tables import Tables
+from cluster.processes.wire_proxy import WireProxy
+from postgres_server import PostgresServer
 
 WORKERS = 2
 
@@ -34,7 +39,7 @@ class Supervised(Node):
 
     def worker_pids(self) -> list[int]:
         """The processes of the workers that have not ended, in the order in which they were started."""
-        return [pid for pid in _children(self.supervisor) if b"spawn_main" in _command(pid)]
+        return children(self.supervisor)
 
     async def until_workers(self, tables: Tables, before: Collection[int] = ()) -> dict[str, int]:
         """Wait until every worker has joined, as a node that is not one of those before. Gives the ids by name."""
@@ -46,16 +51,39 @@ class Supervised(Node):
         await tables.until("all workers have joined", joined)
         return await tables.live_nodes()
 
+    async def until_replaced(self, tables: Tables, before: dict[str, int]) -> list[int]:
+        """Wait until a worker has joined as another node than before. Gives the ids that are no more."""
+
+        async def replaced() -> bool:
+            nodes = await tables.live_nodes()
+            return sorted(nodes) == self.names and nodes != before
+
+        await tables.until("a worker is replaced", replaced)
+        return sorted({*before.values()} - {*(await tables.live_nodes()).values()})
+
     def close(self) -> None:
         """End whatever still runs: workers end with their supervisor."""
         for process in self.processes:
             if process.is_running:
-                pids = _children(process.pid)
+                pids = children(process.pid)
                 process.kill()
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
         super().close()
+
+
+@asynccontextmanager
+async def running_workers(folder: Path, postgres: PostgresServer) -> AsyncIterator[tuple[Cluster, Supervised]]:
+    """A server with workers that have joined, and nothing between it and its callers; and its end."""
+    async with AsyncExitStack() as stack:
+        tables = await stack.enter_async_context(Tables(postgres.url()))
+        server = Supervised(folder, postgres.url(), [])
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        await asyncio.to_thread(server.launch)
+        # The means of other tests are there and not used.
+        proxy, balancer = WireProxy(postgres.port), RoundRobin([server.port])
+        yield Cluster(folder, postgres, proxy, [server], balancer, tables, server.url), server
 
 
 def until_ended(pid: int) -> None:
@@ -68,15 +96,10 @@ def until_ended(pid: int) -> None:
             os.close(descriptor)
 
 
-def _children(pid: int) -> list[int]:
+def children(supervisor: int) -> list[int]:
+    """The processes of the workers of a supervisor, in the order in which they were started."""
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
+        pids = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+        return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    except OSError:  # one has just ended
         return []
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

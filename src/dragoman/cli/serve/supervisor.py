@@ -147,6 +147,8 @@ class WorkerSupervisor:
                     self._attend_signals()
                     for slot in self._slots:
                         self._attend(slot)
+                    if os.getpid() == 1:
+                        self._reap_orphans()
             finally:
                 self._end_all()
         if signal.SIGINT in self._received:
@@ -163,6 +165,13 @@ class WorkerSupervisor:
         wait([wakeup, *pipes], None if due is None else max(0.0, due - time.monotonic()))
         with suppress(BlockingIOError):
             wakeup.recv(4096)
+
+    def _reap_orphans(self) -> None:
+        """Reap what dead workers have left behind. In a container, the first process is the parent of all orphans."""
+        ours = {process.child.pid for slot in self._slots for process in slot.processes}
+        with suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in ours:
+                os.waitpid(ended.si_pid, os.WNOHANG)
 
     def _end_all(self) -> None:
         """Leave no process behind, whatever has happened."""

@@ -187,7 +187,7 @@ class Heartbeat:
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
 
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
-        for warning in self._peer_check.check(peers):
+        for warning in () if self._is_retired else self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
         silent = self._observer.observe(self._lease.now(), peers)

@@ -38,7 +38,7 @@ class Node:
     ) -> None:
         self.database = FaultyDatabase(simulated)
         self.lease = NodeLease(lease, lambda: clock.now() / 1000)
-        info = NodeInfo(number, name or f"node-{number}", (), "1", keys=keys)
+        info = NodeInfo(number, name or f"node-{number}", ("hello",), "1", keys=keys)
         self.heartbeat = Heartbeat(self.database, info, self.lease, clock, ended=ended)
         self.events: list[str] = []
         self.is_responsive = True
@@ -148,6 +148,17 @@ async def test_nodes_warn_once_of_another_that_has_their_name(
     await cluster.advance(100)
     warning = "another node is called web too: give each a name of its own with --node"
     assert [warning in text for text in caplog.messages] == [True, True]
+
+
+async def test_a_node_that_is_about_to_stop_may_have_the_name_of_the_next_one(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await cluster.add(name="web")
+    before.heartbeat.retire()
+    await cluster.advance(INTERVAL)
+    await cluster.add(name="web")
+    await cluster.advance(100)
+    assert caplog.messages == []
 
 
 async def test_a_node_that_is_started_again_under_its_name_is_no_other(
