@@ -95,8 +95,11 @@ class Cluster:
             await asyncio.gather(working, return_exceptions=True)
             print(f"\ncallers: {dict(everybody.counted)}")
 
-    async def verdict(self, *, may_fail: bool) -> None:
-        """Wait until everything has come to rest, and compare. Unless it may, no task has failed."""
+    async def verdict(self, *, may_fail: bool) -> list[str]:
+        """Wait until everything has come to rest, and compare. Unless it may, no task has failed.
+
+        Returns the skills of the tasks that have.
+        """
         await self.tables.until_settled()
         stored, effects = await self.tables.read(), effects_of(self._folder)
         wrong = Checker(self.records, stored, effects).judge()
@@ -114,6 +117,7 @@ class Cluster:
         assert wrong == []
         assert may_fail or failed == []
         assert not any(process.tracebacks for node in self.nodes for process in node.processes)
+        return [self.records.sends[each.nonce].skill for each in stored.journals.values() if each.state == FAILED]
 
 
 @asynccontextmanager
