@@ -16,7 +16,7 @@ from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import AddressGuard as AddressGuard
-from dragoman.net.postgres import is_postgres_url
+from dragoman.net.postgres import count_promotions, is_postgres_url
 from dragoman.server.administration import open_users
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
@@ -87,6 +87,7 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
         runs_limit=settings.limits.runs,
         lease=NodeLease(settings.lease),
         clock=clock,
+        promotions=count_promotions,
     )
     ownership = store.ownership
     bus = PostgresBus(clock, url, store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work)

@@ -12,6 +12,8 @@ from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.retry import SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.clock import Clock
     from dragoman.stores.postgres.database import Database
 
@@ -26,9 +28,13 @@ RENEW_MS = 1_800_000
 
 
 class TaskNumbers:
-    """Task numbers of this node, ascending. The next block is reserved before the last number is used."""
+    """Task numbers of this node, ascending. The next block is reserved before the last number is used.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    `promotions` counts the servers that took over from another. One that was an asynchronous standby may know nothing
+    of the blocks that were reserved, and hand them out again: they are given up.
+    """
+
+    def __init__(self, database: Database, clock: Clock, promotions: Callable[[], int] = lambda: 0) -> None:
         self._database = database
         self._clock = clock
         self._next: int = 0
@@ -36,13 +42,15 @@ class TaskNumbers:
         self._reserved: int | None = None
         self._refill: asyncio.Task[None] | None = None
         self._renewed_ms = 0
+        self._promotions = promotions
+        self._promotion = 0
 
     async def open(self) -> None:
         """Reserve the first block. Raises ConnectionLost."""
-        now = self._clock.now()
+        now, promotion = self._clock.now(), self._promotions()
         first = await self._database.numbers(BLOCK)
         self._next, self._end, self._reserved = first, first + BLOCK, None
-        self._renewed_ms = now
+        self._renewed_ms, self._promotion = now, promotion
 
     async def renew(self) -> None:
         """Give up numbers that were reserved half an hour ago: no task gets the number of a day long past.
@@ -65,7 +73,7 @@ class TaskNumbers:
             self._next, self._end, self._reserved = self._reserved, self._reserved + BLOCK, None
         number = self._next
         self._next = number + 1
-        if self._reserved is None and self._end - number <= BLOCK // 2:
+        if (self._reserved is None and self._end - number <= BLOCK // 2) or self._promotion != self._promotions():
             self._start_refill()
         return number
 
@@ -81,9 +89,12 @@ class TaskNumbers:
     async def _reserve(self) -> None:
         while True:
             try:
-                self._reserved = await answer_within(
-                    self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK)
-                )
+                if self._promotion != self._promotions():
+                    await answer_within(self._clock, SILENCE_SECONDS, self.open)
+                else:
+                    self._reserved = await answer_within(
+                        self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK)
+                    )
             except ConnectionLost:
                 await sleep(self._clock, RETRY_DELAY)
             else:

@@ -15,7 +15,7 @@ from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
 from dragoman.stores.postgres.writer import GroupCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
@@ -62,6 +62,7 @@ class PostgresStore:
         lease: NodeLease | None = None,
         clock: Clock | None = None,
         heartbeat_loop: HeartbeatLoop | None = None,
+        promotions: Callable[[], int] = lambda: 0,
     ) -> None:
         self._database = database
         self._lease = lease = lease or NodeLease(LEASE_SECONDS)
@@ -69,7 +70,7 @@ class PostgresStore:
         self._beating = heartbeat_loop or HeartbeatThread(lease.now)
         self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version, keys=keys), lease, clock)
         self._retry = Retry(clock, lease.now)
-        self._numbers = TaskNumbers(database, clock)
+        self._numbers = TaskNumbers(database, clock, promotions)
         self._writer = GroupCommit(database, clock, self._on_work)
         self.ownership = PostgresOwnership(database, lease, self._writer, self._retry, clock, runs_limit)
         self._tables: list[TaskTable] = []
