@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.server.agent.agent import Agent as Agent
     from dragoman.server.agent.server import Server as Server
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported on first use, so that a client does not load the server.
 _HOMES = {

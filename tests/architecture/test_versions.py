@@ -15,15 +15,16 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE)
 # With or without a patch number; A2A has no 0.1.0, which is the first version of an agent.
 SPELLED = re.compile(rf"(?!0\.1\.0)({'|'.join(map(re.escape, VERSIONS))})(\.\d+)?", re.ASCII)
 # Versions of other things: HTTP's, and that of a package.
-OTHERS = {"http_version", "version"}
+OTHERS = {"http_version", "version", "__version__"}
 
 
 def named_by(tree: ast.Module) -> set[int]:
     """The constants that are the value of a keyword or a key, or the default of a lookup, with such a name."""
     found: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg in OTHERS:
-            found.add(id(node.value))
+        if isinstance(node, ast.keyword | ast.Assign):
+            names = [node.arg] if isinstance(node, ast.keyword) else [getattr(each, "id", "") for each in node.targets]
+            found |= {id(node.value) for name in names if name in OTHERS}
         elif isinstance(node, ast.Dict):
             found |= {id(v) for k, v in zip(node.keys, node.values, strict=True) if getattr(k, "value", "") in OTHERS}
         elif isinstance(node, ast.Call) and node.args and getattr(node.args[0], "value", "") in OTHERS:

@@ -54,11 +54,17 @@ class ContextRow:
 class NodeRow:
     """The row of a node."""
 
-    __slots__ = ("beat", "dead", "info", "seen", "stopped")
+    __slots__ = ("beat", "dead", "info", "runs", "seen", "stopped")
 
     def __init__(self, info: NodeInfo, seen: float) -> None:
         self.info = info
         self.beat = 0
         self.dead = False
         self.stopped = False
+        self.runs = True
         self.seen = seen
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Those whose tasks it runs."""
+        return self.info.agents if self.runs else ()

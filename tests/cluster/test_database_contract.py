@@ -234,6 +234,13 @@ async def test_without_queued_tasks_only_those_that_had_begun_on_dead_nodes_are_
     assert [claimed.claim.task for claimed in taken] == [begun.number]
 
 
+async def test_a_node_that_runs_nothing_has_no_agents_for_the_others(tables: Tables) -> None:
+    for runs in (True, False, True):
+        await tables.database.beat(TWO, runs=runs)
+        agents = {peer.id: peer.agents for peer in (await tables.database.beat(ONE)).peers}
+        assert agents[TWO] == (("agent",) if runs else ())
+
+
 async def test_queued_tasks_are_taken_oldest_first_by_one_node(tables: Tables) -> None:
     queued = [(await tables.create(queued=True)).number for _ in range(3)]
     assert await tables.take(TWO, limit=2) == queued[:2]
@@ -332,6 +339,17 @@ async def test_a_pinned_context_is_left_to_its_node_while_that_lives(tables: Tab
     await tables.kill(TWO)
     (claimed,) = await tables.database.take(ONE, "agent", parallel=False, limit=5)
     assert (claimed.claim.task, claimed.home) == (row.number, f"node-{TWO}")
+
+
+async def test_a_pinned_context_waits_for_a_node_that_was_stopped_and_comes_back(tables: Tables) -> None:
+    first = await tables.create(TWO, "c", begins=True, pins=True)
+    assert await tables.commit(TWO, change(after(first, State.COMPLETED), 1)) == "committed"
+    row = await tables.create(ONE, "c", queued=True)
+    await tables.database.leave(TWO)
+    assert await tables.take(ONE) == []
+    await tables.database.join(NodeInfo(3, f"node-{TWO}", ("agent",), "1"))
+    (claimed,) = await tables.database.take(3, "agent", parallel=False, limit=5)
+    assert (claimed.claim.task, claimed.home) == (row.number, None)
 
 
 # -- repeats, mail, drafts -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from cluster.test_several_nodes import scene, state
 from dragoman.engine.journal.writer import STOPPING
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
+from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
 
 
 def outcome_of(cluster: Cluster, node: SimulatedNode, text: str, **options: Any) -> list[Any]:
@@ -24,9 +25,11 @@ def outcome_of(cluster: Cluster, node: SimulatedNode, text: str, **options: Any)
     return outcomes
 
 
-def begin(cluster: Cluster, node: SimulatedNode, text: str, context_id: str | None = None) -> SentMessage:
+def begin(
+    cluster: Cluster, node: SimulatedNode, text: str, context_id: str | None = None, agent: str = "serial"
+) -> SentMessage:
     """Send a message to a node whose caller does not wait for the task."""
-    sent = SentMessage("serial", new_message(cluster._new_id(), text, context_id=context_id), wait=False)
+    sent = SentMessage(agent, new_message(cluster._new_id(), text, context_id=context_id), wait=False)
     cluster.messages.append(sent)
     cluster.open_messages[sent] = None
     cluster.repeat_at(sent, node)
@@ -34,9 +37,9 @@ def begin(cluster: Cluster, node: SimulatedNode, text: str, context_id: str | No
 
 
 def stop(cluster: Cluster, node: SimulatedNode) -> None:
-    """Stop a node, and let that begin."""
+    """Stop a node, and let it find out who else is there."""
     node.stop()
-    cluster.run(0.001)
+    cluster.run(0.1)
 
 
 def owner_of(cluster: Cluster, task_id: str | None) -> str | None:
@@ -179,6 +182,24 @@ def test_a_node_that_stops_and_is_alone_refuses_messages_as_nobody_could_run_the
         assert state(cluster, task.task_id) is State.COMPLETED
 
 
+def test_two_nodes_that_stop_at_the_same_time_do_not_count_on_each_other_nor_on_a_front() -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        cluster.start_node(0)
+        cluster.run(2)
+        tasks = [begin(cluster, node, "once slow") for node in (one, two)]
+        cluster.run(0.1)
+        stop(cluster, one)
+        stop(cluster, two)
+        cluster.run(1.1)  # the first one knows it with its next beat
+        outcomes = outcome_of(cluster, one, "once chunk")
+        cluster.run(0.1)
+        (error,) = outcomes
+        assert isinstance(error, ServerError)
+        cluster.run(2)
+        assert [state(cluster, task.task_id) for task in tasks] == [State.COMPLETED] * 2
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_a_node_without_room_fails_what_had_begun_on_a_dead_one_and_queues_what_may_begin_again(limit: int) -> None:
     with scene(1) as cluster:
@@ -198,3 +219,31 @@ def test_a_node_without_room_fails_what_had_begun_on_a_dead_one_and_queues_what_
         cluster.start_node()
         cluster.run(12)
         assert state(cluster, again.task_id) is State.COMPLETED
+
+
+def test_a_session_waits_for_a_node_that_is_restarted() -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        begin(cluster, one, "once chunk", context_id="talk", agent="pinned")
+        cluster.run(0.5)
+        one.stop()
+        cluster.run(1)
+        later = begin(cluster, two, "once chunk", context_id="talk", agent="pinned")
+        cluster.run(5)
+        assert state(cluster, later.task_id) is State.SUBMITTED
+        cluster.start_node(name=one.name)
+        cluster.run(1)
+        assert state(cluster, later.task_id) is State.COMPLETED
+
+
+@pytest.mark.parametrize(("ends", "seconds"), [("stop", RETURN_SECONDS + 3), ("kill", 11)])
+def test_a_session_does_not_wait_for_a_node_that_has_died_nor_for_ever(ends: str, seconds: float) -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        begin(cluster, one, "once chunk", context_id="talk", agent="pinned")
+        cluster.run(0.5)
+        getattr(one, ends)()
+        cluster.run(1)
+        later = begin(cluster, two, "once chunk", context_id="talk", agent="pinned")
+        cluster.run(seconds)
+        assert state(cluster, later.task_id) is State.FAILED

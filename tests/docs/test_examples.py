@@ -33,9 +33,9 @@ def load(name: str) -> ModuleType:
 examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
-LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "sql", ""}
+LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "ini", "sql", "yaml", ""}
 # Blocks of all pages together that may say `no-run`; two of them need a2a-sdk, and tests/interop runs them.
-SHOWN_ONLY = 7
+SHOWN_ONLY = 8
 
 
 def name(page: Path) -> str:
@@ -75,11 +75,18 @@ def database_for(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[st
         if shutil.which(program) is None:
             pytest.skip(f"the page is written for {program}, which is not here")
     server: str = request.getfixturevalue("postgres_url").rpartition("/")[0]
-    drop = ["DROP DATABASE IF EXISTS dragoman WITH (FORCE)", "DROP DATABASE IF EXISTS restored WITH (FORCE)"]
+    drop = [f"DROP DATABASE IF EXISTS {database} WITH (FORCE)" for database in ("dragoman", "restored", "moved")]
     drop += ["DROP ROLE IF EXISTS dragoman"]
     command = ["psql", "-q", f"{server}/postgres", *(word for statement in drop for word in ("-c", statement))]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
-    yield {"postgresql://postgres@127.0.0.1:5432": server, "127.0.0.1:5432": server.rpartition("@")[2]}
+    yield {
+        "postgresql://postgres@127.0.0.1:5432": server,
+        "127.0.0.1:5432": server.rpartition("@")[2],
+        # A server on a file has no lease, long or short.
+        "dragoman serve hello.py --port 8080 --store sqlite": (
+            "DRAGOMAN_LEASE= dragoman serve hello.py --port 8080 --store sqlite"
+        ),
+    }
     subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 

@@ -84,6 +84,7 @@ VERBS = {
     "nodes": Verb("store.nodes", "List the servers of a store, and what they do."),
     "listen": Verb("listen", "Receive, check and print webhooks."),
     "backup": Verb("store.backup", "Back up the store, even while servers run."),
+    "migrate": Verb("store.migrate", "Move a SQLite store into PostgreSQL.", (0, 1, 2, 130)),
     "doctor": Verb("doctor.command", "Check an agent, or the local store and settings."),
     "completion": Verb("completion.command", "Print the shell completion script."),
 }

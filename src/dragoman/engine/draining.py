@@ -68,13 +68,14 @@ class Draining:
 
     async def drain(self, seconds: float) -> None:
         """Let the runs end for so many seconds, then interrupt them and hand over what can be."""
-        self.has_begun = True
         began = self._clock.now()
         runner, keeper = self._runner, self._keeper
         if keeper is not None:
             self._ownership.retire()
             runner.retire()
             keeper.retire()
+            await self._ownership.look_for_peers()
+        self.has_begun = True
         if len(runner):
             noun = "task" if len(runner) == 1 else "tasks"
             logger.info("waiting up to %g s for %d running %s of %s", seconds, len(runner), noun, self._agent)

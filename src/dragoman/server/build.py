@@ -22,7 +22,8 @@ from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning
 from dragoman.server.config.memory_limit import memory_for
-from dragoman.server.config.store_url import parse_store, session_folder
+from dragoman.server.config.settings import WorkerSettings
+from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.address import Addresses
 from dragoman.server.http.app import App, HostedAgent
 from dragoman.server.http.authentication import Authentication, AuthSettings, SchemeAuthentication
@@ -88,6 +89,8 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
         lease=NodeLease(settings.lease),
         clock=clock,
         promotions=count_promotions,
+        node_id=settings.node_id if isinstance(settings, WorkerSettings) else None,
+        ended=settings.ended if isinstance(settings, WorkerSettings) else (),
     )
     ownership = store.ownership
     bus = PostgresBus(clock, url, store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work)
@@ -132,7 +135,7 @@ def build(
     keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
     storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
     store, bus, ownership = storage
-    home = session_folder(settings.store)
+    home = settings.sessions
     extra = plugins()
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
@@ -192,7 +195,7 @@ def build(
     cross_site = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth_factory = partial(_authentication, agents, settings, keys, clock, addresses)
-    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits)))
+    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits, workers=settings.workers)))
     context = PluginContext(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,

@@ -24,16 +24,17 @@ class HealthFinding(NamedTuple):
     do: str = ""
 
 
-NodeState = Literal["alive", "late", "dead", "stopped"]
+NodeState = Literal["alive", "front", "late", "dead", "stopped"]
 
 
 class NodeStatus(NamedTuple):
     """A server of a store, and what it has to do.
 
-    `state` is "late" when it has not renewed its lease in time, "dead" when others have declared it so, and "stopped"
-    when it has left by itself. `keys` are fingerprints of its secrets, `age` is how many seconds ago it was seen.
-    `running` counts the tasks that its agents work on, `claimed` those that it is about to begin, and `webhooks` those
-    that it delivers. `tables` is the version of the tables that it was made for. The server of a file has a process id
+    `state` is "front" when it accepts messages and runs none: by its settings, or because it stops. It is "late"
+    when it has not renewed its lease in time, "dead" when others have declared it so, and "stopped" when it has
+    left by itself. `keys` are fingerprints of its secrets, `age` is how many seconds ago it was seen. `running`
+    counts the tasks that its agents work on, `claimed` those that it is about to begin, and `webhooks` those that
+    it delivers. `tables` is the version of the tables that it was made for. The server of a file has a process id
     instead of all that.
     """
 

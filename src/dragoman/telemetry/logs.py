@@ -14,10 +14,10 @@ from dragoman.telemetry.terminal import Style, wants_color
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def configure(kind: str, level: str, *, quiet: bool = False) -> None:
+def configure(kind: str, level: str, *, quiet: bool = False, worker: int | None = None) -> None:
     """Send all logs to stderr: `kind` is "text" or "json" (one object per line), `level` as in the settings.
 
-    With `quiet`, the level is at least "warning".
+    With `quiet`, the level is at least "warning". With `worker`, each record says which of several processes wrote it.
 
     May be called again: the last call counts. Other handlers of the root logger stay.
 
@@ -26,11 +26,12 @@ def configure(kind: str, level: str, *, quiet: bool = False) -> None:
     """
     handler = _StderrHandler()
     if kind == "json":
-        handler.setFormatter(_JsonFormatter())
-    elif sys.stderr.isatty():
-        handler.setFormatter(_TerminalFormatter(datefmt="%H:%M:%S"))
+        handler.setFormatter(_JsonFormatter(worker))
     else:
-        handler.setFormatter(_TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        form = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+        formatter = _TerminalFormatter(datefmt="%H:%M:%S") if sys.stderr.isatty() else _TextFormatter(form)
+        formatter.label = "" if worker is None else f"[{worker}] "
+        handler.setFormatter(formatter)
     root = logging.getLogger()
     root.setLevel(level.upper())
     if quiet:
@@ -55,10 +56,11 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 class _TextFormatter(logging.Formatter):
     default_msec_format = "%s.%03d"
+    label: str = ""  # of the process, before each message
 
     def format(self, record: logging.LogRecord) -> str:
         # The base method would reuse a traceback that another handler has formatted and cached.
-        record.message = one_line(record.getMessage())
+        record.message = self.label + one_line(record.getMessage())
         record.asctime = self.formatTime(record, self.datefmt)
         lines = [self.formatMessage(record)]
         for text in (self.formatException(record.exc_info) if record.exc_info else "", record.stack_info or ""):
@@ -81,12 +83,17 @@ class _TerminalFormatter(_TextFormatter):
 
 
 class _JsonFormatter(logging.Formatter):
+    def __init__(self, worker: int | None) -> None:
+        super().__init__()
+        self._process = {} if worker is None else {"worker": worker}
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._process,
         }
         line |= {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
         if record.exc_info:

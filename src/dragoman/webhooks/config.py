@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.webhooks.request import RequestSigner
 
 logger = logging.getLogger("dragoman.push")
-_PURPOSE = "push"
+PURPOSE = "push"
 
 
 class SecretSealer(Protocol):
@@ -53,7 +53,7 @@ class WebhookRegistry:
             return
 
         def prepare() -> None:
-            self._sealer.unseal(_PURPOSE, self._sealer.seal(_PURPOSE, b""))
+            self._sealer.unseal(PURPOSE, self._sealer.seal(PURPOSE, b""))
             if self.signer is not None:
                 self.signer.sign_jwt({"exp": 0})
 
@@ -75,7 +75,7 @@ class WebhookRegistry:
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
         """Build the webhook to store, its secrets sealed. Raises InvalidParams."""
         self.check(config)
-        sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets_of(config)))
+        sealed = self._sealer.seal(PURPOSE, msgspec.json.encode(secrets_of(config)))
         # Unique, as it tells a webhook from its replacement, which may be registered within the same millisecond.
         self._last_ms = max(self.clock.now(), self._last_ms + 1)
         return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._last_ms)
@@ -117,4 +117,4 @@ class WebhookRegistry:
 
     def secrets(self, push: Push) -> Secrets:
         """Unseal the secrets of a webhook. Raises BadSeal when this server does not have their key."""
-        return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)
+        return msgspec.json.decode(self._sealer.unseal(PURPOSE, push.secrets), type=Secrets)

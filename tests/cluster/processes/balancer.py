@@ -23,6 +23,15 @@ class RoundRobin:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    def take_out(self, port: int) -> None:
+        """Send a node no more connections. Those that it has stay."""
+        self._ports.remove(port)
+        self._next = 0
+
+    def put_back(self, port: int) -> None:
+        """Send a node connections again."""
+        self._ports.append(port)
+
     async def __aenter__(self) -> RoundRobin:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
@@ -33,6 +42,7 @@ class RoundRobin:
         for carrier in list(self._carriers):
             carrier.cancel()
         await asyncio.gather(*self._carriers, return_exceptions=True)
+        await asyncio.sleep(0)  # connections close in the next turn of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         this = asyncio.current_task()
@@ -62,10 +72,10 @@ class RoundRobin:
             # Whoever hangs up, on either side, ends both.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_node.close()
             for each in pumps:
                 each.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            to_node.close()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

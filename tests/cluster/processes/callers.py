@@ -24,18 +24,30 @@ NOT_CANCELABLE, UNSUPPORTED = -32002, -32004
 class Callers:
     """A number of callers, and the chance that decides what they do.
 
+    With `nodes_stop`, a node may end a stream before its end, because it stops: the caller resumes it at another.
     With `lossy`, what they were told may be forgotten, so that they are surprised by nothing. But they are answered.
+    `retries` counts how many requests were repeated how often, and streams how often in a row.
     """
 
     def __init__(
-        self, url: str, records: Records, random: Random, longest_ms: int = 2000, *, lossy: bool = False
+        self,
+        url: str,
+        records: Records,
+        random: Random,
+        longest_ms: int = 2000,
+        *,
+        nodes_stop: bool = False,
+        lossy: bool = False,
     ) -> None:
         self.url = url
         self.lossy = lossy
         self.records = records
         self.random = random
         self.longest_ms = longest_ms
+        self.nodes_stop = nodes_stop
         self.counted: Counter[str] = Counter()
+        self.retries: Counter[int] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.done = 0
         self._changed = asyncio.Condition()
         self._parked: deque[tuple[str, str]] = deque()
@@ -80,10 +92,13 @@ class Callers:
     async def write_at(self, url: str) -> float:
         """Send something to one node until it is acknowledged. Returns when it was, on the monotonic clock."""
         send, message = self._new("quick")
+        tries = 0
         while True:
             try:
                 self._accepted(send, await ask(url, "SendMessage", _immediately(message)))
-            except Lost:
+            except Lost as error:
+                tries += 1
+                self._repeats(tries, error)
                 await asyncio.sleep(IMPATIENT_SECONDS)
             else:
                 return time.monotonic()
@@ -190,6 +205,7 @@ class Callers:
     async def _follow(self, nonce: str, method: str, params: dict[str, Any]) -> None:
         """Read a stream, over as many connections as it takes, until the task has ended or waits."""
         task_id, before, state = self.records.tasks.get(nonce, ""), None, None
+        tries = 0
         while True:
             asked_at = time.monotonic()
             self._asked[asyncio.current_task()] = f"{method} {params} after {before}"
@@ -199,7 +215,7 @@ class Callers:
                         result = event.result
                         if before is not None and event.id != before + 1:
                             self.records.wrong.append(f"event {event.id} of {nonce} came after {before}")
-                        before = event.id
+                        before, tries = event.id, 0
                         task_id = task_id or result["task"]["id"]
                         self.records.accepted(nonce, task_id)
                         if "task" in result:
@@ -210,10 +226,12 @@ class Callers:
                         if state == WAITING:
                             self._parked.append((nonce, task_id))
                             return
-                if state not in FINAL:
-                    self.records.wrong.append(f"the stream of {nonce} ended with event {before}, {state}")
-                return
-            except Lost:
+                if self._is_over(f"the stream of {nonce} ended with event {before}", state):
+                    return
+                await self._pause("stream ended")
+            except Lost as error:
+                tries += 1
+                self._repeats(tries, error)
                 await self._pause("stream lost")
             except Refused as error:
                 # Of an ended task, there is nothing left to subscribe to.
@@ -224,15 +242,28 @@ class Callers:
             if task_id:
                 method, params = "SubscribeToTask", {"id": task_id}
 
+    def _is_over(self, what: str, state: str | None) -> bool:
+        """Whether a stream has ended for good: only nodes that stop end one before its task has ended."""
+        if state not in FINAL and not self.nodes_stop:
+            self.records.wrong.append(f"{what}, {state}")
+        return state in FINAL or not self.nodes_stop
+
     async def _ask(self, method: str, params: dict[str, Any]) -> Answer:
         """Ask until there is an answer."""
         self._asked[asyncio.current_task()] = f"{method} {params}"
+        tries = 0
         while True:
             try:
                 return await ask(self.url, method, params)
             except Lost as error:
                 self._asked[asyncio.current_task()] = f"{method} {params}: {error}"
+                tries += 1
+                self._repeats(tries, error)
                 await self._pause("asked again")
+
+    def _repeats(self, tries: int, error: Lost) -> None:
+        self.retries[tries] += 1
+        self.reasons[str(error)[:120]] += 1
 
     async def _pause(self, why: str) -> None:
         self.counted[why] += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ from random import Random
 from cluster.processes.balancer import RoundRobin
 from cluster.processes.callers import Callers
 from cluster.processes.checker import Checker, failures, summary
-from cluster.processes.nodes import Node, effects_of
+from cluster.processes.nodes import SOURCE, Node, effects_of
 from cluster.processes.postgres import url_through
 from cluster.processes.records import FAILED, Records
 from cluster.processes.tables import Tables
@@ -25,13 +26,21 @@ class Cluster:
     """Everything that runs, and what is known about it."""
 
     def __init__(
-        self, folder: Path, postgres: PostgresServer, proxy: WireProxy, nodes: list[Node], url: str, tables: Tables
+        self,
+        folder: Path,
+        postgres: PostgresServer,
+        proxy: WireProxy,
+        nodes: list[Node],
+        balancer: RoundRobin,
+        tables: Tables,
+        url: str | None = None,
     ) -> None:
         self._folder = folder
         self.postgres = postgres
         self.proxy = proxy
         self.nodes = nodes
-        self.url = url
+        self.balancer = balancer
+        self.url = url or balancer.url
         self.tables = tables
         self.records = Records()
 
@@ -49,18 +58,38 @@ class Cluster:
 
         await self.tables.until(f"{node.name} has joined", joined)
 
+    async def replace(self, node: Node, source: Path | None = None, *, take_out: bool = False) -> float:
+        """Stop a node, wait until it has ended, and start it again, from other sources perhaps.
+
+        With `take_out`, the balancer sends it nothing meanwhile. Returns how many seconds it took to stop.
+        """
+        if take_out:
+            self.balancer.take_out(node.port)
+        began = time.monotonic()
+        node.process.stop()
+        code = await asyncio.to_thread(node.process.wait)
+        seconds = time.monotonic() - began
+        assert code == 0, node.process.output
+        node.source = source or node.source
+        await self.launch(node)
+        if take_out:
+            self.balancer.put_back(node.port)
+        return seconds
+
     async def id_of(self, node: Node) -> int:
         """The id under which a node takes part now. Others may have declared it dead at any time."""
         return (await self.tables.live_nodes())[node.name]
 
     @asynccontextmanager
-    async def load(self, random: Random, callers: int = CALLERS, *, lossy: bool = False) -> AsyncIterator[Callers]:
+    async def load(
+        self, random: Random, callers: int = CALLERS, *, nodes_stop: bool = False, lossy: bool = False
+    ) -> AsyncIterator[Callers]:
         """Callers, as long as the block lasts; then they finish what they have begun.
 
         With `lossy`, the database may forget what it has acknowledged: then a refusal is nothing wrong.
         """
         over = asyncio.Event()
-        everybody = Callers(self.url, self.records, random, lossy=lossy)
+        everybody = Callers(self.url, self.records, random, nodes_stop=nodes_stop, lossy=lossy)
         working = asyncio.ensure_future(everybody.until(over, callers))
         try:
             yield everybody
@@ -109,18 +138,24 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    folder: Path, postgres: PostgresServer, size: int = 3, store: str | None = None
+    folder: Path,
+    postgres: PostgresServer,
+    size: int = 3,
+    store: str | None = None,
+    source: Path = SOURCE,
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[Cluster]:
     """A cluster of nodes that have joined, and its end. With `store`, they use that URL, without a proxy."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(WireProxy(postgres.port))
         tables = await stack.enter_async_context(Tables(store or postgres.url()))
         store = store or url_through(proxy.port, postgres.url())
-        nodes = [Node(number, folder, store) for number in range(1, size + 1)]
+        nodes = [Node(number, folder, store, flags) for number in range(1, size + 1)]
         stack.push_async_callback(_close, nodes)
         balancer = await stack.enter_async_context(RoundRobin([node.port for node in nodes]))
-        cluster = Cluster(folder, postgres, proxy, nodes, balancer.url, tables)
+        cluster = Cluster(folder, postgres, proxy, nodes, balancer, tables)
         for node in nodes:
+            node.source = source
             await cluster.launch(node)
         yield cluster
 

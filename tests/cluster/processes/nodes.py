@@ -34,6 +34,7 @@ class Node:
         self._folder = folder
         self._store = store
         self._flags = flags
+        self.source = SOURCE  # of the program: another version, if it is set before the next launch
         self.processes: list[NodeProcess] = []
 
     @property
@@ -45,7 +46,7 @@ class Node:
         """Start a process; by default wait until it answers."""
         environment = {
             **os.environ,
-            "PYTHONPATH": str(SOURCE),
+            "PYTHONPATH": str(self.source),
             "EFFECTS_FILE": str(self._folder / "effects.jsonl"),
             "DRAGOMAN_SECRET": _SECRET,
         }
@@ -66,10 +67,12 @@ class Node:
 class NodeProcess:
     """One process of a node."""
 
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: list[str], folder: Path, environment: dict[str, str], *, stdin: int = subprocess.DEVNULL
+    ) -> None:
         self._process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -102,6 +105,12 @@ class NodeProcess:
                 return
         raise AssertionError("the node did not start:\n" + "".join(self.output))
 
+    def write(self, text: str) -> None:
+        """Write to its standard input, if that is a pipe."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
     def pause(self) -> None:
         """Stop it in the middle of whatever it does, as a machine does that is suspended."""
         self._process.send_signal(signal.SIGSTOP)
@@ -123,6 +132,8 @@ class NodeProcess:
     def wait(self) -> int:
         """Its exit code, once it has ended."""
         code = self._process.wait(timeout=SECONDS)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._listener.join(SECONDS)
         return code
 

@@ -1,8 +1,10 @@
-"""Two nodes on one PostgreSQL: either serves the tasks of the other, and takes them over when the other dies."""
+"""Two nodes on one PostgreSQL: either serves the tasks of the other, and takes them over when it dies or stops."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,13 +41,13 @@ class Caller:
     async def call(self, method: str, task_id: str) -> dict[str, Any]:
         return (await ask(self.url, method, {"id": task_id})).result
 
-    def follow(self, task_id: str) -> AsyncIterator[Any]:
-        return stream(self.url, "SubscribeToTask", {"id": task_id}, 0)
+    def follow(self, task_id: str, after: int = 0) -> AsyncIterator[Any]:
+        return stream(self.url, "SubscribeToTask", {"id": task_id}, after)
 
 
 @pytest.fixture
 def nodes(tmp_path: Path, postgres_url: str) -> Iterator[list[Node]]:
-    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2"]) for number in (1, 2)]
+    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2", "--drain", "1"]) for number in (1, 2)]
     for node in nodes:
         node.launch(ready=False)
     for node in nodes:
@@ -65,6 +67,8 @@ async def test_either_node_serves_the_tasks_of_the_other_and_takes_them_over(nod
         a_conversation_goes_on(first, second),
     )
     await a_dead_node_loses_nothing(nodes[0], first, second)
+    await asyncio.to_thread(nodes[0].launch)
+    await a_node_that_stops_is_a_front_and_hands_over(nodes[1], first, second)
 
 
 async def words_for_a_working_task_reach_it_and_its_stream_is_read(first: Caller, second: Caller) -> None:
@@ -111,6 +115,38 @@ async def a_dead_node_loses_nothing(node: Node, first: Caller, second: Caller) -
     assert (failed, completed) == (FAILED, COMPLETED)
     task = await second.call("GetTask", again["id"])
     assert text_of(task) == "".join(f"n.{number} " for number in range(12))
+
+
+async def a_node_that_stops_is_a_front_and_hands_over(node: Node, first: Caller, second: Caller) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=10)
+    assert readiness(connection)[0] == 200
+    task = await second.send("again", ms=1500, wait=False)
+    events = await events_after_work_began(second, task["id"])
+    node.process.stop()
+    status, reason, ends = await asyncio.to_thread(until_not_ready, connection)
+    assert (status, reason, ends) == (503, "the server is stopping", "close")
+    assert (await second.send("quick"))["status"]["state"] == COMPLETED
+    *_, last = [event async for event in events]
+    assert await asyncio.to_thread(node.process.wait) == 0
+    assert state_of(last.result) is None
+    rest = [event async for event in first.follow(task["id"], last.id)]
+    assert [event.id for event in rest] == list(range(last.id + 1, last.id + 1 + len(rest)))
+    assert state_of(rest[-1].result) == COMPLETED
+    assert text_of(await first.call("GetTask", task["id"])) == "".join(f"n.{number} " for number in range(12))
+
+
+def readiness(connection: http.client.HTTPConnection) -> tuple[int, str, str | None]:
+    """What a node says about itself, and about the connection."""
+    connection.request("GET", "/readyz")
+    response = connection.getresponse()
+    return response.status, json.loads(response.read()).get("reason", ""), response.getheader("connection")
+
+
+def until_not_ready(connection: http.client.HTTPConnection) -> tuple[int, str, str | None]:
+    """Ask on one connection, which stays open for as long as the node is ready."""
+    while (answer := readiness(connection))[0] == 200:
+        pass
+    return answer
 
 
 async def events_after_work_began(caller: Caller, task_id: str) -> AsyncIterator[Any]:

@@ -140,12 +140,18 @@ class Terminal:
             pass
         return self.process.wait(PATIENCE), self.seen
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self._master)
+        self._master = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
         if self.process.stdout is not None:
             self.process.stdout.close()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
     def _can_read(self, deadline: float) -> bool:
         return bool(select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0])

@@ -251,6 +251,12 @@ def test_nodes_are_listed_with_what_they_do(typed: Typed, filled: str) -> None:
     assert shown.err == "1 task waits for a node\n"
 
 
+def test_a_node_that_runs_no_tasks_is_a_front(typed: Typed, filled: str) -> None:
+    database(filled, "UPDATE nodes SET runs = false, version = '0.2.0' WHERE id = 7", "SELECT")
+    shown = run(typed, "nodes", "--store", filled)
+    assert shown.out.splitlines()[1].split()[:2] == ["one", "front"]
+
+
 def test_nodes_that_have_ended_are_listed_on_request(typed: Typed, filled: str) -> None:
     database(filled, "UPDATE nodes SET dead = true, stopped = true WHERE id = 8", "SELECT")
     listed = json.loads(run(typed, "nodes", "--all", "--json", "--store", filled).out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,9 @@ from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settin
 from dragoman.server.config.table import RENAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from dragoman.cli.serve.reload import ReloadChild
+    from dragoman.cli.serve.child import ServeChild
     from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
@@ -128,43 +129,49 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
       dragoman serve --command "wc -w"
     """
     arguments = ServeArguments(targets, a2a, config, flags, FRAMEWORKS)
-    if not _reloads(arguments):
+    settings = _preview(arguments)
+    if settings.reload and _can_reload(arguments, settings):
+        from dragoman.cli.serve.reload import Reloader
+
+        Reloader(arguments, Path.cwd()).run()
+    elif settings.workers > 1:
+        from dragoman.cli.serve.supervisor import WorkerSupervisor
+
+        WorkerSupervisor(arguments, settings).run()
+    else:
         serve_agents(arguments)
-        return
-    from dragoman.cli.serve.reload import Reloader
-
-    Reloader(arguments, Path.cwd()).run()
 
 
-def _reloads(arguments: ServeArguments) -> bool:
-    """True when `reload` is set and there is a file to watch. Raises ConfigError when a flag is wrong."""
+def _preview(arguments: ServeArguments) -> Settings:
+    """Load the settings that can be had without importing the targets. Raises ConfigError when a flag is wrong."""
     flags = {name: value for name in (*SETTINGS, *RENAMED) if (value := arguments.flags.get(name)) not in (None, ())}
-    cwd = Path.cwd()
+    load = partial(load_settings, {}, flags=flags, warn=lambda _: None, partial=True)
     try:
-        settings = load_settings(
-            {}, environ=os.environ, config=arguments.config, cwd=cwd, flags=flags, warn=lambda _: None
-        )
+        return load(environ=os.environ, config=arguments.config, cwd=Path.cwd())
     except ConfigError:
         # An error in a file can be corrected while it is watched, one in a flag cannot.
-        settings = load_settings({}, environ={}, config=None, cwd=Path(os.devnull), flags=flags)
-    if not settings.reload:
-        return False
+        return load(environ={}, config=None, cwd=Path(os.devnull))
+
+
+def _can_reload(arguments: ServeArguments, settings: Settings) -> bool:
+    """True when there is a file to watch. Raises ConfigError where there must be one."""
     from dragoman.cli.serve.watched import watched_files
 
-    if watched_files(arguments, cwd).paths:
+    if watched_files(arguments, Path.cwd()).paths:
         return True
     if not settings.dev:
         raise ConfigError("--reload: there is no Python file and no settings file to watch here")
     return False
 
 
-def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) -> None:
+def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> None:
     """Import the targets and serve them; `child` is this process, if it serves for a parent process.
 
     Raises:
         DragomanError: a setting or a target is wrong, or the server does not start.
     """
     from dragoman.server.agent.agent import Agent
+    from dragoman.server.listen.port import bind
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
@@ -178,12 +185,11 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
     shared = _pop_shared_options(flags, mcp=bool(tools), program=bool(program))
     setting_flags = {name: value for name, value in flags.items() if value is not None and value != ()}
 
-    def settings_of(keywords: Mapping[str, Any], warn_with: Callable[[str], None] = warn) -> Settings:
-        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=setting_flags, warn=warn_with)
-
+    load = partial(load_settings, environ=os.environ, config=config, cwd=cwd, flags=setting_flags)
+    worker = None if child is None else child.worker
     # Before the targets are imported: an invalid setting fails early, and imported modules may log.
-    settings = settings_of({})
-    configure(settings.log, settings.log_level, quiet=quiet)
+    settings = load({}, warn=warn if worker in (None, 1) else lambda _: None, partial=True)
+    configure(settings.log, settings.log_level, quiet=quiet, worker=worker)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
@@ -192,18 +198,20 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
     tool_agents = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
-    settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
-    settings = msgspec.structs.replace(settings, reload=child is not None)  # with `dev` there may be nothing to watch
-    configure(settings.log, settings.log_level, quiet=quiet)
+    settings = load(getattr(servable, "keywords", {}), warn=lambda _: None)
+    settings = msgspec.structs.replace(settings, reload=False)  # with `dev` there may be nothing to watch
+    configure(settings.log, settings.log_level, quiet=quiet, worker=worker)
     try:
+        settings = settings if child is None else child.adapt(settings)
         serve(
             servable,
             settings,
-            announce=_announce if child is None else child.announce,
+            announce=announce if child is None else child.announce,
             ends_process=True,
             curl=curl,
             quiet=quiet,
-            listener_of=None if child is None else child.listener_of,
+            listener_of=bind if child is None else child.listener_of,
+            hands_over=None if child is None else child.hands_over,
         )
     except ConfigError as error:
         from dragoman.cli.serve.second import with_command
@@ -211,8 +219,10 @@ def serve_agents(arguments: ServeArguments, child: ReloadChild | None = None) ->
         raise with_command(error, settings) from error
 
 
-def _announce(line: str) -> None:
-    say(StyledText(line))
+def announce(lines: Sequence[str]) -> None:
+    """Print the lines of a server that is ready."""
+    for line in lines:
+        say(StyledText(line))
 
 
 def _pop_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:

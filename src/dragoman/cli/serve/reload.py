@@ -6,29 +6,30 @@ during a restart wait in its backlog instead of being refused, and port 0 keeps 
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing import reduction
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from dragoman.cli.printing import StyledText, say
+from dragoman.cli.serve.child import ChildProcess
 from dragoman.cli.serve.watched import watched_files
 from dragoman.model.error import ConfigError
-from dragoman.server.listen.serve import bind
+from dragoman.server.listen.port import bind
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
 
     from dragoman.cli.serve.options import ServeArguments
+    from dragoman.server.config.settings import Settings
 
 # How often the child is looked after while no file changes, in milliseconds.
 _POLL = 50
@@ -41,9 +42,7 @@ class Reloader:
     def __init__(self, arguments: ServeArguments, cwd: Path) -> None:
         self._arguments = arguments
         self._cwd = cwd
-        self._spawn = multiprocessing.get_context("spawn")
-        self._child: SpawnProcess | None = None
-        self._pipe: Connection | None = None
+        self._child: ChildProcess | None = None
         self._address: tuple[str, int] | None = None
         self._listener: socket.socket | None = None
         self._is_waiting = False
@@ -100,7 +99,8 @@ class Reloader:
         try:
             for changes in changes_of:
                 if self._child is None and not self._is_waiting:
-                    self._start_child()  # only now: no change is missed
+                    # Only now: no change is missed.
+                    self._child = ChildProcess(self._arguments, partial(ReloadChild, frozenset(self._announced)))
                 self._attend_child()
                 changed = files.changed(path for _, path in changes)
                 if changed:
@@ -110,37 +110,27 @@ class Reloader:
             raise ConfigError(f"--reload cannot watch {folders}: {error}") from error
         return []
 
-    def _start_child(self) -> None:
-        self._pipe, theirs = cast("tuple[Connection, Connection]", self._spawn.Pipe())
-        arguments = (self._arguments, ReloadChild(theirs, frozenset(self._announced)))
-        child = self._spawn.Process(target=serve_in_child, args=arguments, name="dragoman-serve")
-        with _interrupts_blocked():
-            child.start()
-        theirs.close()
-        self._child = child
-
     def _attend_child(self) -> None:
         """Hand the child its socket when it asks for one, and notice when it has ended."""
-        child, pipe = self._child, self._pipe
-        if child is None or pipe is None:
+        child = self._child
+        if child is None:
             return
         with suppress(EOFError, OSError):
-            while pipe.poll():
-                message: tuple[str, int] | str = pipe.recv()
+            while child.pipe.poll():
+                message: tuple[str, int] | str = child.pipe.recv()
                 if isinstance(message, str):
                     self._announced.add(message)
                 else:
-                    self._hand_listener(*message)
-        if child.is_alive():
+                    self._hand_listener(child, *message)
+        if child.exit_code is None:
             return
         self._end_child()
         if self._cannot_listen and not self._announced:
-            sys.exit(child.exitcode)  # no change of a file would help
+            sys.exit(child.exit_code)  # no change of a file would help
         self._is_waiting = True
         say("waiting for a change")
 
-    def _hand_listener(self, host: str, port: int) -> None:
-        assert self._pipe is not None and self._child is not None and self._child.pid is not None
+    def _hand_listener(self, child: ChildProcess, host: str, port: int) -> None:
         try:
             if self._listener is None or self._address != (host, port):
                 listener = bind(host, port)
@@ -149,56 +139,60 @@ class Reloader:
                 self._listener, self._address = listener, (host, port)
         except ConfigError as error:
             self._cannot_listen = True
-            self._pipe.send(error)
+            child.pipe.send(error)
             return
-        self._pipe.send(None)
+        child.pipe.send(None)
         if sys.platform == "win32":
-            self._pipe.send_bytes(self._listener.share(self._child.pid))
+            child.pipe.send_bytes(self._listener.share(child.pid))
         else:
-            reduction.send_handle(self._pipe, self._listener.fileno(), self._child.pid)
+            reduction.send_handle(child.pipe, self._listener.fileno(), child.pid)
 
     def _end_child(self) -> None:
         self._is_waiting = False
         if self._child is None:
             return
-        # A child that is stopping because of Ctrl-C ignores it. On Windows it ends at once, as in a crash.
         self._child.terminate()
         self._child.join()
         self._child = None
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
-
-
-@contextmanager
-def _interrupts_blocked() -> Generator[None]:
-    """Block SIGINT in a child until it is ready to handle it: Python prints a traceback before that."""
-    if sys.platform == "win32":
-        yield
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 # -- in the child ----------------------------------------------------------------------------------------------------
 
 
 class ReloadChild(NamedTuple):
-    """The child's end: its connection to the parent, and the lines that were printed by earlier children."""
+    """The child's end: the lines that were printed by earlier children, and its connection to the parent."""
 
-    pipe: Connection
     announced: frozenset[str]
+    pipe: Connection
+
+    @property
+    def worker(self) -> None:
+        """It is alone."""
+        return
 
     @property
     def is_restart(self) -> bool:
         """True when an earlier child has served already."""
         return bool(self.announced)
 
-    def announce(self, line: str) -> None:
-        """Print a line for the user, once for all children. Of a later one, only what is new and unindented."""
+    def prepare(self) -> None:
+        """Write no bytecode: two changes within a second may leave a stale file."""
+        sys.dont_write_bytecode = True
+
+    def adapt(self, settings: Settings) -> Settings:
+        """Return the settings of a server that reloads."""
+        return msgspec.structs.replace(settings, reload=True)
+
+    def hands_over(self) -> bool:
+        """Return True: new callers wait for the next child."""
+        return True
+
+    def announce(self, lines: Sequence[str]) -> None:
+        """Print lines for the user, each once for all children. Of a later one, only what is new and unindented."""
+        for line in lines:
+            self._announce(line)
+
+    def _announce(self, line: str) -> None:
         if line in self.announced:
             if line.startswith("serving "):
                 say("ready")
@@ -215,28 +209,3 @@ class ReloadChild(NamedTuple):
         if sys.platform == "win32":
             return socket.fromshare(self.pipe.recv_bytes())
         return socket.socket(fileno=reduction.recv_handle(self.pipe))
-
-
-def serve_in_child(arguments: ServeArguments, child: ReloadChild) -> None:
-    """Serve with a socket of the parent process, and end with it. Exits as `dragoman` does."""
-    from dragoman.cli.main import run_and_exit
-
-    threading.Thread(target=_end_with_parent, name="dragoman-parent", daemon=True).start()
-    # Two changes within a second may leave a stale file of bytecode.
-    sys.dont_write_bytecode = True
-    run_and_exit(partial(_serve, arguments, child))
-
-
-def _serve(arguments: ServeArguments, child: ReloadChild) -> None:
-    from dragoman.cli.serve.command import serve_agents
-
-    if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    serve_agents(arguments, child)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)

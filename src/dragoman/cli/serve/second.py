@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.store_url import parse_store
-from dragoman.server.listen.serve import PortInUse, free_port
+from dragoman.server.listen.port import PortInUse, free_port
 from dragoman.server.listen.trial import program
 from dragoman.stores.sqlite.file import StoreInUse, is_in_use
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dragoman.stores.administration import Administration, NodeReport, NodeStatus
 
 _HEADER = ("NAME", "STATE", "SEEN", "SINCE", "RUNNING", "CLAIMED", "WEBHOOKS", "VERSION", "LEASE", "AGENTS")
-_COLORS = {"alive": "green", "late": "yellow", "dead": "red", "stopped": None}
+_COLORS = {"alive": "green", "front": "green", "late": "yellow", "dead": "red", "stopped": None}
 
 
 @click.command("nodes", short_help="List the servers of a store, and what they do.")
@@ -28,7 +28,8 @@ def command(store: Administration, _: Settings, with_dead: bool, as_json: bool) 
     """List the servers of a store, and what they do. It works while they are running.
 
     A node is `alive`, `late` when it has not renewed its lease in time, `dead` when the others have declared it so, or
-    `stopped`. RUNNING are the tasks that its agents work on, CLAIMED those that it is about to begin.
+    `stopped`. A `front` is alive and runs no tasks: limits_runs is 0, or it is about to stop. RUNNING are the tasks
+    that its agents work on, CLAIMED those that it is about to begin.
     """
     report = store.nodes(dead=with_dead)
     if as_json:

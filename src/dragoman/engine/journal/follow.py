@@ -64,18 +64,22 @@ class _StoreReader:
         """Read again, unless nothing has happened while the stream waited."""
         self._must_read = not self._watch.timed_out
 
-    async def read(self, after: int, ends_on_input_required: bool, *, is_due: bool) -> Batch:
+    async def read(self, after: int, ends_on_input_required: bool, *, is_due: bool, is_first: bool) -> Batch:
         """The records after a position. A batch without any has ended when the task is over, or was deleted.
 
-        It has none, and nothing is read, unless the read `is_due` or something has happened since the last one.
+        It has none, and nothing is read, unless the read `is_due` or something has happened since the last one. The
+        first thing that a stream does `is_first`: its row was read just now.
         """
         if not (is_due or self._must_read or self.has_more):
             return Batch(())
         self._must_read, self.announced = False, self._watch.generation
         records = await self._store.records(self._row.number, after, PAGE)
+        # A task that had not ended just now is not over without a record that says so.
+        is_alive = is_first and not self._row.state.final
+        self._has_started = self._has_started or is_alive
         if not records:
             self.has_more, self._has_started = False, True
-            return Batch((), ended=await self._is_over(after))
+            return Batch((), ended=not is_alive and await self._is_over(after))
         # Whether the task is over is asked by the first read that finds nothing; later ones are announced.
         self.has_more = not self._has_started or len(records) == PAGE
         return _truncate(records, ends_on_input_required)
@@ -179,7 +183,7 @@ class Follower:
                 if batch is None or (is_elsewhere and not batch.records):
                     # What is not in the memory of a live task any more is in the store.
                     is_due = batch is None and live is not None
-                    batch = await reader.read(after, ends_on_input_required, is_due=is_due)
+                    batch = await reader.read(after, ends_on_input_required, is_due=is_due, is_first=not has_sent)
                 ended = batch.ended
                 if batch.records:
                     after = batch.records[-1].generation
@@ -202,6 +206,8 @@ class Follower:
                     reader.wake()
                     if is_past:
                         continue
+                    if self._closing:  # whoever was woken to end has everything that was announced
+                        return
                 has_sent = True
                 yield Batch(())
 

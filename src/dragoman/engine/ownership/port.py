@@ -169,8 +169,12 @@ class Ownership(Protocol):
         """Start no more runs from now on: `free_runs` is 0, and messages are accepted for other processes only."""
         ...
 
+    async def look_for_peers(self) -> None:
+        """Look now who else is there, and let them know about this process. A silent store is not waited for."""
+        ...
+
     def has_peer(self, agent: str) -> bool:
-        """True when another process is there that may run tasks of this agent."""
+        """True when another process is there that may run tasks of this agent, as far as the last look showed."""
         ...
 
 

@@ -75,6 +75,9 @@ class SoleOwner:
     def retire(self) -> None:
         """Do nothing: there is no other process to run anything."""
 
+    async def look_for_peers(self) -> None:
+        """Return at once: there is no other process."""
+
     def has_peer(self, agent: str) -> bool:
         """False: there is no other process."""
         return False

@@ -220,9 +220,9 @@ class Sweep(Struct, frozen=True):
     """Retention rules for one sweep. Only ended tasks are ever touched; None disables a rule.
 
     Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Tasks that
-    ended before `compact_before_ms` keep their snapshot and lose their events and notes. Dedupe keys that expired
-    before `expired_before_ms` are deleted, unless the store expires them itself. One step touches at most
-    `limit` tasks.
+    ended before `compact_before_ms` keep their snapshot and lose their events and notes; a store may do that with all
+    tasks of a day, some days later. Dedupe keys that expired before `expired_before_ms` are deleted, unless the store
+    expires them itself. One step touches at most `limit` tasks.
     """
 
     ended_before_ms: int | None = None

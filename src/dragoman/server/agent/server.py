@@ -60,7 +60,7 @@ class Server:
         if not is_configured():
             configure(loaded.log, loaded.log_level)
         try:
-            serve(self, loaded, announce=lambda line: print(line, file=sys.stderr))  # noqa: T201
+            serve(self, loaded, announce=lambda lines: print(*lines, sep="\n", file=sys.stderr))  # noqa: T201
         except KeyboardInterrupt:
             sys.exit(130)
 

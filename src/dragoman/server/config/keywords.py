@@ -44,6 +44,7 @@ class SettingKeywords(TypedDict, total=False):
 
     host: str | None
     port: int | None
+    workers: int | None
     store: str | None
     node: str | None
     lease: float | None

@@ -41,14 +41,15 @@ def return_memory() -> None:
             mallopt(name, value)
 
 
-def memory_for(limits: Limits, root: Path = Path("/")) -> tuple[int, int]:
+def memory_for(limits: Limits, root: Path = Path("/"), workers: int = 1) -> tuple[int, int]:
     """Return the memory for requests in bytes, of the server and of one caller.
 
-    The server's default is a third of the available memory, a caller's is half of the server's.
+    The server's default is a third of the available memory, or its part of that if it is one of several workers; a
+    caller's is half of the server's.
     """
     minimum = LARGEST_REQUEST * limits.body
     server = limits.memory or max(
-        minimum, (ASSUMED_MEMORY if (free := available_memory(root)) is None else free) // REQUEST_SHARE
+        minimum, (ASSUMED_MEMORY if (free := available_memory(root)) is None else free) // REQUEST_SHARE // workers
     )
     return server, limits.caller_memory or max(minimum, server // 2)
 

@@ -22,7 +22,7 @@ from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config import values
-from dragoman.server.config.store_url import check_postgres, parse_store
+from dragoman.server.config.store_url import check_postgres, parse_store, session_folder
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import Network
 from dragoman.server.http.authentication import AuthSettings
@@ -70,6 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8080
+    workers: int = 1
     store: str = "sqlite:///.dragoman/tasks.db"
     node: str | None = None
     lease: float = 6
@@ -109,6 +110,33 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The name of this server among those on one PostgreSQL: the setting, else that of the machine and the port."""
         return self.node or f"{socket.gethostname()}:{self.port}"
 
+    @property
+    def sessions(self) -> Path | None:
+        """The folder for the sessions of programs, on this machine; None for temporary ones."""
+        return session_folder(self.store)
+
+
+class WorkerSettings(Settings, frozen=True, kw_only=True):
+    """The settings of one of several processes that share a port. Each is a node of its own.
+
+    `node_id` is the id with which it joins the other nodes. `ended` are the ids of processes that have surely ended, so
+    that their tasks can be taken at once.
+    """
+
+    worker: int
+    node_id: int
+    ended: tuple[int, ...] = ()
+
+    @property
+    def node_name(self) -> str:
+        """The name of the server, and the number of the worker: a worker that is started again has it again."""
+        return f"{super().node_name}/{self.worker}"
+
+    @property
+    def sessions(self) -> Path | None:
+        """The folder for the sessions of programs; no two workers have the same."""
+        return session_folder(self.store, self.worker)
+
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
     """A parsed settings file. Only the names of its tables have been checked."""
@@ -130,12 +158,13 @@ def load_settings(
     cwd: Path,
     flags: Mapping[str, Any] | None = None,
     warn: Callable[[str], None] = logger.warning,
+    partial: bool = False,
 ) -> Settings:
     """Load the settings. A keyword that is None counts as not set; so does an empty environment variable.
 
     `flags` come from a command line, named as in SETTINGS, and override keywords; values that are strings are parsed.
     `warn` is called for each variable that looks like a setting and is none: it may belong to another program, so it is
-    no error.
+    no error. With `partial`, settings of the program may follow: whether those at hand fit together is not checked.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -148,19 +177,16 @@ def load_settings(
     raw |= _from_keywords(keywords)
     raw |= _from_flags(flags or {})
     checked = {name: _read(name, value) for name, value in raw.items()}
-    if not is_postgres_url(checked.get("store", "")):
-        for name in _SHARED:
-            if name in checked:
-                raise ConfigError(
-                    f"{raw[name].source}: only servers that share a store have {_SHARED[name]}: "
-                    "use --store postgresql://user@host/database, or leave it out"
-                )
     if checked.get("dev"):
         checked.setdefault("dedupe", 0)
         # A Python program that calls `serve` cannot be started again from within.
         checked.setdefault("reload", flags is not None)
     if checked.get("reload"):
         checked.setdefault("drain", RELOAD_DRAIN)
+        if checked.pop("workers", 1) > 1:
+            warn(f"{raw['workers'].source}: with --reload there is one worker")
+    if not partial:
+        _check_shared(checked, raw)
     if file is not None and file.auth:
         checked["auth"] = _with_tables(checked.get("auth"), file)
     if checked.get("auth") is not None and "limits_rate" not in checked:
@@ -168,6 +194,27 @@ def load_settings(
         checked.setdefault("limits_burst", AUTH_BURST)
     limits = {name: checked.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in checked}
     return Settings(**checked, limits=Limits(**limits))
+
+
+def _check_shared(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
+    """Raise ConfigError for settings that need a store for several servers, if the store is not one."""
+    store: str = checked.get("store", Settings().store)
+    if is_postgres_url(store):
+        return
+    for name, thing in _SHARED.items():
+        if name in checked:
+            raise ConfigError(
+                f"{raw[name].source}: only servers that share a store have {thing}: "
+                "use --store postgresql://user@host/database, or leave it out"
+            )
+    if checked.get("workers", 1) > 1:
+        path = parse_store(store)
+        reason = "tasks in memory belong to one process" if path is None else f"one process owns the file {path}"
+        move = "" if path is None else f"; `dragoman migrate {path} URL` moves the tasks there"
+        raise ConfigError(
+            f"{raw['workers'].source}: several workers need a store that they can share, and {reason}: use --store "
+            f"postgresql://user@host/database, or leave it out{move}"
+        )
 
 
 def _with_tables(auth: Any, file: ConfigFile) -> Any:
@@ -318,6 +365,11 @@ def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
             raise ConfigError(
                 "keyword reload: a Python program cannot reload itself: omit it, and start the agent with "
                 "`dragoman serve FILE --reload`"
+            )
+        if name == "workers" and value not in (None, 1):
+            raise ConfigError(
+                "keyword workers: a Python program cannot start itself several times: omit it, and start the agent "
+                f"with `dragoman serve FILE --workers {value}`"
             )
         if name == "limits":
             result |= _from_limits(value)

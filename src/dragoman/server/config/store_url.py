@@ -48,15 +48,17 @@ def check_postgres(url: str, *, setting: str = "store") -> None:
         raise ConfigError(f"{setting} postgresql://…: {error}") from None
 
 
-def session_folder(url: str) -> Path | None:
+def session_folder(url: str, worker: int | None = None) -> Path | None:
     """Return where the server of a store keeps the session folders of programs; None for temporary ones.
 
     That is a folder beside a SQLite file. With PostgreSQL it is on the server's own machine, below `.dragoman` in the
-    folder in which the server was started, and has the name of the database.
+    folder in which the server was started, and has the name of the database, and the number of the worker, if the
+    server has several.
     """
     if is_postgres_url(url):
         name = safe_filename(unquote(urlsplit(parse_address(url).text).path.strip("/"))) or "postgres"
-        return Path(".dragoman", f"{name}.sessions").absolute()
+        number = "" if worker is None else f".{worker}"
+        return Path(".dragoman", f"{name}{number}.sessions").absolute()
     path = parse_store(url)
     return None if path is None else path.absolute().with_name(f"{path.name}.sessions")
 

@@ -43,7 +43,7 @@ class LazyKeys:
             return KeyRing.from_text(self._secret)
         if self._store is None:
             return KeyRing.random()
-        return KeyRing.from_file(_key_file(self._store))
+        return KeyRing.from_file(key_file(self._store))
 
     def prepare(self) -> None:
         """Do the slow work ahead, in a thread: import the code, and derive the keys if there are any.
@@ -52,7 +52,7 @@ class LazyKeys:
         """
         from dragoman.keys.ring import KeyRing
 
-        has_no_file = not self._secret and self._store is not None and not _key_file(self._store).exists()
+        has_no_file = not self._secret and self._store is not None and not key_file(self._store).exists()
         with suppress(ConfigError):
             ring = KeyRing.random() if has_no_file else self.ring
             ring.unseal("prepare", ring.seal("prepare", b""))
@@ -85,7 +85,7 @@ class LazyKeys:
         return self.ring.signer().jwks()
 
 
-def _key_file(store: Path) -> Path:
+def key_file(store: Path) -> Path:
     """Return the key file beside the store. For a symlinked store, one beside the link wins over one at the target."""
     from dragoman.stores.sqlite.file import real_path
 

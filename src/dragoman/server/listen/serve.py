@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
-import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
@@ -18,9 +16,11 @@ from dragoman.engine.execute.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
+from dragoman.server.config.settings import WorkerSettings
 from dragoman.server.http.address import local_url
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts, close_after_responses
+from dragoman.server.listen.port import bind, listen_error
 from dragoman.server.listen.request_log import RequestLog
 from dragoman.server.listen.shutdown import Shutdown
 from dragoman.server.listen.startup import Startup
@@ -36,11 +36,10 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 # How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
-GRACE = 1
-
-
-class PortInUse(ConfigError):
-    """Another program listens on the port."""
+GRACE = 3
+# Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
+# streams come to another one at once, and a connection that is dropped is tried again after a second or more.
+BACKLOG = 65_535
 
 
 class Servable(Protocol):
@@ -64,26 +63,33 @@ def serve(
     servable: Servable,
     settings: Settings,
     *,
-    announce: Callable[[str], None],
+    announce: Callable[[Sequence[str]], None],
     ends_process: bool = False,
     curl: bool = False,
     quiet: bool = False,
-    listener_of: Callable[[str, int], socket.socket] | None = None,
+    listener_of: Callable[[str, int], socket.socket] = bind,
+    hands_over: Callable[[], bool] | None = None,
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
-    `announce` is called with lines for stderr once the server is ready: they are safe for a terminal and may have
-    colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does not
-    end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after this
-    has returned. `listener_of` returns the socket of an address, if another process goes on with it after this one.
+    `announce` is called once, when the server is ready, with lines for stderr: they are safe for a terminal and may
+    have colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does
+    not end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after
+    this has returned. `listener_of` returns the socket of an address. `hands_over` is called when this process begins
+    to stop: it tells whether others accept the connections to that address from then on.
 
     Raises:
-        ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
-            this is called while `dragoman serve` imports the module.
+        ConfigError: the address cannot be listened on, a setting does not fit, the settings want several processes, a
+            loop is running in this thread, or this is called while `dragoman serve` imports the module.
         DragomanError: the app did not start. Other exceptions of its startup are raised as they are.
     """
     _check_context()
-    with closing((listener_of or bind)(settings.host, settings.port)) as listener:
+    if settings.workers > 1 and not isinstance(settings, WorkerSettings):
+        raise ConfigError(
+            f"workers: serve() is one process: set it to 1, or start the agents with `dragoman serve FILE --workers "
+            f"{settings.workers}`"
+        )
+    with closing(listener_of(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
         listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
@@ -93,11 +99,10 @@ def serve(
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open.
             startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)))
-            for line in (*(() if quiet else startup.lines()), *startup.warnings()):
-                announce(line)
+            announce((*(() if quiet else startup.lines()), *startup.warnings()))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
-            _run(app, settings, listener, announce_ready, shutdown, hands_over=listener_of is not None)
+            _run(app, settings, listener, announce_ready, shutdown, hands_over)
         if shutdown.interrupted:
             raise KeyboardInterrupt
 
@@ -118,8 +123,7 @@ def _run(
     listener: socket.socket,
     announce_ready: Callable[[], None],
     shutdown: Shutdown,
-    *,
-    hands_over: bool,
+    hands_over: Callable[[], bool] | None,
 ) -> None:
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
@@ -145,7 +149,7 @@ def _run(
                 await super().startup(sockets)
             except OSError as error:
                 await self.lifespan.shutdown()
-                raise _cannot_listen(error, settings.host, settings.port) from error
+                raise listen_error(error, settings.host, settings.port) from error
             tune_gc()
             return_memory()
             announce_ready()
@@ -154,8 +158,7 @@ def _run(
             if shutdown.interrupted and getattr(app, "running", 0):
                 logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
             close_after_responses(self.server_state)
-            # Where another process goes on with the socket, new callers wait for it.
-            await _drain(app, self.servers if hands_over else ())
+            await _drain(app, self.servers if hands_over is not None and hands_over() else ())
             shutdown.record_drained()
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
@@ -177,6 +180,7 @@ def _run(
         proxy_headers=False,  # the app handles X-Forwarded-* itself: trust_proxy
         server_header=False,
         timeout_graceful_shutdown=GRACE,
+        backlog=BACKLOG,
     )
     config.load()
     config.lifespan_class = Lifespan
@@ -190,7 +194,13 @@ def _run(
 
 
 async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:
-    """Drain the runs while their callers are still connected; uvicorn then has nothing to wait for."""
+    """Drain the runs while their callers are still connected; uvicorn then has nothing to wait for.
+
+    The servers accept no more connections: new callers get to other processes. What these have to do with the app is
+    done as long as their connections last.
+    """
+    for _ in range(2 if servers else 0):  # connections that the kernel has ready for this process are accepted first
+        await asyncio.sleep(0)
     for server in servers:
         server.close()
     drain = getattr(app, "drain", None)
@@ -240,49 +250,3 @@ def _suppress_startup_log(app: AsgiApp) -> Generator[None]:
         yield
     finally:
         logger.removeFilter(keep_record)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket to an address, without listening. Raises ConfigError when it cannot be had."""
-    try:
-        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (socket.gaierror, UnicodeError):
-        raise ConfigError(f"host `{host}` cannot be resolved: use 127.0.0.1, or 0.0.0.0 for every network") from None
-    family, kind, protocol, _, address = candidates[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":  # on Windows it would let two servers share the port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise _cannot_listen(error, host, port) from error
-    return listener
-
-
-def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
-    if error.errno == errno.EADDRINUSE:
-        text = f"port {port} is in use: use --port {free_port(host, port)}, or --port 0 for any free one"
-        return PortInUse(text)
-    if error.errno == errno.EADDRNOTAVAIL:
-        return ConfigError(
-            f"host {host} is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for every network"
-        )
-    if error.errno == errno.EACCES:
-        return ConfigError(f"this user may not listen on port {port}: use --port 8080, or any port from 1024")
-    return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
-
-
-def free_port(host: str, used_port: int) -> int:
-    """Return a port that is free on this address: one of the next twenty, else any."""
-    for port in (*range(used_port + 1, min(used_port + 21, 65536)), 0):
-        try:
-            with closing(socket.create_server((host, port), family=_family(host))) as free:
-                return cast("int", free.getsockname()[1])
-        except OSError:
-            continue
-    return 0
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]

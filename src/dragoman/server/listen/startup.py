@@ -60,7 +60,10 @@ class Startup(NamedTuple):
         if not several:
             yield from self._agent(self.agents[0], "")
         yield self._line("store", _store(settings.store))
-        if is_postgres_url(settings.store):
+        if settings.workers > 1:
+            server = one_line(settings.node_name.rpartition("/")[0])
+            yield self._line("workers", f"{settings.workers}, the nodes {server}/1 to {server}/{settings.workers}")
+        elif is_postgres_url(settings.store):
             yield self._line("node", one_line(settings.node_name))
         if settings.reload:
             yield self._line("reload", "when a Python file or the settings file changes")

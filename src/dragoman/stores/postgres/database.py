@@ -76,7 +76,7 @@ class NodeInfo(NamedTuple):
 class Peer(NamedTuple):
     """A node as others see it.
 
-    `beat` changes with every renewal of its lease, and `agents` are those whose tasks it runs.
+    `beat` changes with every renewal of its lease. `agents` are those whose tasks it runs: none if it is a front.
     """
 
     id: int
@@ -110,8 +110,11 @@ class NodeDatabase(Protocol):
         """Register a node; once more is harmless. Raises ConnectionLost."""
         ...
 
-    async def beat(self, node: int) -> Renewal:
-        """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
+        """Renew the lease of a node, unless it is dead, and read all nodes. Without `runs`, it is a front.
+
+        Raises ConnectionLost.
+        """
         ...
 
     async def bury(self, node: int, beat: int) -> bool:
@@ -190,7 +193,8 @@ class Database(Protocol):
         `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
         while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
-        too; pinned to a node that is gone, it is claimed with `home` set.
+        too, and so is one of a node that has left less than 30 seconds ago: it may come back. Pinned to a node that is
+        gone, it is claimed with `home` set.
         """
         ...
 

@@ -9,14 +9,14 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dragoman.clock import SystemClock, sleep
+from dragoman.clock import SystemClock, sleep, wait
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
 from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from dragoman.clock import Clock, Timer
     from dragoman.stores.postgres.database import NodeDatabase, Peer
@@ -58,16 +58,34 @@ class NodeListener(Protocol):
 
 
 class Heartbeat:
-    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database."""
+    """Keeps one process registered as a node. It runs on any event loop, with its own connection to the database.
 
-    def __init__(self, database: NodeDatabase, info: NodeInfo, lease: NodeLease, clock: Clock | None = None) -> None:
+    Without `runs`, the node runs no tasks, and the others know that. `ended` are nodes whose processes have surely
+    ended, as a parent process knows of its children: they are declared dead without waiting for their leases.
+    """
+
+    def __init__(
+        self,
+        database: NodeDatabase,
+        info: NodeInfo,
+        lease: NodeLease,
+        clock: Clock | None = None,
+        *,
+        runs: bool = True,
+        ended: Iterable[int] = (),
+    ) -> None:
         self._database = database
         self._info = info = info._replace(lease=lease.seconds)
         self._lease = lease
         self._clock = clock or SystemClock()
         self._observer = Observer(lease.seconds)
         self._peer_check = PeerCheck(info)
+        self._ended = frozenset(ended)
         self._peers: frozenset[int] = frozenset()
+        self._runs = runs
+        self._is_retired = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it beats
+        self._pause: asyncio.Future[None] | None = None
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
 
@@ -82,7 +100,7 @@ class Heartbeat:
         Raises:
             ConnectionLost: the database did not answer for some seconds.
         """
-        started = self._lease.now()
+        started, self._is_retired = self._lease.now(), False
         while True:
             try:
                 await self._renew(_Silent())
@@ -96,8 +114,10 @@ class Heartbeat:
     async def run(self, listener: NodeListener, is_responsive: Callable[[], bool]) -> None:
         """Beat for ever, except while the process does not respond."""
         silent = False
+        self._loop = asyncio.get_running_loop()
         while True:
-            await sleep(self._clock, self._lease.interval)
+            self._pause = self._loop.create_future()
+            await wait(self._clock, self._pause, self._lease.interval)
             if not is_responsive():
                 self._observer.reset()
                 continue
@@ -118,6 +138,17 @@ class Heartbeat:
                     logger.info("the lease of this node is renewed again")
                 silent = False
 
+    def beat_now(self, runs: bool) -> None:
+        """Beat as soon as possible, and let the others know whether this node still runs tasks. Safe in any thread."""
+        self._is_retired = not runs
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._end_pause)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+
     async def stop(self) -> None:
         """Leave, so that others take over at once, and close the connection. A silent database is not waited for."""
         self._lease.end()
@@ -135,7 +166,8 @@ class Heartbeat:
             await self._answer(lambda: self._database.join(self._info))
             self._joined = True
         sent = self._lease.now()
-        renewal = await self._answer(lambda: self._database.beat(self._info.id))
+        runs = self._runs and not self._is_retired
+        renewal = await self._answer(lambda: self._database.beat(self._info.id, runs=runs))
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()
@@ -155,12 +187,14 @@ class Heartbeat:
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
 
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
-        for warning in self._peer_check.check(peers):
+        for warning in () if self._is_retired else self._peer_check.check(peers):
             logger.warning("%s", warning)
         alive = {peer.id for peer in peers}
-        for peer in self._observer.observe(self._lease.now(), peers):
-            if await self._bury(peer):
-                logger.warning("the node %s does not renew its lease: its tasks are taken over", peer.name)
+        silent = self._observer.observe(self._lease.now(), peers)
+        for peer in peers:
+            if (peer.id in self._ended or peer in silent) and await self._bury(peer):
+                reason = "has ended" if peer.id in self._ended else "does not renew its lease"
+                logger.warning("the node %s %s: its tasks are taken over", peer.name, reason)
                 alive.discard(peer.id)
         listener.on_peers(frozenset(agent for peer in peers if peer.id in alive for agent in peer.agents))
         gone = self._peers - alive

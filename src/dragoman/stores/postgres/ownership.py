@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.store")
 
 UNLIMITED = 1 << 30
+# How long to look for other nodes.
+LOOK_SECONDS = 1.0
 EXPIRED = "this node cannot renew its lease, because the database does not answer: try again with the same messageId"
 
 
@@ -35,7 +37,8 @@ class PostgresOwnership:
     """The claims of this process, which is one node of several.
 
     `runs_limit` is how many runs it may have at a time: None is any number, and 0 makes it a front that only accepts
-    messages. It hears of its own lease from the beat, and of other nodes from the bus.
+    messages. It hears of its own lease from the beat, and of other nodes from the bus. `beat_now` makes
+    it beat at once, and says whether this node still runs tasks.
     """
 
     shared: bool = True
@@ -48,6 +51,8 @@ class PostgresOwnership:
         retry: Retry,
         clock: Clock,
         runs_limit: int | None = None,
+        *,
+        beat_now: Callable[[bool], None] | None = None,
     ) -> None:
         self._database = database
         self._lease = lease
@@ -57,6 +62,8 @@ class PostgresOwnership:
         self._runs_limit = runs_limit
         self._runs = 0
         self._retired = False
+        self._beat_now = beat_now or _do_nothing
+        self._looks: list[asyncio.Future[None]] = []
         self._peer_agents: frozenset[str] = frozenset()
         self._node = 0
         self._deaths = 0
@@ -229,6 +236,10 @@ class PostgresOwnership:
     def on_peers(self, agents: frozenset[str]) -> None:
         """Other nodes are there that run tasks of these agents."""
         self._peer_agents = agents
+        looks, self._looks = self._looks, []
+        for look in looks:
+            if not look.done():
+                look.set_result(None)
 
     def on_peer_gone(self) -> None:
         """Another node has left, or was declared dead."""
@@ -295,6 +306,13 @@ class PostgresOwnership:
     def retire(self) -> None:
         """Start no more runs: from now on, this node is a front for the others."""
         self._retired = True
+
+    async def look_for_peers(self) -> None:
+        """Beat now: the others get to know what this node does, and it gets to know them."""
+        look: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._looks.append(look)
+        self._beat_now(not self._retired)
+        await wait(self._clock, look, LOOK_SECONDS)
 
     def has_peer(self, agent: str) -> bool:
         """True when another node is there that may run tasks of this agent."""

@@ -27,7 +27,8 @@ class PeerCheck:
                 yield from self._check(peer)
 
     def _check(self, peer: Peer) -> Iterator[str]:
-        if peer.name == self._info.name:
+        # Without agents it is a front, or about to stop: it begins no conversation.
+        if peer.agents and peer.name == self._info.name:
             yield (
                 f"another node is called {peer.name} too: give each a name of its own with --node, because "
                 "conversations of programs belong to a name"

@@ -44,6 +44,9 @@ PUSHES_PER_CLAIM = 1000
 class PostgresStore:
     """A durable store that any number of servers use at a time. `ownership` says which tasks are this one's.
 
+    `node_id` is the id with which this one joins, by default a random one. `ended` are the ids of nodes whose processes
+    have surely ended: they are declared dead without waiting for their leases.
+
     Writes never fail for a lost connection: they wait. Reads are repeated for some seconds and then raise ServerError.
     """
 
@@ -63,16 +66,21 @@ class PostgresStore:
         clock: Clock | None = None,
         heartbeat_loop: HeartbeatLoop | None = None,
         promotions: Callable[[], int] = lambda: 0,
+        node_id: int | None = None,
+        ended: Sequence[int] = (),
     ) -> None:
         self._database = database
         self._lease = lease = lease or NodeLease(LEASE_SECONDS)
         self._clock = clock = clock or SystemClock()
         self._beating = heartbeat_loop or HeartbeatThread(lease.now)
-        self._heartbeat = Heartbeat(nodes, NodeInfo(new_node_id(), name, agents, version, keys=keys), lease, clock)
+        info = NodeInfo(node_id or new_node_id(), name, agents, version, keys=keys)
+        self._heartbeat = Heartbeat(nodes, info, lease, clock, runs=runs_limit != 0, ended=ended)
         self._retry = Retry(clock, lease.now)
         self._numbers = TaskNumbers(database, clock, promotions)
         self._writer = GroupCommit(database, clock, self._on_work)
-        self.ownership = PostgresOwnership(database, lease, self._writer, self._retry, clock, runs_limit)
+        self.ownership = PostgresOwnership(
+            database, lease, self._writer, self._retry, clock, runs_limit, beat_now=self._heartbeat.beat_now
+        )
         self._tables: list[TaskTable] = []
         self.next_number = self._numbers.next
 

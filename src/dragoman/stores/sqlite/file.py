@@ -42,7 +42,12 @@ def is_same_file(name: str, opened: os.stat_result) -> bool:
 
 
 class StoreInUse(ConfigError):
-    """Another server has the store open."""
+    """Another server has the store open. `subject` is its file, and `holder` who uses it."""
+
+    def __init__(self, subject: str, pid: str) -> None:
+        self.subject = subject
+        self.holder = f"pid {pid}" if pid else "another process"
+        super().__init__(f"{subject} is in use by {self.holder}: use another --store")
 
 
 class FileLock:
@@ -62,7 +67,7 @@ class FileLock:
         """
         if not self.try_acquire() or self.file is None:
             holder = self.path.read_bytes()[:32].decode(errors="replace").strip()
-            raise _in_use_error(subject, holder)
+            raise StoreInUse(subject, holder)
         os.ftruncate(self.file, 0)
         os.write(self.file, str(os.getpid()).encode())
 
@@ -181,7 +186,7 @@ class StoreFile:
         _make_folder(self.path.parent)
         with _opening:
             if _identity(self.path) in _open_here:
-                raise _in_use_error(self._requested_path.name, str(os.getpid()))
+                raise StoreInUse(self._requested_path.name, str(os.getpid()))
             # Created with mode 600, before anything is in it: tasks are private.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -199,7 +204,7 @@ class StoreFile:
             _lock_bytes(file)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise _in_use_error(self._requested_path.name, _find_lock_holder(os.fstat(file))) from None
+                raise StoreInUse(self._requested_path.name, _find_lock_holder(os.fstat(file))) from None
             return False  # this system or file system has no such locks
         return True
 
@@ -294,11 +299,6 @@ def _identity(path: Path) -> _Identity | None:
         return _identity_of_stat(path.stat())
     except FileNotFoundError:
         return None
-
-
-def _in_use_error(subject: str, pid: str) -> StoreInUse:
-    who = f"pid {pid}" if pid else "another process"
-    return StoreInUse(f"{subject} is in use by {who}: use another --store")
 
 
 def is_in_use(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dragoman.model.error import ConfigError
@@ -140,11 +141,11 @@ def check_last_page(path: Path) -> None:
         raise damaged_error(path, "its last page is cut")
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in a new file, or migrate those of an older version.
+def migrate(connection: sqlite3.Connection, path: Path, *, moved: bool = False) -> None:
+    """Create the tables in a new file, or migrate those of an older version. With `moved`, it may be marked as moved.
 
     Raises:
-        ConfigError: the file is not a store, or a newer one.
+        ConfigError: the file is not a store, or a newer one, or its contents were moved into another store.
     """
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -163,3 +164,27 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     for number, step in enumerate((_VERSION_1, *_MIGRATIONS), 1):
         if number > version:
             connection.executescript(f"BEGIN IMMEDIATE;{step}PRAGMA user_version = {number};COMMIT;")
+    if not moved:
+        refuse_moved(connection, path)
+
+
+def refuse_moved(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ConfigError when the contents of the file were moved into another store."""
+    moved_ms = read_moved(connection)
+    if moved_ms is not None:
+        day = datetime.fromtimestamp(moved_ms / 1000, UTC).strftime("%Y-%m-%d")
+        raise ConfigError(
+            f"what {path} had was moved to PostgreSQL by `dragoman migrate` on {day}: use --store postgresql://…; to "
+            "go back to SQLite, use the backup of the file that was made then"
+        )
+
+
+def mark_moved(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Mark the file as one whose contents were moved: a server that used it would go on where another has gone on."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('moved_ms', ?)", (now_ms,))
+
+
+def read_moved(connection: sqlite3.Connection) -> int | None:
+    """When the contents of the file were moved into another store; None when they were not."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'moved_ms'").fetchone()
+    return None if row is None else int(row[0])

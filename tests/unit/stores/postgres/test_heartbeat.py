@@ -34,11 +34,12 @@ class Node:
         lease: float = LEASE,
         name: str = "",
         keys: tuple[str, ...] = (),
+        ended: tuple[int, ...] = (),
     ) -> None:
         self.database = FaultyDatabase(simulated)
         self.lease = NodeLease(lease, lambda: clock.now() / 1000)
-        info = NodeInfo(number, name or f"node-{number}", (), "1", keys=keys)
-        self.heartbeat = Heartbeat(self.database, info, self.lease, clock)
+        info = NodeInfo(number, name or f"node-{number}", ("hello",), "1", keys=keys)
+        self.heartbeat = Heartbeat(self.database, info, self.lease, clock, ended=ended)
         self.events: list[str] = []
         self.is_responsive = True
         self.beating: asyncio.Task[None] | None = None
@@ -110,6 +111,19 @@ async def test_a_node_that_was_killed_is_found_after_a_lease(cluster: Cluster) -
     assert not (await cluster.simulated.beat(1)).alive
 
 
+async def test_a_node_whose_process_has_ended_is_declared_dead_by_the_first_beat_of_the_next_one(
+    cluster: Cluster,
+) -> None:
+    one, two = await cluster.add(), await cluster.add()
+    await cluster.advance(10)
+    one.kill()
+    await cluster.add(ended=(1, 4711))
+    assert not (await cluster.simulated.beat(1)).alive
+    assert await cluster.until(lambda: two.events == ["peer gone"]) <= INTERVAL
+    await cluster.advance(100)
+    assert (await cluster.simulated.beat(2)).alive
+
+
 async def test_a_node_that_leaves_is_gone_at_once(cluster: Cluster) -> None:
     one, two = await cluster.add(), await cluster.add()
     await cluster.advance(10)
@@ -134,6 +148,17 @@ async def test_nodes_warn_once_of_another_that_has_their_name(
     await cluster.advance(100)
     warning = "another node is called web too: give each a name of its own with --node"
     assert [warning in text for text in caplog.messages] == [True, True]
+
+
+async def test_a_node_that_is_about_to_stop_may_have_the_name_of_the_next_one(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await cluster.add(name="web")
+    before.heartbeat.retire()
+    await cluster.advance(INTERVAL)
+    await cluster.add(name="web")
+    await cluster.advance(100)
+    assert caplog.messages == []
 
 
 async def test_a_node_that_is_started_again_under_its_name_is_no_other(
@@ -290,7 +315,7 @@ class Ticks:
 
     async def join(self, node: NodeInfo) -> None: ...
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         with self.changed:
             self.beats += 1
             self.changed.notify_all()

@@ -124,6 +124,8 @@ async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
         await reader.page(recorder, query)
     await reader.generations(recorder, ["a"])
     await reader.records(recorder, 1, 1, 1)
+    await reader.tasks(recorder, ["a"])
+    await reader.records_of_many(recorder, [(1, 1, 1)])
     await reader.notes(recorder, 1)
     await reader.mail(recorder, 1, 1)
     await reader.context_state(recorder, SCOPE, "c")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import connect
+from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE, PostgresDatabase
 from dragoman.stores.postgres.sql.schema import VERSION, check_version, migrate
 
@@ -48,6 +50,27 @@ async def test_newer_tables_are_used_as_long_as_they_say_so(postgres_url: str) -
     await connection.execute(f"UPDATE dragoman_meta SET value = {VERSION + 1} WHERE key = 'oldest'")
     with pytest.raises(ConfigError, match=r"was migrated by a newer Dragoman .*: upgrade this server"):
         await migrate(connection, "it")
+    await connection.close()
+
+
+async def test_tables_are_not_migrated_under_nodes_that_would_not_work_with_them(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def change(connection: Any) -> None:
+        await connection.execute("CREATE TABLE more (n int)")
+
+    connection = await connect(postgres_url)
+    join = "INSERT INTO nodes (id, name, agents, version, lease, keys, tables, seen) VALUES ({}, {}, '{{}}', {})"
+    await connection.execute(join.format(1, "'old'", f"'0.2.0', 6, '{{}}', {VERSION}, clock_timestamp()"))
+    await connection.execute(join.format(2, "'gone'", "'0.1.0', 6, '{}', 1, clock_timestamp() - interval '2 minutes'"))
+    later = schema._Migration(VERSION + 1, change)
+    monkeypatch.setattr(schema, "_MIGRATIONS", (*schema._MIGRATIONS, later))
+    monkeypatch.setattr(schema, "VERSION", VERSION + 1)
+    with pytest.raises(ConfigError, match=r"while nodes run that would not work .*: stop old \(Dragoman 0.2.0\), or"):
+        await migrate(connection, "it")
+    await connection.execute("UPDATE nodes SET dead = true WHERE id = 1")
+    await migrate(connection, "it")
+    assert await connection.fetchval("SELECT value FROM dragoman_meta WHERE key = 'oldest'") == VERSION + 1
     await connection.close()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding, NodeReport, NodeState, NodeStatus
 
-# How long ago a node was seen is told by the database's clock, which wrote that time. `tables` is read as JSON because
-# a database that no newer node has migrated yet does not have the column.
+# How long ago a node was seen is told by the database's clock, which wrote that time. `tables` and `runs` are read as
+# JSON because a database that no newer node has migrated yet does not have the columns.
 _NODES = """
 SELECT n.name, n.dead, n.stopped, n.version, n.agents, n.lease, n.keys,
     extract(epoch FROM clock_timestamp() - n.seen)::float8 AS age,
@@ -18,7 +18,8 @@ SELECT n.name, n.dead, n.stopped, n.version, n.agents, n.lease, n.keys,
     (SELECT count(*) FROM tasks t WHERE t.owner = n.id AND t.begun) AS running,
     (SELECT count(*) FROM tasks t WHERE t.owner = n.id AND NOT t.begun) AS claimed,
     (SELECT count(*) FROM pushes w WHERE w.owner = n.id AND w.state = 0) AS webhooks,
-    coalesce((to_jsonb(n) ->> 'tables')::int, 1) AS tables
+    coalesce((to_jsonb(n) ->> 'tables')::int, 1) AS tables,
+    coalesce((to_jsonb(n) ->> 'runs')::boolean, true) AS runs
 FROM nodes n WHERE NOT n.dead OR $1 ORDER BY n.name, n.joined
 """
 _QUEUE = "SELECT count(*) FROM tasks WHERE state IN (1, 2) AND owner IS NULL"
@@ -45,18 +46,20 @@ async def find_unserved(connection: PostgresConnection, nodes: Sequence[NodeStat
 
 
 def _node(row: Any) -> NodeStatus:
-    name, dead, stopped, version, agents, lease, keys, age, *rest = row
+    name, dead, stopped, version, agents, lease, keys, age, *rest, runs = row
     state: NodeState = "alive"
     if dead:
         state = "stopped" if stopped else "dead"
     elif age > lease:  # it does not count on its lease any more
         state = "late"
+    elif not runs:
+        state = "front"
     return NodeStatus(name, state, version, tuple(agents), lease, tuple(keys), max(age, 0.0), *rest)
 
 
 def check_fleet(nodes: Sequence[NodeStatus]) -> Iterator[HealthFinding]:
     """Check whether the nodes fit each other: names, secrets, leases and versions."""
-    alive = [node for node in nodes if node.state == "alive"]
+    alive = [node for node in nodes if node.state in ("alive", "front")]
     names = [node.name for node in alive]
     for name in sorted({name for name in names if names.count(name) > 1}):
         do = "give each a name of its own with --node: the conversations of programs belong to a name"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.net.postgres import parse_address
+from dragoman.stores.postgres.grouped_reads import GroupedReads
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
@@ -58,6 +60,15 @@ class PostgresDatabase:
         self._days = days or DaySweeper()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
+        self._group_reads()
+
+    def _group_reads(self) -> None:
+        self._grouped_tasks = GroupedReads[str, "StoredTask | None"](
+            partial(self._run, reader.task), partial(self._run, reader.tasks)
+        )
+        self._grouped_records = GroupedReads["tuple[int, int, int]", "list[Record]"](
+            lambda request: self._run(reader.records, *request), partial(self._run, reader.records_of_many)
+        )
 
     async def open(self, tables: Sequence[TaskTable]) -> None:
         """Connect, create or migrate the tables of the store, and create those of plug-ins.
@@ -68,6 +79,7 @@ class PostgresDatabase:
         self._tables[:] = tables
         # A store that was closed may be opened on another event loop: locks belong to the one they were used on.
         self._writer, self._pool = Session(self._url), SessionPool(self._url, POOL_SIZE)
+        self._group_reads()
         await self._writer.open()
         await self._writer.run(self._migrate)
 
@@ -157,7 +169,7 @@ class PostgresDatabase:
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Read a task by its id; None when there is none, or only a draft."""
-        return await self._run(reader.task, task_id)
+        return await self._grouped_tasks.read(task_id)
 
     async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks."""
@@ -165,7 +177,7 @@ class PostgresDatabase:
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
-        return await self._run(reader.records, number, after, limit)
+        return await self._grouped_records.read((number, after, limit))
 
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""

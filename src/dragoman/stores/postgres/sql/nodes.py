@@ -27,9 +27,10 @@ ON CONFLICT (id) DO NOTHING
 """
 _BEAT = """
 WITH renewed AS (
-    UPDATE nodes SET beat = beat + 1, seen = clock_timestamp() WHERE id = $1 AND NOT dead RETURNING id, beat
+    UPDATE nodes SET beat = beat + 1, seen = clock_timestamp(), runs = $2 WHERE id = $1 AND NOT dead RETURNING id, beat
 )
-SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease, n.keys, n.agents
+SELECT r.id IS NOT NULL, n.id, n.name, coalesce(r.beat, n.beat), n.dead, n.lease, n.keys,
+    CASE WHEN n.runs THEN n.agents ELSE '{}' END
 FROM nodes n LEFT JOIN renewed r ON r.id = n.id WHERE NOT n.dead
 """
 _BURY = "UPDATE nodes SET dead = true WHERE id = $1 AND beat = $2 AND NOT dead RETURNING 1"
@@ -54,9 +55,9 @@ class PostgresNodes:
         row = (node.id, node.name, list(node.agents), node.version, node.lease, list(node.keys), VERSION)
         await self._run(lambda connection: connection.execute(_JOIN, *row))
 
-    async def beat(self, node: int) -> Renewal:
+    async def beat(self, node: int, *, runs: bool = True) -> Renewal:
         """Renew the lease of a node, unless it is dead, and read all nodes. Raises ConnectionLost."""
-        rows = await self._run(lambda connection: connection.fetch(_BEAT, node))
+        rows = await self._run(lambda connection: connection.fetch(_BEAT, node, runs))
         peers = [
             Peer(peer, name, beat, dead, lease, tuple(keys), tuple(agents))
             for _, peer, name, beat, dead, lease, keys, agents in rows

@@ -37,11 +37,12 @@ SELECT d.day FROM unnest($1::integer[]) AS d (day) WHERE NOT EXISTS (SELECT 1 FR
 ORDER BY d.day
 """
 
-# Version 2 of the tables. `checked` is the first number of the day whose task may still need its events, and
-# `cutoff_ms` the time before which those below had ended. `cleared` is how far a row-by-row deletion has come.
+# Version 2 of the tables. A node whose `runs` is false only accepts messages, or stops. `checked` is the first number
+# of the day whose task may still need its events, and `cutoff_ms` the time before which those below had ended.
+# `cleared` is how far a row-by-row deletion has come.
 VERSION_2 = f"""
 LOCK TABLE nodes, events IN ACCESS EXCLUSIVE MODE;
-ALTER TABLE nodes ADD COLUMN tables smallint NOT NULL DEFAULT 1;
+ALTER TABLE nodes ADD COLUMN tables smallint NOT NULL DEFAULT 1, ADD COLUMN runs boolean NOT NULL DEFAULT true;
 ALTER TABLE events RENAME TO events_0;
 ALTER INDEX events_pkey RENAME TO events_0_pkey;
 CREATE TABLE events (

@@ -8,6 +8,7 @@ from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, Sto
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.net.postgres import is_missing
+from dragoman.stores.postgres.grouped_reads import TOO_LARGE
 from dragoman.stores.postgres.sql.partition import day_of, partition_of
 from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
 from dragoman.stores.state_numbers import NUMBERS, STATES
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.net.postgres import PostgresConnection
+    from dragoman.stores.postgres.grouped_reads import LargeResult
 
 ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
@@ -37,10 +39,32 @@ WHERE t.{LISTED} AND w.state <> {int(PushState.DONE)}
 _VALID = "(r.reply IS NOT NULL OR EXISTS (SELECT 1 FROM tasks t WHERE t.number = r.task))"
 
 
+# Of many reads in one statement: the rows of each, and the bytes of each row. What has more is read alone.
+_FEW, _SMALL = 16, 16_384
+_RECORDS_OF_MANY = f"""
+SELECT q.position, e.generation, CASE WHEN octet_length(e.body) <= {_SMALL} THEN e.body END
+FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY q(task, after, position) CROSS JOIN LATERAL (
+    SELECT generation, body FROM {{0}} WHERE task = q.task AND generation > q.after ORDER BY generation LIMIT {_FEW}
+) e ORDER BY q.position, e.generation
+"""
+_SIZE = _COLUMNS
+_TASKS = f"""
+SELECT {STORED.replace("p.body", f"CASE WHEN octet_length(p.body) <= {_SMALL} THEN p.body END")},
+    coalesce(octet_length(p.body), 0) {_FROM} WHERE t.id = ANY($1::text[]) AND t.{LISTED}
+"""
+
+
 async def task(connection: PostgresConnection, task_id: str) -> StoredTask | None:
     """Read a task by its id; None when there is none, or only a draft."""
     row = await connection.fetchrow(f"SELECT {STORED} {_FROM} WHERE t.id = $1 AND t.{LISTED}", task_id)
     return None if row is None else stored_task(row)
+
+
+async def tasks(connection: PostgresConnection, task_ids: Sequence[str]) -> list[StoredTask | LargeResult | None]:
+    """Many tasks, each as `task` reads it."""
+    rows = await connection.fetch(_TASKS, list(task_ids))
+    found = {row[1]: TOO_LARGE if row[_SIZE] > _SMALL else stored_task(row) for row in rows}
+    return [found.get(task_id) for task_id in task_ids]
 
 
 async def generations(connection: PostgresConnection, task_ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -62,6 +86,34 @@ async def records(connection: PostgresConnection, number: int, after: int, limit
             raise
         return []  # its day was dropped
     return [Record(generation, body) for generation, body in rows]
+
+
+async def records_of_many(
+    connection: PostgresConnection, requests: Sequence[tuple[int, int, int]]
+) -> list[list[Record] | LargeResult]:
+    """The records of many tasks, each as `records` reads them with a number, a generation and a limit."""
+    by_day: dict[int, list[int]] = {}
+    for place, (number, _, _) in enumerate(requests):
+        by_day.setdefault(day_of(number), []).append(place)
+    found: list[list[Record] | LargeResult] = [[] for _ in requests]
+    for day, places in by_day.items():
+        numbers, after = [requests[place][0] for place in places], [requests[place][1] for place in places]
+        try:
+            rows = await connection.fetch(_RECORDS_OF_MANY.format(partition_of(day)), numbers, after)
+        except Exception as error:
+            if not is_missing(error):
+                raise
+            continue  # the day was dropped
+        for position, generation, body in rows:
+            place = places[int(position) - 1]
+            records, limit = found[place], requests[place][2]
+            if records is TOO_LARGE or len(records) == limit:
+                continue
+            if body is None or (len(records) == _FEW - 1 and limit > _FEW):
+                found[place] = TOO_LARGE
+            else:
+                records.append(Record(generation, body))
+    return found
 
 
 async def notes(connection: PostgresConnection, number: int) -> list[Note]:

@@ -32,6 +32,8 @@ WAITING = "state IN (6, 8)"
 LISTED = "state >= 0"
 # The scope under which `state_counts` counts the ended tasks of all scopes.
 ALL_SCOPES = 0
+# The key in `dragoman_meta` that is there while `dragoman migrate` fills the database.
+MOVING = "moving"
 # Keys of advisory locks: the letters "drag", and what is locked.
 LOCK_SPACE = 0x64726167
 MIGRATION_LOCK, SWEEP_LOCK, DAYS_LOCK = 1, 2, 3
@@ -173,14 +175,17 @@ _MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_p
 VERSION = len(_MIGRATIONS)
 
 
-async def migrate(connection: PostgresConnection, name: str) -> None:
+async def migrate(connection: PostgresConnection, name: str, *, moving: bool = False) -> None:
     """Create the tables, or migrate those of an older version. `name` is that of the database, for texts.
 
+    With `moving`, another store is being moved into the database, so that it may be incomplete.
+
     Raises:
-        ConfigError: the database is another program's or too new, has another encoding, or its role lacks rights.
+        ConfigError: the database is another program's or too new, has another encoding, or its role lacks rights; or it
+            is incomplete.
     """
     try:
-        await _migrate(connection, name)
+        await _migrate(connection, name, moving=moving)
     except Exception as error:
         if is_forbidden(error):
             raise no_rights_error(name, error) from None
@@ -195,14 +200,16 @@ def no_rights_error(name: str, error: Exception | str) -> ConfigError:
     )
 
 
-async def _migrate(connection: PostgresConnection, name: str) -> None:
-    if await check_version(connection, name) >= VERSION:
+async def _migrate(connection: PostgresConnection, name: str, *, moving: bool) -> None:
+    if await check_version(connection, name, moving=moving) >= VERSION:
         return
     # Of the session, because there are several transactions.
     await connection.execute(f"SELECT pg_advisory_lock({LOCK_SPACE}, {MIGRATION_LOCK})")
     try:
         await connection.execute(f"SET lock_timeout = {LOCK_MS}")
-        while (version := await check_version(connection, name)) < VERSION:  # another server may have been faster
+        while (
+            version := await check_version(connection, name, moving=moving)
+        ) < VERSION:  # another server may have been faster
             logger.debug("migrating %s to version %d", name, version + 1)
             await _apply(connection, version, name)
     finally:
@@ -212,10 +219,15 @@ async def _migrate(connection: PostgresConnection, name: str) -> None:
 
 
 async def _apply(connection: PostgresConnection, version: int, name: str) -> None:
-    """Apply the migration after a version. Raises ConfigError when others do not give up a table."""
+    """Apply the migration after a version.
+
+    Raises:
+        ConfigError: others do not give up a table, or a node is alive that would not work with the result.
+    """
     migration = _MIGRATIONS[version]
     for _ in range(LOCK_TRIES):
         try:
+            await _check_nodes(connection, version, migration.oldest, name)
             await migration.prepare(connection)
             async with connection.transaction():
                 await migration.apply(connection)
@@ -233,11 +245,28 @@ async def _apply(connection: PostgresConnection, version: int, name: str) -> Non
     )
 
 
-async def check_version(connection: PostgresConnection, name: str) -> int:
-    """Return the version of the tables; 0 when there are none yet.
+async def _check_nodes(connection: PostgresConnection, version: int, oldest: int, name: str) -> None:
+    """Raise ConfigError when a node is alive whose version is older than the `oldest` that works after a migration."""
+    if version < 2 or oldest < 2:  # before version 2, nodes do not say which one they have; and all may stay
+        return
+    rows = await connection.fetch(
+        "SELECT DISTINCT name, version FROM nodes WHERE NOT dead AND tables < $1 "
+        "AND seen > clock_timestamp() - interval '1 minute' ORDER BY name",
+        oldest,
+    )
+    if rows:
+        nodes = ", ".join(f"{node} (Dragoman {release})" for node, release in rows)
+        raise ConfigError(
+            f"{name} cannot be migrated to version {version + 1} while nodes run that would not work with it: stop "
+            f"{nodes}, or update them to a release in between first"
+        )
+
+
+async def check_version(connection: PostgresConnection, name: str, *, moving: bool = False) -> int:
+    """Return the version of the tables; 0 when there are none yet. With `moving`, they may be incomplete.
 
     Raises:
-        ConfigError: they are another program's, or too new for this one, or cannot be created.
+        ConfigError: they are another program's, or too new for this one, or cannot be created, or are incomplete.
     """
     schema = await connection.fetchval("SELECT current_schema()")
     if schema is None:
@@ -265,10 +294,17 @@ async def check_version(connection: PostgresConnection, name: str) -> int:
         if not may_create:
             raise no_rights_error(name, f"permission denied for schema {schema}")
         return 0
-    rows = dict(await connection.fetch("SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest')"))
+    query = f"SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest', '{MOVING}')"
+    rows = dict(await connection.fetch(query))
     if rows["oldest"] > VERSION:
         raise ConfigError(
             f"{name} was migrated by a newer Dragoman (schema {rows['version']}, this one has {VERSION}): "
             "upgrade this server, or use another --store"
+        )
+    if MOVING in rows and not moving:
+        source = await connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
+        raise ConfigError(
+            f"{name} is incomplete: {source} is being moved into it, or that was interrupted: run `dragoman migrate` "
+            "again with the same file and database, and it goes on where it stopped"
         )
     return int(rows["version"])

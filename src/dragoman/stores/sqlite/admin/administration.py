@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragoman.model.error import ConfigError
 from dragoman.stores.administration import BackupResult, HealthFinding, NodeReport, NodeStatus
 from dragoman.stores.sqlite.admin.health import find_server, open_read_only, schema_version
-from dragoman.stores.sqlite.schema import VERSION, unusable_error
+from dragoman.stores.sqlite.schema import VERSION, refuse_moved, unusable_error
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Push, TaskRow
@@ -56,6 +56,7 @@ class SqliteAdministration:
         from dragoman.stores.sqlite.webhooks import wake
 
         with self._checked(), short_write(self._path) as connection:
+            refuse_moved(connection, self._path)
             return wake(connection, task_id, push_id)
 
     def back_up(

@@ -14,7 +14,7 @@ from pathlib import Path
 from dragoman.model.error import ConfigError
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.sqlite.file import real_path, try_lock
-from dragoman.stores.sqlite.schema import VERSION, migrate
+from dragoman.stores.sqlite.schema import VERSION, migrate, read_moved
 from dragoman.stores.state_numbers import STATES
 from dragoman.telemetry.printable import format_bytes
 
@@ -237,6 +237,9 @@ def _check_database(
             yield integrity
             if integrity.level == "FAIL":  # the other checks would read damaged data
                 return
+            if read_moved(connection) is not None:
+                do = "use --store postgresql://…, and delete the file when you do not need it"
+                yield HealthFinding("warn", "moved", "what it had was moved to PostgreSQL", do)
             yield _check_journal_mode(mode or str(connection.execute("PRAGMA journal_mode").fetchone()[0]), running)
             yield _check_sizes(path, running)
             yield from _check_tasks(connection, running)

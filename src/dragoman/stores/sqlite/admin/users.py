@@ -27,7 +27,7 @@ from dragoman.stores.accounts import (
 )
 from dragoman.stores.sqlite.admin.health import open_read_only, schema_version
 from dragoman.stores.sqlite.file import real_path, short_write
-from dragoman.stores.sqlite.schema import VERSION, migrate
+from dragoman.stores.sqlite.schema import VERSION, migrate, refuse_moved
 from dragoman.stores.sqlite.store import SqliteStore
 
 # The columns `failures` and `locked_until_ms` are not used any more: accounts are not locked.
@@ -298,6 +298,7 @@ class SqliteUsers:
         else:
             assert self._path is not None
             with short_write(self._path) as connection:
+                refuse_moved(connection, self._path)
                 yield connection
         # Only counted here: the cache belongs to the server's event loop, and this may be any thread.
         self._changes += 1

@@ -1,0 +1,98 @@
+"""One of several processes that serve on one port, as its supervisor has started it; and what it sends to that one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from dragoman.model.error import ConfigError
+from dragoman.net.postgres import is_postgres_url
+from dragoman.server.config.settings import Settings, WorkerSettings
+from dragoman.server.listen.port import bind_shared
+
+if TYPE_CHECKING:
+    import socket
+    from multiprocessing.connection import Connection
+
+
+class PortRequest(NamedTuple):
+    """A worker has imported what it serves, and asks for its port. The answer is its number, or a ConfigError."""
+
+    host: str
+    port: int
+    drain: float
+    log: str
+    log_level: str
+
+
+class WorkerReady(NamedTuple):
+    """A worker accepts connections; the lines are what a server alone would print."""
+
+    lines: tuple[str, ...]
+
+
+class ServerShutdown(NamedTuple):
+    """The supervisor is about to stop all workers: they answer as long as they can, because nobody else does."""
+
+
+class Worker(NamedTuple):
+    """A worker: its number from 1 to `workers`, and the ids of its node and of those whose processes have ended."""
+
+    worker: int
+    workers: int
+    node_id: int
+    ended: tuple[int, ...]
+    pipe: Connection
+
+    def prepare(self) -> None:
+        """Leave SIGHUP to the supervisor; a terminal sends it to all processes."""
+        # Not SIG_IGN, which programs that are started here would inherit.
+        signal.signal(signal.SIGHUP, _do_nothing)
+
+    def adapt(self, settings: Settings) -> Settings:
+        """Ask the supervisor for the port, and return the settings of this worker. Waits for the worker before it.
+
+        Raises:
+            ConfigError: the port cannot be had, or the settings have changed and the store is one for a single process.
+        """
+        if not is_postgres_url(settings.store):
+            raise ConfigError("the settings have changed: several workers need --store postgresql://user@host/database")
+        request = PortRequest(settings.host, settings.port, settings.drain, settings.log, settings.log_level)
+        try:
+            self.pipe.send(request)
+            answer: int | ConfigError | ServerShutdown = self.pipe.recv()
+        except (EOFError, OSError):
+            sys.exit(0)  # the supervisor is gone
+        if isinstance(answer, ServerShutdown):
+            sys.exit(0)
+        if isinstance(answer, ConfigError):
+            raise answer
+        fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
+        fields |= {"port": answer, "workers": self.workers}
+        return WorkerSettings(**fields, worker=self.worker, node_id=self.node_id, ended=self.ended)
+
+    def listener_of(self, host: str, port: int) -> socket.socket:
+        """Return a socket beside those of the other workers. Raises ConfigError when somebody else has the port."""
+        return bind_shared(host, port)
+
+    def hands_over(self) -> bool:
+        """Return whether other workers go on; else the supervisor has sent that all of them stop.
+
+        Without a supervisor they do not, but the port must be free for the next one.
+        """
+        try:
+            return not (self.pipe.poll() and isinstance(self.pipe.recv(), ServerShutdown))
+        except (EOFError, OSError):
+            return True
+
+    def announce(self, lines: Sequence[str]) -> None:
+        """Tell the supervisor that this worker is ready. If it is gone, this worker is about to stop."""
+        with suppress(OSError):
+            self.pipe.send(WorkerReady(tuple(lines)))
+
+
+def _do_nothing(*_: object) -> None:
+    pass

@@ -1,0 +1,97 @@
+"""Many reads in one statement: thousands of streams that are woken together do not ask one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from enum import Enum
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+# Reads of one statement, and statements at a time. With a second one, nobody waits for a single slow statement.
+MAX_READS = 128
+MAX_STATEMENTS = 2
+
+
+class LargeResult(Enum):
+    """What a statement for many returns for a read whose result is too large to come along with others."""
+
+    UNREAD = 0
+
+
+TOO_LARGE: Final = LargeResult.UNREAD
+
+
+class GroupedReads(Generic[K, V]):
+    """Collects the reads that begin in one turn of the event loop, or while the statements before them are under way.
+
+    `read_one` reads one key. `read_many` reads several, each once, and returns what it found in the same order. A read
+    never gets the answer of a statement that was sent before it began.
+    """
+
+    def __init__(
+        self,
+        read_one: Callable[[K], Awaitable[V]],
+        read_many: Callable[[Sequence[K]], Awaitable[Sequence[V | LargeResult]]],
+    ) -> None:
+        self._read_one = read_one
+        self._read_many = read_many
+        self._waiting: dict[K, list[asyncio.Future[V | LargeResult]]] = {}
+        self._is_due = False  # a statement is sent at the end of this turn
+        self._statements: dict[asyncio.Task[None], list[asyncio.Future[V | LargeResult]]] = {}
+
+    async def read(self, key: K) -> V:
+        """Read one key. Raises what the statement raises."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[V | LargeResult] = loop.create_future()
+        self._waiting.setdefault(key, []).append(future)
+        if not self._is_due and len(self._statements) < MAX_STATEMENTS:
+            self._is_due = True
+            loop.call_soon(self._send)
+        try:
+            result = await future
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
+        return await self._read_one(key) if result is TOO_LARGE else result
+
+    def _send(self) -> None:
+        self._is_due = False
+        keys = list(islice(self._waiting, MAX_READS))
+        groups = [(key, self._waiting.pop(key)) for key in keys]
+        futures = [future for _, group in groups for future in group]
+        if not all(future.cancelled() for future in futures):
+            statement = asyncio.ensure_future(self._execute(groups))
+            self._statements[statement] = futures
+            statement.add_done_callback(self._on_done)
+        elif self._waiting:
+            self._send()
+
+    async def _execute(self, groups: Sequence[tuple[K, list[asyncio.Future[V | LargeResult]]]]) -> None:
+        try:
+            keys = [key for key, _ in groups]
+            results = [await self._read_one(keys[0])] if len(keys) == 1 else await self._read_many(keys)
+        except Exception as error:  # noqa: BLE001 - everybody who waits gets it
+            for _, futures in groups:
+                for future in futures:
+                    if not future.done():
+                        future.set_exception(error)
+            return
+        for (_, futures), result in zip(groups, results, strict=True):
+            for future in futures:
+                if not future.done():
+                    future.set_result(result)
+
+    def _on_done(self, statement: asyncio.Task[None]) -> None:
+        del self._statements[statement]
+        if self._waiting and not self._is_due:
+            self._send()
+
+    def _give_up(self) -> None:
+        """Cancel the statements that nobody waits for: their connection may be dead."""
+        for statement, futures in self._statements.items():
+            if all(future.done() for future in futures):
+                statement.cancel()

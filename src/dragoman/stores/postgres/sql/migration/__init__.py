@@ -1,0 +1,1 @@
+"""Writes what another store has into PostgreSQL."""

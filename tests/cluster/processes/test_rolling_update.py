@@ -1,0 +1,146 @@
+"""Three nodes under load are updated one after the other: from the version before, and from this one to itself.
+
+No request fails that is repeated once, with the same message id; no task is lost or fails, and none begins twice.
+`CLUSTER_SCALE` makes everything shorter, and `CLUSTER_SEED` makes it another run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from cluster.processes.callers import Callers
+from cluster.processes.cluster import Cluster, running_cluster
+from cluster.processes.nodes import SOURCE
+from cluster.processes.postgres import crashable_postgres
+from postgres_server import PostgresServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+
+SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
+SEED = int(os.environ.get("CLUSTER_SEED", "21"))
+REPOSITORY = SOURCE.parent
+# The last commit with version 1 of the tables: release 0.1.0.
+BEFORE = "117c4b78"
+# How much callers do before a node is replaced, and after it.
+ACTS = max(10, int(60 * SCALE))
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    with crashable_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """The sources of the version before."""
+    archive = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "archive", BEFORE, "src"], capture_output=True, check=False, timeout=60
+    )
+    if archive.returncode:
+        pytest.skip(f"the clone does not have commit {BEFORE}")
+    subprocess.run(["tar", "-x", "-C", str(tmp_path)], input=archive.stdout, check=True, timeout=60)
+    return tmp_path / "src"
+
+
+class Probe:
+    """One more caller, which sends small messages one after the other and notes when each is acknowledged."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def longest_gap(self, since: float = 0.0, until: float = float("inf")) -> float:
+        """The longest time between two acknowledgments of which one is in this time, in seconds."""
+        gaps = [later - earlier for earlier, later in pairwise(self.times) if later >= since and earlier <= until]
+        return max(gaps, default=0.0)
+
+
+@asynccontextmanager
+async def probing(callers: Callers) -> AsyncIterator[Probe]:
+    """Probe as long as the block lasts."""
+    probe = Probe()
+
+    async def work() -> None:
+        while True:
+            probe.times.append(await callers.write_at(callers.url))
+
+    working = asyncio.ensure_future(work())
+    try:
+        yield probe
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def tables_of_nodes(cluster: Cluster) -> list[int]:
+    """The version of the tables that each live node was made for."""
+    rows = await cluster.tables.fetch("SELECT tables FROM nodes WHERE NOT dead ORDER BY tables")
+    return [row["tables"] for row in rows]
+
+
+async def update(cluster: Cluster, callers: Callers, source: Path, *, take_out: bool) -> list[float]:
+    """Replace one node after the other. Returns how long each took to stop."""
+    seconds: list[float] = []
+    for node in cluster.nodes:
+        seconds.append(await cluster.replace(node, source, take_out=take_out))
+        await callers.until_done(ACTS)
+    return seconds
+
+
+def check(callers: Callers, probe: Probe) -> None:
+    """No request has failed that was repeated once."""
+    times = probe.times
+    print(f"\nprobe: {len(times)} messages, the longest gap between two {probe.longest_gap() * 1000:.0f} ms")
+    print(f"repeated: {dict(sorted(callers.retries.items()))}", *callers.reasons.most_common(8), sep="\n  ")
+    print(f"load: {os.getloadavg()}")
+    assert max(callers.retries, default=0) <= 1
+
+
+async def test_nodes_are_updated_from_the_version_before(
+    tmp_path: Path, postgres: PostgresServer, before: Path
+) -> None:
+    async with running_cluster(tmp_path, postgres, source=before) as cluster:
+        random = Random(SEED)
+        async with cluster.load(random, nodes_stop=True) as callers, probing(callers) as probe:
+            await callers.until_done(ACTS)
+            first, *others = cluster.nodes
+            # A node of the version before refuses messages while it stops, so that no proxy may send it any.
+            began = time.monotonic()
+            await cluster.replace(first, SOURCE, take_out=True)
+            migrated = time.monotonic()
+            print(
+                f"\nwhile the tables were migrated, writes stalled {probe.longest_gap(began, migrated) * 1000:.0f} ms"
+            )
+            assert await tables_of_nodes(cluster) == [1, 1, 2]
+            await callers.until_done(ACTS)
+            for node in others:
+                await cluster.replace(node, SOURCE, take_out=True)
+                await callers.until_done(ACTS)
+            assert await tables_of_nodes(cluster) == [2, 2, 2]
+            # The way back is open: a node of the version before works with the tables of this one.
+            await cluster.replace(first, before)
+            await callers.until_done(ACTS)
+            assert await tables_of_nodes(cluster) == [1, 2, 2]
+            await cluster.replace(first, SOURCE, take_out=True)
+            await callers.until_done(ACTS)
+        check(callers, probe)
+        await cluster.verdict(may_fail=False)
+
+
+async def test_nodes_are_restarted_one_after_the_other(tmp_path: Path, postgres: PostgresServer) -> None:
+    async with running_cluster(tmp_path, postgres) as cluster:
+        async with cluster.load(Random(SEED), nodes_stop=True) as callers, probing(callers) as probe:
+            await callers.until_done(ACTS)
+            seconds = await update(cluster, callers, SOURCE, take_out=False)
+        print(f"\nseconds until each had stopped: {', '.join(f'{each:.1f}' for each in seconds)}")
+        check(callers, probe)
+        await cluster.verdict(may_fail=False)

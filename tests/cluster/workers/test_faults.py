@@ -1,0 +1,134 @@
+"""Two workers on one port under load, while workers, and their supervisor, are killed: nothing that anybody was told is
+lost, nothing happens twice, and whose connection was cut asks once more.
+
+`CLUSTER_SCALE` makes everything shorter, such as 0.1, and `CLUSTER_SEED` makes it another run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import pytest
+from cluster.processes.callers import Callers
+from cluster.processes.cluster import Cluster
+from cluster.processes.nodes import effects_of
+from cluster.processes.postgres import crashable_postgres
+from cluster.processes.tables import Takeover
+from cluster.workers.supervised import Supervised, running_workers
+from postgres_server import PostgresServer
+
+from dragoman.cli.serve.supervisor import WELL_SECONDS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+
+SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
+SEED = int(os.environ.get("CLUSTER_SEED", "22"))
+# The lease is 6 seconds: a worker that is started again need not wait for it to end.
+MAX_TAKEOVER_SECONDS = 6
+
+
+def times(number: int) -> range:
+    return range(max(1, int(number * SCALE)))
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    with crashable_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def workers(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[tuple[Cluster, Supervised]]:
+    async with running_workers(tmp_path, postgres) as workers:
+        yield workers
+
+
+def check_asked_at_most_twice(callers: Callers) -> None:
+    """Whose connection was cut got an answer when it asked once more."""
+    print(f"{callers.retries[1]} were asked once more, for {dict(callers.reasons)}")
+    assert max(callers.retries, default=0) <= 1, callers.retries
+
+
+def print_shares(server: Supervised) -> None:
+    """How many runs each process had, the shortest-lived first."""
+    began = Counter(
+        line["pid"] for line in effects_of(server.folder) if line["key"] == "run" and line["kind"] == "begin"
+    )
+    print(f"runs of each process: {sorted(began.values())}")
+
+
+async def kill_a_worker(cluster: Cluster, server: Supervised) -> list[Takeover]:
+    """Kill the worker that has served for longest, wait until it is back, and give the tasks that were taken over."""
+    tables = cluster.tables
+    before = await server.until_workers(tables)
+
+    async def served_well() -> bool:
+        return bool(
+            await tables.fetch(
+                "SELECT 1 FROM nodes WHERE id = ANY($1) AND joined < clock_timestamp() - $2 * interval '1 second'",
+                list(before.values()),
+                WELL_SECONDS,
+            )
+        )
+
+    # Otherwise it would be started later and later.
+    await tables.until("one has served well", served_well)
+    os.kill(server.worker_pids()[0], signal.SIGKILL)
+    owned = {node: await tables.owned_by(node) for node in before.values()}
+    (dead,) = await server.until_replaced(tables, before)
+    return await tables.takeovers(dead, owned[dead])
+
+
+async def test_workers_are_killed(workers: tuple[Cluster, Supervised]) -> None:
+    cluster, server = workers
+    random, takeovers = Random(SEED), list[Takeover]()
+    async with cluster.load(random) as callers:
+        for _ in times(30):
+            await callers.until_done(random.randint(1, 30))
+            takeovers += await kill_a_worker(cluster, server)
+    await cluster.verdict(may_fail=True)
+    check_asked_at_most_twice(callers)
+    print_shares(server)
+    seconds = sorted(each.seconds for each in takeovers)
+    print(f"takeover of {len(seconds)} tasks: p50 {median(seconds):.2f} s, max {seconds[-1]:.2f} s")
+    assert seconds[-1] < MAX_TAKEOVER_SECONDS
+    assert "".join(server.process.output).count("was killed by SIGKILL: it is started again\n") == len(times(30))
+
+
+async def test_the_supervisor_is_killed_and_another_one_is_started_at_once(workers: tuple[Cluster, Supervised]) -> None:
+    cluster, server = workers
+    random, outages = Random(SEED), list[float]()
+    async with cluster.load(random, nodes_stop=True) as callers:
+        for _ in times(20):
+            await callers.until_done(random.randint(1, 40))
+            before = await server.until_workers(cluster.tables)
+            os.kill(server.supervisor, signal.SIGKILL)
+            killed_at = time.monotonic()
+            await asyncio.to_thread(server.launch)
+            outages.append(time.monotonic() - killed_at)
+            await server.until_workers(cluster.tables, before.values())
+    print(f"\nready again: p50 {median(outages):.2f} s, max {max(outages):.2f} s")
+    # What the workers had begun, they have finished.
+    await cluster.verdict(may_fail=False)
+
+
+async def test_workers_are_restarted_one_after_the_other(workers: tuple[Cluster, Supervised]) -> None:
+    cluster, server = workers
+    random = Random(SEED)
+    async with cluster.load(random, nodes_stop=True) as callers:
+        for _ in times(5):
+            await callers.until_done(random.randint(1, 40))
+            before = await server.until_workers(cluster.tables)
+            os.kill(server.supervisor, signal.SIGHUP)
+            await server.until_workers(cluster.tables, before.values())
+    await cluster.verdict(may_fail=False)
+    check_asked_at_most_twice(callers)
+    print_shares(server)

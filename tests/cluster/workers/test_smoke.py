@@ -1,0 +1,139 @@
+"""Two workers on one port: both serve, a dead one is replaced and loses nothing, and they end with their supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from cluster.processes.http import Lost, Refused, ask, stream
+from cluster.processes.nodes import effects_of
+from cluster.processes.records import COMPLETED, FINAL, text_of
+from cluster.processes.tables import Tables
+from cluster.workers.supervised import Supervised, until_ended
+
+from dragoman.server.listen.port import SharedPort
+
+pytestmark = pytest.mark.timeout(60)
+# So long that a test would not end: what is taken over here is taken over because the process has ended.
+LEASE = "300"
+
+
+@pytest.fixture
+async def server(tmp_path: Path, postgres_url: str) -> AsyncIterator[Supervised]:
+    server = Supervised(tmp_path, postgres_url, ["--lease", LEASE])
+    await asyncio.to_thread(server.launch)
+    yield server
+    await asyncio.to_thread(server.close)
+    print(*server.process.output)
+
+
+@pytest.fixture
+async def tables(postgres_url: str) -> AsyncIterator[Tables]:
+    async with Tables(postgres_url) as tables:
+        yield tables
+
+
+async def send(server: Supervised, skill: str, nonce: str, *, ms: int = 0, wait: bool = True) -> dict[str, Any]:
+    """Send a message, and once more if its connection is cut."""
+    message = {
+        "messageId": str(uuid4()),
+        "role": "ROLE_USER",
+        "parts": [{"data": {"nonce": nonce, "ms": ms}}],
+        "metadata": {"skillId": skill},
+    }
+    request = {"message": message, "configuration": {"returnImmediately": not wait}}
+    try:
+        answer = await ask(server.url, "SendMessage", request)
+    except Lost:
+        answer = await ask(server.url, "SendMessage", request)
+    return answer.result["task"]
+
+
+async def ended(server: Supervised, task_id: str) -> dict[str, Any]:
+    """Follow a task to its end, over as many connections as it takes."""
+    while True:
+        try:
+            async for _ in stream(server.url, "SubscribeToTask", {"id": task_id}):
+                pass
+            task = (await ask(server.url, "GetTask", {"id": task_id})).result
+        except Lost:
+            continue
+        except Refused:  # of an ended task, there is nothing to subscribe to
+            task = (await ask(server.url, "GetTask", {"id": task_id})).result
+        if task["status"]["state"] in FINAL:
+            return task
+
+
+async def begun(server: Supervised, skill: str, nonce: str, *, ms: int) -> tuple[str, int]:
+    """Begin something, and wait until it is at work. Gives the task, and the process that works on it."""
+    task = await send(server, skill, nonce, ms=ms, wait=False)
+    async for event in stream(server.url, "SubscribeToTask", {"id": task["id"]}, 0):
+        if event.id >= 3:
+            break
+    return task["id"], next(line["pid"] for line in effects_of(server.folder) if line["nonce"] == nonce)
+
+
+async def test_workers_share_a_port_are_replaced_and_end_with_their_supervisor(
+    server: Supervised, tables: Tables
+) -> None:
+    await both_serve_and_one_of_them_has_introduced_all(server)
+    await a_killed_worker_is_started_again_and_its_tasks_go_on(server, tables)
+    await a_hangup_restarts_them_one_after_the_other(server, tables)
+    await a_killed_supervisor_leaves_no_process_and_no_port_behind(server)
+
+
+async def both_serve_and_one_of_them_has_introduced_all(server: Supervised) -> None:
+    lines = server.process.output
+    assert sum(line.startswith("serving ") for line in lines) == 1
+    assert any(line.split() == f"workers 2, the nodes {server.names[0]} to {server.names[1]}".split() for line in lines)
+    await asyncio.gather(*(send(server, "quick", f"q{number}") for number in range(20)))
+    assert {line["pid"] for line in effects_of(server.folder)} == set(server.worker_pids())
+
+
+async def a_killed_worker_is_started_again_and_its_tasks_go_on(server: Supervised, tables: Tables) -> None:
+    before, pids = await server.until_workers(tables), server.worker_pids()
+    task_id, pid = await begun(server, "again", "a", ms=1000)
+    os.kill(pid, signal.SIGKILL)
+    assert (await send(server, "quick", "meanwhile"))["status"]["state"] == COMPLETED
+    task = await ended(server, task_id)
+    assert (task["status"]["state"], text_of(task)) == (COMPLETED, "".join(f"a.{number} " for number in range(12)))
+    number = pids.index(pid) + 1
+    output = "".join(server.process.output)
+    assert output.count("was killed by SIGKILL: it is started again") == 1
+    assert f"worker {number} was killed" in output
+    assert f"the node {server.name}/{number} has ended: its tasks are taken over" in output
+    survivor = server.names[2 - number]
+    assert (await tables.live_nodes())[survivor] == before[survivor]
+
+
+async def a_hangup_restarts_them_one_after_the_other(server: Supervised, tables: Tables) -> None:
+    before = await server.until_workers(tables)
+    os.kill(server.supervisor, signal.SIGHUP)
+    restarted = asyncio.ensure_future(server.until_workers(tables, before.values()))
+    number = 0
+    while not restarted.done():
+        task = await send(server, "quick", f"h{number}")
+        assert task["status"]["state"] == COMPLETED
+        number += 1
+    await restarted
+    assert number > 1
+
+
+async def a_killed_supervisor_leaves_no_process_and_no_port_behind(server: Supervised) -> None:
+    workers = server.worker_pids()
+    assert len(workers) == 2
+    task_id, pid = await begun(server, "talk", "t", ms=500)
+    assert pid in workers
+    os.kill(server.supervisor, signal.SIGKILL)
+    await asyncio.to_thread(lambda: SharedPort("127.0.0.1", server.port).close())
+    for worker in workers:
+        await asyncio.to_thread(until_ended, worker)
+    ends = [line for line in effects_of(server.folder) if line["nonce"] == "t" and line["kind"] == "end"]
+    assert [line["task"] for line in ends] == [task_id]
+    assert not server.process.tracebacks

@@ -1,0 +1,167 @@
+"""Reads that begin together share a statement, and get what they would have got alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+from unit.stores.postgres.changes import Change, created, new_row
+from unit.stores.postgres.cluster import Cluster, draft_of, next_record
+
+from dragoman.model.record import Record
+from dragoman.model.state import State
+from dragoman.stores.postgres.grouped_reads import MAX_READS, MAX_STATEMENTS, TOO_LARGE, GroupedReads, LargeResult
+from dragoman.stores.postgres.sql import reader
+
+
+class Table:
+    """Answers when a test says so. The value of a key is the number of the statement that has read it."""
+
+    def __init__(self) -> None:
+        self.statements: list[list[str]] = []
+        self.answers: list[asyncio.Future[None]] = []
+        self.canceled = 0
+
+    async def read_one(self, key: str) -> int:
+        return (await self.read_many([key]))[0]  # type: ignore[return-value]
+
+    async def read_many(self, keys: Sequence[str]) -> list[int | LargeResult]:
+        number = len(self.statements)
+        self.statements.append(list(keys))
+        self.answers.append(asyncio.get_running_loop().create_future())
+        try:
+            await self.answers[number]
+        except asyncio.CancelledError:
+            self.canceled += 1
+            raise
+        return [TOO_LARGE if key.startswith("large") and len(keys) > 1 else number for key in keys]
+
+    async def sent(self, count: int) -> None:
+        while len(self.statements) < count:  # noqa: ASYNC110 - it takes a few turns of the loop
+            await asyncio.sleep(0)
+
+    async def answer(self, number: int) -> None:
+        await self.sent(number + 1)
+        self.answers[number].set_result(None)
+
+
+class Reading:
+    """A table, and reads that go on while others begin."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self._reads = GroupedReads[str, int](self.table.read_one, self.table.read_many)
+
+    def begin(self, *keys: str) -> list[asyncio.Task[int]]:
+        return [asyncio.ensure_future(self._reads.read(key)) for key in keys]
+
+
+@pytest.fixture
+async def reading() -> Reading:
+    return Reading()
+
+
+async def test_reads_that_begin_in_one_turn_are_one_statement_and_each_key_is_read_once(reading: Reading) -> None:
+    reads = reading.begin("a", "b", "a", "c")
+    await reading.table.answer(0)
+    assert await asyncio.gather(*reads) == [0, 0, 0, 0]
+    assert reading.table.statements == [["a", "b", "c"]]
+
+
+async def test_a_read_is_never_answered_by_a_statement_that_was_sent_before_it(reading: Reading) -> None:
+    (early,) = reading.begin("a")
+    await reading.table.sent(1)
+    (late,) = reading.begin("a")
+    await reading.table.answer(0)
+    await reading.table.answer(1)
+    assert (await early, await late) == (0, 1)
+
+
+async def test_what_comes_while_statements_are_under_way_is_read_by_the_next(reading: Reading) -> None:
+    under_way: list[asyncio.Task[int]] = []
+    for number in range(MAX_STATEMENTS):
+        under_way += reading.begin(f"first {number}")
+        await reading.table.sent(number + 1)
+    keys = [f"{number}" for number in range(MAX_READS + 1)]
+    later = reading.begin(*keys)
+    await asyncio.wait(later, timeout=0)
+    assert len(reading.table.statements) == MAX_STATEMENTS
+    for number in range(MAX_STATEMENTS + 2):
+        await reading.table.answer(number)
+    await asyncio.gather(*under_way, *later)
+    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_READS], keys[MAX_READS:]]
+
+
+async def test_what_is_too_large_to_come_along_is_read_alone(reading: Reading) -> None:
+    small, large = reading.begin("small", "large")
+    await reading.table.answer(0)
+    await reading.table.answer(1)
+    assert (await small, await large) == (0, 1)
+    assert reading.table.statements == [["small", "large"], ["large"]]
+
+
+async def test_a_failure_reaches_everybody_who_waits_and_nobody_else(reading: Reading) -> None:
+    reads = reading.begin("a", "b")
+    await reading.table.sent(1)
+    reading.table.answers[0].set_exception(OSError("cut"))
+    assert [str(error) for error in await asyncio.gather(*reads, return_exceptions=True)] == ["cut", "cut"]
+    (again,) = reading.begin("a")
+    await reading.table.answer(1)
+    assert await again == 1
+
+
+async def test_a_statement_is_given_up_when_nobody_waits_for_it_any_more(reading: Reading) -> None:
+    first, second = reading.begin("a", "b")
+    await reading.table.sent(1)
+    first.cancel()
+    await asyncio.wait((first,))
+    assert reading.table.canceled == 0
+    second.cancel()
+    await asyncio.wait((second,))
+    await asyncio.sleep(0)
+    assert reading.table.canceled == 1
+    (again,) = reading.begin("a")
+    await reading.table.answer(1)
+    assert await again == 1
+
+
+async def test_a_read_that_is_given_up_before_it_was_sent_is_not_sent(reading: Reading) -> None:
+    (read,) = reading.begin("a")
+    await asyncio.sleep(0)
+    read.cancel()
+    (other,) = reading.begin("b")
+    await reading.table.answer(0)
+    assert await other == 0
+    assert reading.table.statements in ([["b"]], [["a", "b"]])
+
+
+async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster) -> None:
+    node = await cluster.node()
+    database = node.database
+    plain = await node.create()
+    other_day = await node.create(number=await database.numbers(1))
+    long, large, ended, draft = await node.create(), await node.create(), new_row(), new_row()
+    for generation in range(2, 41):
+        change = Change(
+            structs.replace(long, generation=generation), records=(Record(generation, b"%d" % generation),), epoch=1
+        )
+        assert await node.kinds(change) == ["committed"]
+    assert await node.kinds(
+        Change(structs.replace(large, generation=2), records=(Record(2, b"x" * 100_000),), epoch=1)
+    ) == ["committed"]
+    assert await node.kinds([created(ended), next_record(ended, State.COMPLETED, snapshot=b"y" * 50_000)]) == [
+        "committed"
+    ]
+    assert await node.kinds(draft_of(draft)) == ["committed"]
+    rows = [plain, other_day, long, large, ended, draft, new_row(), new_row(number=99 << 37)]
+    tasks = [await database.task(row.id) for row in rows]
+    assert await asyncio.gather(*(database.task(row.id) for row in rows)) == tasks
+    assert [task is None for task in tasks] == [False] * 5 + [True] * 3
+    requests = [(row.number, after, limit) for row in rows for after in (0, 1, 30) for limit in (1, 15, 16, 17, 256)]
+    records = [await database.records(*request) for request in requests]
+    assert await asyncio.gather(*(database.records(*request) for request in requests)) == records
+    together = await database._run(reader.records_of_many, requests)
+    assert TOO_LARGE in together
+    assert all(many in (one, TOO_LARGE) for one, many in zip(records, together, strict=True))
