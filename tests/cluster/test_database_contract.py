@@ -113,7 +113,7 @@ async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
 async def test_a_task_is_its_creators_with_epoch_1(tables: Tables) -> None:
     row = await tables.create(ONE)
     owner = (await tables.database.owners(ONE, [row.number]))[row.number]
-    assert owner == (ONE, 1, 1)
+    assert owner == (ONE, 1, 1, row.id)
     assert set(await tables.database.owned(ONE)) == {row.number}
     working = after(row, State.WORKING)
     assert await tables.commit(TWO, change(working, 1)) == "refused"
@@ -180,7 +180,7 @@ async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
         row = await tables.create()
         settled = after(row, state)
         assert await tables.commit(ONE, change(settled, 1)) == "committed"
-        assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2)
+        assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2, row.id)
         assert await tables.commit(ONE, change(after(settled, State.WORKING), 1)) == "refused"
     assert await tables.database.owned(ONE) == {}
 

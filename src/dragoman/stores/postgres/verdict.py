@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ELSEWHERE = "another server owns the task now: try again with the same messageId"
 REWOUND = "the database has lost events of the task that it had stored: it was restored, or its standby was behind"
 
+TAKEN = "the database has given out the number of this task twice: try again with the same messageId"
+
 
 async def judge(
     database: Database,
@@ -37,6 +39,9 @@ async def judge(
     Raises:
         ConnectionLost: the database does not answer.
     """
+    is_taken = owner is not None and owner.task_id != sequence[0].row.id
+    if is_taken:
+        owner = None
     if (repeated or (sequence[0].epoch and sequence[0].records)) and await _is_committed(
         database, clock, sequence, owner
     ):
@@ -49,6 +54,8 @@ async def judge(
     row = first.row
     is_mine = owner is not None and owner.owner == node and owner.epoch == first.epoch
     is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
+    if is_new and is_taken:
+        return ServerError(TAKEN, retryAfter="1")
     if is_new or (first.create and is_mine):
         return TaskGenerationMismatch(f"there is a task {row.id} already")
     if not first.epoch:
