@@ -355,6 +355,15 @@ async def test_a_pinned_context_waits_for_a_node_that_was_stopped_and_comes_back
 # -- repeats, mail, drafts -------------------------------------------------------------------------------------------
 
 
+async def test_a_number_that_another_task_has_creates_nothing(tables: Tables) -> None:
+    row, key = await tables.create(), DedupeKey(b"\0key", NOW + 1000)
+    namesake = TaskRow(row.number, "another", SCOPE, "another", V1_0, State.SUBMITTED, NOW, 1, NOW)
+    for write in (created(namesake, dedupe_key=key), Write(namesake, print, draft=True, snapshot=b"d", dedupe_key=key)):
+        assert await tables.commit(TWO, write) == "refused"
+    assert await tables.database.duplicate_of(b"\0key", NOW) is None
+    assert await tables.database.task("another") is None
+
+
 async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:
     key = DedupeKey(b"k" * 32, NOW + 60_000)
     row = await tables.create(dedupe_key=key)

@@ -50,7 +50,7 @@ class ChangeOutcome(NamedTuple):
 class TaskOwner(NamedTuple):
     """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation.
 
-    The generation of a draft is 0. `task_id` says which task has the number.
+    The generation of a draft is 0. `task_id` says which task has this number.
     """
 
     owner: int | None

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from dragoman.stores.postgres.database import ChangeOutcome, Database, TaskOwner
 
 ELSEWHERE = "another server owns the task now: try again with the same messageId"
+TAKEN = "the number of the task is another one's, because the database has lost something: try again"
 REWOUND = "the database has lost events of the task that it had stored: it was restored, or its standby was behind"
-
-TAKEN = "the database has given out the number of this task twice: try again with the same messageId"
 
 
 async def judge(
@@ -39,8 +38,13 @@ async def judge(
     Raises:
         ConnectionLost: the database does not answer.
     """
-    is_taken = owner is not None and owner.task_id != sequence[0].row.id
-    if is_taken:
+    first = sequence[0]
+    row = first.row
+    is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
+    if owner is not None and owner.task_id != row.id:
+        # A standby that was behind did not know that the number was reserved, and gave it to another node.
+        if is_new:
+            return ServerError(TAKEN)
         owner = None
     if (repeated or (sequence[0].epoch and sequence[0].records)) and await _is_committed(
         database, clock, sequence, owner
@@ -50,12 +54,7 @@ async def judge(
         return ContextBusy("another task of the context is at work")
     if outcome.kind == "repeated":
         return MessageRepeated("another server has accepted this message")
-    first = sequence[0]
-    row = first.row
     is_mine = owner is not None and owner.owner == node and owner.epoch == first.epoch
-    is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
-    if is_new and is_taken:
-        return ServerError(TAKEN, retryAfter="1")
     if is_new or (first.create and is_mine):
         return TaskGenerationMismatch(f"there is a task {row.id} already")
     if not first.epoch:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from msgspec import structs
-from unit.stores.postgres.changes import created
 from unit.stores.postgres.cluster import Cluster
 from unit.stores.postgres.test_days import COMPACT, TestClock
 
-from dragoman.clock import SystemClock
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres import numbers
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.sql.partition import MS_PER_DAY, READ_TODAY, attach_days, day_of, partition_of
-from dragoman.stores.postgres.writer import GroupCommit
 
 
 async def away_for(cluster: Cluster, days: int) -> int:
@@ -82,15 +78,3 @@ async def test_a_standby_that_was_promoted_gives_out_no_number_again_that_it_has
     assert first > lost + numbers.BLOCK
     assert await node.database.numbers(1) == first + numbers.BLOCK
     await node.create(number=first)
-
-
-async def test_a_task_whose_number_another_has_is_not_taken_for_that(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    row = await one.create()
-    change = created(structs.replace(row, id="another", context_id="another"), begins=True, serial=True)
-    writer = GroupCommit(two.database, SystemClock(), lambda: None)
-    writer.open(two.id)
-    writer.put(change.write)
-    await writer.close()
-    assert change.outcome == "ServerError"
-    assert await two.database.task("another") is None

@@ -194,7 +194,7 @@ async def owners(connection: PostgresConnection, node: int, numbers: Sequence[in
         "FROM tasks WHERE number = ANY($1::bigint[])",
         list(numbers),
     )
-    return {number: TaskOwner(*columns) for number, *columns in rows}
+    return {number: TaskOwner(*owner) for number, *owner in rows}
 
 
 async def post(
