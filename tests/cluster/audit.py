@@ -92,7 +92,7 @@ class AuditedDatabase:
             number = sequence[0].row.number
             self._note(number, node, *outcome, *map(_describe, sequence))
             if outcome.kind == "refused" and number in (owners := await self._database.owners(node, [number])):
-                owner, epoch, generation = owners[number]
+                owner, epoch, generation, _ = owners[number]
                 self._note(number, owner or 0, f"has it under epoch {epoch} at {generation}")
             if outcome.kind == "committed":
                 for write in sequence:
@@ -200,9 +200,9 @@ class Effects:
         self.starts: Counter[tuple[str, int, int]] = Counter()
         self.once: Counter[tuple[str, str]] = Counter()
         self._active: dict[_Run, None] = {}
-        self._homes: dict[tuple[str, str], object] = {}
+        self._homes: dict[tuple[str, str], str] = {}
 
-    def begin(self, node: object, ctx: Any, agent: Any, *, restartable: bool) -> _Run:
+    def begin(self, node: Any, ctx: Any, agent: Any, *, restartable: bool) -> _Run:
         """The agent's code begins."""
         live = ctx._live
         run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
@@ -214,8 +214,8 @@ class Effects:
         if starts > (ATTEMPTS if restartable else 1):
             self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
         self.check_claim(run)
-        home = self._homes.setdefault(run.context, node) if agent.pinned else node
-        if home is not node:
+        home = self._homes.setdefault(run.context, node.name) if agent.pinned else node.name
+        if home != node.name:
             self._audit.report(f"task {live.id} runs on another node than its context", run.number)
         if not agent.parallel:
             for other in self._active:

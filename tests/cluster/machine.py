@@ -114,10 +114,10 @@ class Cluster(FaultSteps):
         """Note that an invariant does not hold."""
         self.audit.report(text, self.audit.numbers_by_id.get(task_id or ""))
 
-    def start_node(self, runs_limit: int | None = None) -> None:
-        """Start one more node."""
-        self._names += 1
-        name = f"n{self._names}"
+    def start_node(self, runs_limit: int | None = None, name: str | None = None) -> None:
+        """Start one more node, or one that was stopped again."""
+        self._names += name is None
+        name = name or f"n{self._names}"
         parts = (self.world, self.network, self.board, self.effects, self.random, name)
         with self._logs.watch(), ids_of(self.random):
             self.nodes.append(SimulatedNode(*parts, runs_limit))

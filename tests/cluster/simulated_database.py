@@ -17,6 +17,7 @@ from dragoman.engine.ports.store import WOKEN, Note, PushState, StoredTask
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, InvalidValue, NodeInfo, Peer, Renewal, TaskOwner
+from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import DedupeKey, Push, Scope, Sweep, TaskPage, TaskQuery, TaskRow, Write
@@ -81,7 +82,9 @@ class SimulatedDatabase(MemoryStore):
     async def leave(self, node: int) -> None:
         """Declare a node dead that stops by itself."""
         if node in self._nodes:
-            self._nodes[node].dead = self._nodes[node].stopped = True
+            row = self._nodes[node]
+            if not row.dead:
+                row.dead, row.stopped, row.seen = True, True, self._now()
 
     def _is_dead(self, node: int) -> bool:
         row = self._nodes.get(node)
@@ -299,7 +302,10 @@ class SimulatedDatabase(MemoryStore):
     async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
         """Who owns these tasks and drafts now."""
         found = {number: self._ownership[number] for number in numbers if number in self._ownership}
-        return {number: TaskOwner(o.owner, o.epoch, 0 if o.draft else o.row.generation) for number, o in found.items()}
+        return {
+            number: TaskOwner(o.owner, o.epoch, 0 if o.draft else o.row.generation, o.row.id)
+            for number, o in found.items()
+        }
 
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim one task."""
@@ -355,13 +361,13 @@ class SimulatedDatabase(MemoryStore):
             if ownership.row.scope.agent != agent:
                 continue
             owner, home = ownership.owner, self._home(ownership)
-            is_gone = self._is_gone(home)
+            may_return = not self._is_gone(home) or self._was_stopped(home)
             if owner is None:
                 if not queued:
                     continue
                 if not parallel and self._is_behind(number, ownership):
                     continue
-                if home is not None and not is_gone and home != self._nodes[node].info.name:
+                if home is not None and may_return and home != self._nodes[node].info.name:
                     continue
             elif not self._is_dead(owner):
                 continue
@@ -374,6 +380,11 @@ class SimulatedDatabase(MemoryStore):
 
     def _is_gone(self, home: str | None) -> bool:
         return home not in {other.info.name for other in self._nodes.values() if not other.dead}
+
+    def _was_stopped(self, home: str | None) -> bool:
+        """True when a node of this name has just left: it may come back."""
+        since = self._now() - RETURN_SECONDS
+        return any(row.stopped and row.seen > since for row in self._nodes.values() if row.info.name == home)
 
     def _is_behind(self, number: int, ownership: OwnershipRow) -> bool:
         """True while an older task of the context is unfinished, or another one is at work."""

@@ -53,11 +53,12 @@ class Scene:
         task: Task | None = None,
         *,
         wait: bool = False,
+        agent: str = "serial",
     ) -> Any:
         """The request that does so."""
         message = new_message(str(uuid4()), text, None if task is None else task.id, context)
         request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=not wait))
-        return node.services["serial"].send(ANYBODY, request)
+        return node.services[agent].send(ANYBODY, request)
 
     def get(self, node: SimulatedNode, task: Task) -> Task:
         return self.call(node, node.services["serial"].get(ANYBODY, get_request(task.id))).result
@@ -120,6 +121,18 @@ def test_who_gives_up_while_his_answer_is_accepted_leaves_the_task_to_others(sce
     assert scene.cluster.world.now - started < 0.2, "it had to wait"
     scene.cluster.run(1)
     assert scene.get(one, task).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("scene", [2], indirect=True)
+def test_a_session_goes_on_at_its_node_if_the_one_that_got_the_answer_cannot_leave_it_soon(scene: Scene) -> None:
+    one, two = scene.nodes
+    task = scene.call(one, scene.sending(one, "once ask chunk", agent="pinned")).result
+    scene.cluster.run(1)
+    scene.delay(two, "release", 60)
+    scene.call(two, scene.sending(two, "a", task=task, agent="pinned"))
+    scene.cluster.run(10)  # the audit sees where it runs
+    found = scene.call(one, one.services["pinned"].get(ANYBODY, get_request(task.id))).result
+    assert found.state is State.COMPLETED
 
 
 def reply_slowly(node: SimulatedNode) -> None:

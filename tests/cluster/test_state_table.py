@@ -88,6 +88,11 @@ class Board:
     async def running(self) -> Placed:
         return await self.go_on(await self.begin(), State.WORKING, begins=True, serial=True)
 
+    async def handed_over(self) -> Placed:
+        placed = await self.running()
+        assert await self.database.release(placed.owner, placed.row.number, placed.epoch, begun=True)
+        return placed
+
     async def draft(self) -> Placed:
         owner, other = await self.node(), await self.node()
         number = await self.database.numbers(1)
@@ -204,6 +209,7 @@ ROWS: dict[str, Callable[[Board], Awaitable[Placed]]] = {
     "queued, session gone": Board.homeless,
     "claimed": Board.claimed,
     "running": Board.running,
+    "handed over": Board.handed_over,
     "draft": Board.draft,
     "waiting": Board.waiting,
     "being answered": Board.answered,

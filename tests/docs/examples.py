@@ -9,6 +9,7 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
   server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
   With `serves beside` the server before it goes on, and the port that the page says for this one leads to this one.
   With `kills` the first of them is killed, instead of running the command; another one answers for the page then.
+  With `stops` it gets SIGTERM instead, and has to end by itself.
   With `open` it is left running beside what follows, from its first line of output on, and is compared when it has
   ended. With `types="2"` somebody sits at a terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
@@ -284,6 +285,13 @@ class Program:
         self._process.wait(SECONDS)
         return self.output
 
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has. Raises Mismatch when it does not, or not well."""
+        os.killpg(self._process.pid, signal.SIGTERM)
+        output = self.end()
+        if self._process.returncode:
+            raise Mismatch(f"this has ended with code {self._process.returncode}:\n\n{output}")
+
     def kill(self) -> None:
         """End it and everything it started, without a word."""
         with contextlib.suppress(ProcessLookupError):
@@ -408,7 +416,9 @@ class Reader:
         elif "serves" in block.words:
             self._serve(block, output)
         elif "kills" in block.words:
-            self._kill_first()
+            self._end_first()
+        elif "stops" in block.words:
+            self._end_first(properly=True)
         elif "open" in block.words:
             self._leave_open(block, output)
         else:
@@ -477,8 +487,10 @@ class Reader:
         self._others[shown] = _address_of(server, block)
         self._compare_lines(server, output)
 
-    def _kill_first(self) -> None:
+    def _end_first(self, *, properly: bool = False) -> None:
         assert self._server is not None
+        if properly:
+            self._server.stop()
         self._server.kill()
         self._server = self._beside.pop(0) if self._beside else None
         if self._server is not None:

@@ -33,9 +33,9 @@ def load(name: str) -> ModuleType:
 examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
-LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "ini", "sql", ""}
+LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "ini", "sql", "yaml", ""}
 # Blocks of all pages together that may say `no-run`; two of them need a2a-sdk, and tests/interop runs them.
-SHOWN_ONLY = 7
+SHOWN_ONLY = 8
 
 
 def name(page: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from migration.travel import build_agent
+from migration.travel import LATER, build_agent
 
 from dragoman import Client
 from dragoman.auth.inbound.passwords import key_digest, new_key, new_password
@@ -94,7 +94,8 @@ async def fill_file(folder: Path, receiver: str, *, greetings: int = 40, large: 
             back_up(live, path)
             (folder / "tasks.db.key").write_text((folder / "live.db.key").read_text())
             (folder / "tasks.db.key").chmod(0o600)
-            draft.cancel()
+            with LATER.opened():
+                await draft
     with closing(sqlite3.connect(path)) as file:
         file.executescript(PLUGIN)
         # Servers refuse such ids: a file may have them from elsewhere.

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,19 +18,19 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 
 class Receiver:
-    """Receives webhooks, and refuses them until it is `open`."""
+    """Receives webhooks, and refuses them while it is not open."""
 
     def __init__(self) -> None:
-        self.open = False
+        self._is_open = False
         self.received: SimpleQueue[tuple[str, dict[str, str]]] = SimpleQueue()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
-                if receiver.open:
+                if receiver._is_open:
                     receiver.received.put((self.path, dict(self.headers)))
-                self.send_response(200 if receiver.open else 503)
+                self.send_response(200 if receiver._is_open else 503)
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
@@ -38,6 +40,15 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Accept what comes for a while."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
 
     def close(self) -> None:
         self._server.shutdown()

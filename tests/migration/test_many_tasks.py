@@ -16,7 +16,7 @@ from migration.many_tasks import fill_many
 from migration.programs import Dragoman
 from postgres_server import Databases
 
-from dragoman.net.postgres import connect
+from dragoman.net.postgres import PostgresConnection, connect
 from dragoman.stores.migration import CONTENTS
 
 SECONDS = 600
@@ -57,11 +57,11 @@ class Mover:
             await connection.close()
         raise AssertionError(f"it has ended before {row} {table}: {process.communicate()}")
 
-    async def _position(self, connection: object) -> tuple[str, int]:
+    async def _position(self, connection: PostgresConnection) -> tuple[str, int]:
         is_there = "SELECT to_regclass('moved_stores') IS NOT NULL"
-        if not await connection.fetchval(is_there):  # type: ignore[attr-defined]
+        if not await connection.fetchval(is_there):
             return "scopes", 0
-        row = await connection.fetchrow("SELECT at_table, at_row FROM moved_stores")  # type: ignore[attr-defined]
+        row = await connection.fetchrow("SELECT at_table, at_row FROM moved_stores")
         return ("scopes", 0) if row is None else tuple(row)
 
 

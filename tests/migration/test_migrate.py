@@ -29,6 +29,7 @@ from dragoman.model.message import Message
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.net.postgres import connect
+from dragoman.server.migration import StoreMigration
 from dragoman.stores.migration import MigrationPosition
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite.admin.export import SqliteExport
@@ -90,27 +91,22 @@ def test_everything_is_moved_and_counted(dragoman: Dragoman, filled: FilledFile,
     assert counts["tasks"] == ("53", "53")
     assert {"submitted", "working", "drafts", "dedupe keys", "webhooks", "API keys", "mileage"} <= counts.keys()
     assert "every record was compared" in ended.err
-    assert "1 texts had a NUL" in ended.err
+    assert "1 text had a NUL" in ended.err
     assert_equal(filled, empty_postgres_url)
     rows = database(empty_postgres_url, "SELECT task, miles, note FROM mileage ORDER BY task")
     assert rows == [(-1, 3_000_000_000, "far"), (2, 0, None)], "the table of a plug-in that is not there"
 
 
 def test_a_server_goes_on_where_the_one_on_the_file_has_stopped(
-    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: Receiver
 ) -> None:
     assert dragoman("migrate", "sqlite:///tasks.db", empty_postgres_url).code == 0
-    receiver.open = True
-    LATER.set()
-    try:
-        with served(build_agent(), store=empty_postgres_url, secret=SECRET, push_allow="127.0.0.1", drain=0) as url:
-            asyncio.run(_go_on(filled, url))
-            came: dict[str, dict[str, str]] = {}
-            while not {"/question", "/done"} <= came.keys():
-                came |= [receiver.received.get(timeout=SECONDS)]
-    finally:
-        LATER.clear()
-        receiver.open = False
+    settings: dict[str, Any] = {"secret": SECRET, "push_allow": "127.0.0.1", "drain": 0}
+    with receiver.opened(), LATER.opened(), served(build_agent(), store=empty_postgres_url, **settings) as url:
+        asyncio.run(_go_on(filled, url))
+        came: dict[str, dict[str, str]] = {}
+        while not {"/question", "/done"} <= came.keys():
+            came |= [receiver.received.get(timeout=SECONDS)]
     assert came["/question"]["X-A2A-Notification-Token"] == "secret token"
     assert came["/question"]["Authorization"] == "Bearer secret credentials"
     account = asyncio.run(_account(empty_postgres_url, filled.key))
@@ -182,12 +178,8 @@ def test_attempts_of_runs_that_may_be_repeated_go_on_and_the_keys_may_stay_the_s
         file.commit()
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
     assert (ended.code, "cookies" in ended.err) == (0, False)
-    LATER.set()
-    try:
-        with served(build_agent(), store=empty_postgres_url, secret=secret, drain=0) as url:
-            report = asyncio.run(_wait(url, filled.tasks["report"].id))
-    finally:
-        LATER.clear()
+    with LATER.opened(), served(build_agent(), store=empty_postgres_url, secret=secret, drain=0) as url:
+        report = asyncio.run(_wait(url, filled.tasks["report"].id))
     assert report.state is State.FAILED
     assert "during each of 3 attempts" in reason_of(report)
 
@@ -314,6 +306,53 @@ def test_a_migration_that_was_complete_marks_the_file(
     assert read(filled.path, "SELECT count(*) FROM meta WHERE key = 'moved_ms'") == [(1,)]
 
 
+class Interrupted(Exception):
+    """Something happens in the middle."""
+
+
+class Interrupter:
+    """An observer that interrupts the migration after each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+    def on_progress(self, activity: str, table: str, done: int, total: int) -> None:
+        if activity == "copying":
+            self.batches.append((table, done))
+            raise Interrupted
+
+
+def test_it_may_be_interrupted_after_every_batch(
+    filled: FilledFile, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.stores.sqlite.admin.export.BATCH_ROWS", 60)
+    interrupter = Interrupter()
+
+    def move() -> bool:
+        migration = StoreMigration(
+            filled.path,
+            empty_postgres_url,
+            secret=SECRET,
+            node=None,
+            backup=not interrupter.batches,
+            observer=interrupter,
+        )
+        try:
+            return migration.run().target is not None
+        except Interrupted:
+            return False
+
+    while not move():
+        assert len(interrupter.batches) < 100
+    counts = [done for _, done in interrupter.batches]
+    assert counts == sorted(set(counts)), "nothing is copied twice"
+    assert len({table for table, _ in interrupter.batches}) > 10
+    assert_equal(filled, empty_postgres_url)
+
+
 def test_reading_goes_on_at_any_row(filled: FilledFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.stores.sqlite.admin.export.BATCH_BYTES", 50_000)
     with SqliteExport(filled.path).opened() as source:
@@ -347,7 +386,8 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
             ended = dragoman("migrate", *words)
             assert (ended.code, text in ended.err) == (2, True), ended.err
             assert not list(filled.path.parent.glob("*.backup"))
-            assert database(postgres_url, "SELECT count(*) FROM tasks") == [(0,)]
+            untouched = "SELECT (SELECT count(*) FROM tasks), to_regclass('moved_stores')::text"
+            assert database(postgres_url, untouched) == [(0, None)]
 
     refused("there is no store nothing.db", "nothing.db", postgres_url)
     refused("is not a PostgreSQL database", "tasks.db", "sqlite:///other.db")
@@ -368,7 +408,7 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
 
 # What the database does with a row that it gets, and what the command says to that.
 TAMPERED = {
-    "RETURN NULL": "the counts differ, the file's from the database's: 8 of 7 notes",
+    "RETURN NULL": "the counts differ: notes: 8 in the file and 7 in the database",
     "NEW.body := 'other'::bytea; RETURN NEW": "1 rows of notes are not equal in the database",
 }
 

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 
 from dragoman import Agent, Context, Failed, Rejected
 from dragoman.outputs import Reply
 
-# What a run gets past only when it is set: on the server of the file it is not, later it is.
-LATER = threading.Event()
 ODD_TEXT = "NUL \0, \N{PILE OF POO}, \N{ARABIC LETTER AIN}, \N{ZERO WIDTH JOINER}e\N{COMBINING ACUTE ACCENT}"
 
 
-async def hang() -> None:
-    if not LATER.is_set():
-        await asyncio.Event().wait()
+class Gate:
+    """What runs wait at while it is shut, on the event loops of whatever servers."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def __call__(self) -> None:
+        if not self._is_open:
+            event = asyncio.Event()
+            self._waiting.append((asyncio.get_running_loop(), event))
+            await event.wait()
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Open it for a while."""
+        self._is_open = True
+        for loop, event in self._waiting:
+            with suppress(RuntimeError):  # the loop of a server that has stopped
+                loop.call_soon_threadsafe(event.set)
+        self._waiting.clear()
+        try:
+            yield
+        finally:
+            self._is_open = False
+
+
+# On the server of the file it is shut, later it is open.
+LATER = Gate()
 
 
 def build_agent() -> Agent:
@@ -57,20 +81,20 @@ def build_agent() -> Agent:
     async def wait() -> AsyncIterator[str]:
         """Begin and never end."""
         yield "begun"
-        await hang()
+        await LATER()
 
     @agent.skill(restart=True)
     async def report() -> AsyncIterator[str]:
         """Begin and never end, and begin again."""
         yield "The report "
-        await hang()
+        await LATER()
         yield "is done."
 
     @agent.skill
     async def reply(text: str) -> Reply:
         """Answer without a task."""
         if text == "later":
-            await hang()
+            await LATER()
         return Reply(f"to {text}")
 
     @agent.skill

@@ -175,10 +175,9 @@ class StoreMigration:
         source = self._source
         async with PostgresTarget.opened(self._url, tables) as target:
             position = await target.find_position(source.fingerprint, source.tables[0])
+            await target.begin(source.fingerprint, str(self._path.absolute()), position)
             if position.begun:
                 self._observer.on_resume(position)
-            else:
-                await target.begin(source.fingerprint, str(self._path.absolute()), position.table)
             counts = await self._in_thread(source.counts)
             await target.prepare(source.plugin_tables, await self._in_thread(source.days, MS_PER_DAY))
             progress = _Progress(self._observer, counts, position, 1 + self._verify)
@@ -293,24 +292,24 @@ async def _compare(target: PostgresTarget, copied: CopiedRows, keys: WebhookKeys
     if difference is not None:
         raise DragomanError(
             f"{difference.rows} rows of {difference.table} are not equal in the database, such as {difference.key}: "
-            "it stays marked as incomplete; please report this, and migrate into another empty database"
+            "the database stays marked as incomplete; please report this, and migrate into another empty one"
         )
 
 
 def _check_equal(source: StoreCounts, target: StoreCounts) -> None:
     """Raise DragomanError unless both sides have the same number of everything."""
     names = [
-        f"{count} of {target.rows.get(name, 0)} {name}"
+        f"{name}: {count} in the file and {target.rows.get(name, 0)} in the database"
         for name, count in source.rows.items()
         if target.rows.get(name, 0) != count
     ]
     names += [
-        f"{count} of {target.states.get(state, 0)} {state.name.lower()} tasks"
+        f"{state.name.lower()} tasks: {count} in the file and {target.states.get(state, 0)} in the database"
         for state, count in source.states.items()
         if target.states.get(state, 0) != count
     ]
     if names or sum(source.states.values()) != sum(target.states.values()):
         raise DragomanError(
-            f"the counts differ, the file's from the database's: {', '.join(names)}: it stays marked as incomplete; "
-            "please report this, and migrate into another empty database"
+            f"the counts differ: {'; '.join(names)}: the database stays marked as incomplete; "
+            "please report this, and migrate into another empty one"
         )

@@ -36,7 +36,7 @@ _FRAME_SECONDS = 0.1
 
 
 @click.command("migrate", short_help="Move a SQLite store into PostgreSQL.")
-@click.argument("file")
+@click.argument("file", type=click.Path())
 @click.argument("url", required=False)
 @config_option
 @click.option("--node", metavar="NAME", help=SETTINGS["node"].help)
@@ -94,7 +94,8 @@ def _print_result(result: MigrationResult, path: Path, settings: Settings, *, ve
     print_table([("", "file", "database"), *_count_rows(result.source, result.target)])
     say(f"moved to {url}: {'every record was compared' if verified else 'the counts are equal'}")
     if result.replaced:
-        warn(f"{result.replaced} texts had a NUL character, which PostgreSQL cannot store: it is U+FFFD now")
+        texts = "1 text" if result.replaced == 1 else f"{result.replaced} texts"
+        warn(f"{texts} had a NUL character, which PostgreSQL cannot store: it is U+FFFD now")
     if result.foreign_tables:
         warn(f"not moved, because they are not Dragoman's: the tables {', '.join(result.foreign_tables)}")
     if result.has_other_keys:

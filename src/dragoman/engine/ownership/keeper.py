@@ -244,7 +244,13 @@ class ClaimKeeper:
                 self._ownership.release(Claim(stored.row.number, claim.epoch))
                 return None
             claimed = await self._ownership.claim(stored)
-            return None if claimed is None else await self._recover(claimed)
+            if claimed is None:
+                return None
+            if not claimed.begun and not claimed.draft:
+                # Perhaps it is not for this process: its session may be elsewhere. Whoever may run it takes it.
+                self._ownership.release(claimed.claim)
+                return None
+            return await self._recover(claimed)
 
     async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
         """Start its run, which counts for its user, or fail it. Returns it when it failed."""

@@ -50,12 +50,13 @@ class ChangeOutcome(NamedTuple):
 class TaskOwner(NamedTuple):
     """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation.
 
-    The generation of a draft is 0.
+    The generation of a draft is 0. `task_id` says which task has this number.
     """
 
     owner: int | None
     epoch: int
     generation: int
+    task_id: str
 
 
 class NodeInfo(NamedTuple):
@@ -192,7 +193,8 @@ class Database(Protocol):
         `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
         while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
-        too; pinned to a node that is gone, it is claimed with `home` set.
+        too, and so is one of a node that has left less than 30 seconds ago: it may come back. Pinned to a node that is
+        gone, it is claimed with `home` set.
         """
         ...
 

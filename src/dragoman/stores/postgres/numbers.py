@@ -12,6 +12,8 @@ from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.retry import SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.clock import Clock
     from dragoman.stores.postgres.database import Database
 
@@ -23,26 +25,34 @@ BLOCK = 1024
 RETRY_DELAY = 0.2
 # A number contains the day on which it was reserved, and the events of a day are dropped some time after it.
 RENEW_MS = 1_800_000
+# A number that was reserved so long ago is not used: this process was suspended, or the database was away.
+STALE_MS = 43_200_000
 
 
 class TaskNumbers:
-    """Task numbers of this node, ascending. The next block is reserved before the last number is used."""
+    """Task numbers of this node, ascending. The next block is reserved before the last number is used.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    `promotions` counts the servers that took over from another. One that was an asynchronous standby may know nothing
+    of the blocks that were reserved, and hand them out again: they are given up.
+    """
+
+    def __init__(self, database: Database, clock: Clock, promotions: Callable[[], int] = lambda: 0) -> None:
         self._database = database
         self._clock = clock
         self._next: int = 0
         self._end: int = 0
-        self._reserved: int | None = None
+        self._since_ms = 0  # when those were reserved
+        self._reserved: tuple[int, int] | None = None  # the first number of the next block, and since when
         self._refill: asyncio.Task[None] | None = None
-        self._renewed_ms = 0
+        self._promotions = promotions
+        self._promotion = 0
 
     async def open(self) -> None:
         """Reserve the first block. Raises ConnectionLost."""
-        now = self._clock.now()
+        now, promotion = self._clock.now(), self._promotions()
         first = await self._database.numbers(BLOCK)
-        self._next, self._end, self._reserved = first, first + BLOCK, None
-        self._renewed_ms = now
+        self._next, self._end, self._since_ms, self._reserved = first, first + BLOCK, now, None
+        self._promotion = promotion
 
     async def renew(self) -> None:
         """Give up numbers that were reserved half an hour ago: no task gets the number of a day long past.
@@ -50,24 +60,29 @@ class TaskNumbers:
         Raises:
             ConnectionLost: the database does not answer; the old ones are used on.
         """
-        if abs(self._clock.now() - self._renewed_ms) >= RENEW_MS:
+        if self._age(self._since_ms) >= RENEW_MS:
             await self.open()
 
     def next(self) -> int:
         """Allocate a number. Raises ServerError when the database did not reserve more in time."""
-        if self._next == self._end:
-            if self._reserved is None:
+        if self._next == self._end or self._age(self._since_ms) >= STALE_MS:
+            if self._reserved is None or self._age(self._reserved[1]) >= STALE_MS:
+                self._next, self._end, self._reserved = 0, 0, None
                 self._start_refill()
                 raise ServerError(
                     "no task numbers are left, because the database does not answer: try again with the same messageId",
                     retryAfter="1",
                 )
-            self._next, self._end, self._reserved = self._reserved, self._reserved + BLOCK, None
+            (self._next, self._since_ms), self._reserved = self._reserved, None
+            self._end = self._next + BLOCK
         number = self._next
         self._next = number + 1
-        if self._reserved is None and self._end - number <= BLOCK // 2:
+        if (self._reserved is None and self._end - number <= BLOCK // 2) or self._promotion != self._promotions():
             self._start_refill()
         return number
+
+    def _age(self, since_ms: int) -> int:
+        return abs(self._clock.now() - since_ms)  # the clock may be set
 
     def close(self) -> None:
         """Stop reserving numbers."""
@@ -80,11 +95,14 @@ class TaskNumbers:
 
     async def _reserve(self) -> None:
         while True:
+            now = self._clock.now()
             try:
-                self._reserved = await answer_within(
-                    self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK)
-                )
+                if self._promotion != self._promotions():
+                    await answer_within(self._clock, SILENCE_SECONDS, self.open)
+                    return
+                first = await answer_within(self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK))
             except ConnectionLost:
                 await sleep(self._clock, RETRY_DELAY)
             else:
+                self._reserved = first, now
                 return

@@ -11,7 +11,9 @@ from unit.stores.postgres.cluster import Cluster, draft_of
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import WOKEN, DedupeKey, Push, PushState, Sweep, TaskQuery, TaskRow
 from dragoman.model.state import State
+from dragoman.net.postgres import connect
 from dragoman.stores.postgres.database import NodeInfo
+from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
 from dragoman.stores.postgres.sql.schema import LOCK_SPACE, SWEEP_LOCK
 
 
@@ -84,6 +86,23 @@ async def test_a_context_waits_for_the_node_that_has_its_session(cluster: Cluste
     assert (task.claim.task, task.home) == (second.number, None)
     assert await home.database.release(home.id, second.number, 2)
     await home.die()
+    (task,) = await other.database.take(other.id, "agent", parallel=False, limit=1)
+    assert (task.claim.task, task.home) == (second.number, f"node {home.id}")
+
+
+async def test_a_node_that_has_left_is_not_waited_for_for_ever(cluster: Cluster) -> None:
+    home, other = await cluster.node(), await cluster.node()
+    first = await home.create("talk", pins=True)
+    await home.append(first, State.COMPLETED)
+    second = new_row("talk")
+    await other.commit(created(second, queued=True, joins_context=True, serial=True))
+    await home.nodes.leave(home.id)
+    assert await other.take() == []
+    connection = await connect(cluster.url)
+    await connection.execute(
+        "UPDATE nodes SET seen = seen - make_interval(secs => $1) WHERE id = $2", float(RETURN_SECONDS), home.id
+    )
+    await connection.close()
     (task,) = await other.database.take(other.id, "agent", parallel=False, limit=1)
     assert (task.claim.task, task.home) == (second.number, f"node {home.id}")
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 # A node that is dead never lives again, so that it does not matter how old this answer is.
 _IS_DEAD = "EXISTS (SELECT 1 FROM nodes d WHERE d.id = {0} AND d.dead)"
+# A node that was stopped is probably being restarted: its sessions are waited for.
+RETURN_SECONDS = 30
+_MAY_HAVE_SESSIONS = f"""(
+    NOT n.dead OR (n.stopped AND n.seen > clock_timestamp() - interval '{RETURN_SECONDS} seconds')
+)"""
 # The claimed tasks `t` with what is stored about them. The home of a session is told when that node is gone.
 _CLAIMED = f"""
 SELECT {STORED}, t.attempts, t.begun, (
@@ -69,7 +74,7 @@ _TAKE = f"""
 WITH queued AS MATERIALIZED (
     SELECT t.number FROM tasks t WHERE t.{UNFINISHED} AND t.owner IS NULL AND t.agent = $2 {{0}}
     AND NOT EXISTS (
-        SELECT 1 FROM contexts c JOIN nodes n ON n.name = c.home AND NOT n.dead
+        SELECT 1 FROM contexts c JOIN nodes n ON n.name = c.home AND {_MAY_HAVE_SESSIONS}
         WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> (SELECT name FROM nodes WHERE id = $1)
     )
     ORDER BY t.number LIMIT $4 FOR UPDATE OF t SKIP LOCKED
@@ -185,11 +190,11 @@ async def owners(connection: PostgresConnection, node: int, numbers: Sequence[in
     """
     await connection.execute(PROBE, node)
     rows = await connection.fetch(
-        "SELECT number, owner, epoch, CASE WHEN state >= 0 THEN generation ELSE 0 END "
+        "SELECT number, owner, epoch, CASE WHEN state >= 0 THEN generation ELSE 0 END, id "
         "FROM tasks WHERE number = ANY($1::bigint[])",
         list(numbers),
     )
-    return {number: TaskOwner(owner, epoch, generation) for number, owner, epoch, generation in rows}
+    return {number: TaskOwner(*owner) for number, *owner in rows}
 
 
 async def post(

@@ -13,7 +13,7 @@ from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
 from dragoman.stores.postgres.sql.retention import DaySweeper, PacedStep
-from dragoman.stores.postgres.sql.schema import LOCK_MS, migrate
+from dragoman.stores.postgres.sql.schema import LOCK_MS, attach_today, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class PostgresDatabase:
 
     async def _migrate(self, connection: PostgresConnection) -> None:
         await migrate(connection, f"the database {self._text}")
+        await attach_today(connection, f"the database {self._text}")
         await tables.create_tables(connection, self._tables)
 
     async def close(self) -> None:

@@ -32,6 +32,13 @@ UPDATE dragoman_meta SET value = $1 + greatest(value, (
 )) WHERE key = 'numbers' RETURNING value
 """
 READ_TODAY = f"SELECT {_TODAY}"
+# Numbers were reserved last on a day long past: no node was there, or no partition, or the clock was wrong. Nodes may
+# have some of them, and of the day before, for as long as `TaskNumbers` uses them.
+_KEEP_USED = f"""
+UPDATE days SET kept_until = clock_timestamp() + interval '1 day' FROM dragoman_meta m
+WHERE m.key = 'numbers' AND m.value >> {DAY_BITS} BETWEEN 1 AND {_TODAY} - 2
+AND day BETWEEN (m.value >> {DAY_BITS}) - 1 AND (m.value >> {DAY_BITS}) AND (kept_until > clock_timestamp()) IS NOT TRUE
+"""
 _MISSING = """
 SELECT d.day FROM unnest($1::integer[]) AS d (day) WHERE NOT EXISTS (SELECT 1 FROM days WHERE days.day = d.day)
 ORDER BY d.day
@@ -39,7 +46,7 @@ ORDER BY d.day
 
 # Version 2 of the tables. A node whose `runs` is false only accepts messages, or stops. `checked` is the first number
 # of the day whose task may still need its events, and `cutoff_ms` the time before which those below had ended.
-# `cleared` is how far a row-by-row deletion has come.
+# `cleared` is how far a row-by-row deletion has come. Until `kept_until`, nodes may have numbers of the day.
 VERSION_2 = f"""
 LOCK TABLE nodes, events IN ACCESS EXCLUSIVE MODE;
 ALTER TABLE nodes ADD COLUMN tables smallint NOT NULL DEFAULT 1, ADD COLUMN runs boolean NOT NULL DEFAULT true;
@@ -52,7 +59,8 @@ ALTER TABLE events ATTACH PARTITION events_0 FOR VALUES FROM (0) TO ({1 << DAY_B
 ALTER TABLE events_0 DROP CONSTRAINT events_day;
 CREATE TABLE days (
     day integer PRIMARY KEY, cutoff_ms bigint NOT NULL DEFAULT -1, checked bigint NOT NULL DEFAULT 0,
-    cleared bigint NOT NULL DEFAULT 0, cleared_at timestamptz, dropped boolean NOT NULL DEFAULT false
+    cleared bigint NOT NULL DEFAULT 0, cleared_at timestamptz, kept_until timestamptz,
+    dropped boolean NOT NULL DEFAULT false
 );
 INSERT INTO days (day) VALUES (0);
 """
@@ -84,10 +92,13 @@ def partition_of(day: int) -> str:
 
 
 async def attach_days(connection: PostgresConnection, days: Iterable[int]) -> None:
-    """Make partitions for days, where they are missing. Only one session at a time may do so; nobody else waits."""
+    """Make partitions for days, where they are missing. Only sessions that do so too wait for each other."""
     for (day,) in await connection.fetch(_MISSING, list(days)):
         name, bounds = partition_of(day), (first_number(day), first_number(day + 1))
         async with connection.transaction():
+            await connection.execute("LOCK TABLE days IN SHARE ROW EXCLUSIVE MODE")
+            if not await connection.fetch(_MISSING, [day]):  # another node was faster
+                continue
             # Not `PARTITION OF`, which blocks writers. The table is empty: attaching it reads nothing.
             await connection.execute(
                 f"CREATE TABLE {name} (task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, "
@@ -100,8 +111,9 @@ async def attach_days(connection: PostgresConnection, days: Iterable[int]) -> No
 
 
 async def attach_ahead(connection: PostgresConnection) -> None:
-    """Make partitions for today and the days ahead, where they are missing. Only one session at a time may do so."""
+    """Make partitions for today and the days ahead, where they are missing."""
     today: int = await connection.fetchval(READ_TODAY)
+    await connection.execute(_KEEP_USED)
     await attach_days(connection, range(today, today + DAYS_AHEAD + 1))
 
 

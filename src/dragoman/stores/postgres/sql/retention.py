@@ -191,7 +191,8 @@ async def _delete_oldest(
 _TRY_LOCK = f"SELECT pg_try_advisory_lock({LOCK_SPACE}, {DAYS_LOCK})"
 _UNLOCK = f"SELECT pg_advisory_unlock({LOCK_SPACE}, {DAYS_LOCK})"
 _DAYS = """
-SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_timestamp() - cleared_at)::float8
+SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_timestamp() - cleared_at)::float8,
+    (kept_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 day') IS TRUE
 FROM days WHERE day <= $1 ORDER BY dropped DESC, day
 """
 # A server that does not know partitions may still use numbers of days long past.
@@ -204,10 +205,11 @@ _NEXT_TASKS = f"""
 SELECT t.number, t.generation, t.state, t.status_ms FROM tasks t WHERE t.number >= $1 AND t.number < $2
 ORDER BY t.number LIMIT {STEP_TASKS}
 """
-_FIRST_IN_NEED = f"""
-SELECT t.number FROM ({_NEXT_TASKS}) t WHERE {_NEEDS_EVENTS.format("$3::bigint")} ORDER BY t.number LIMIT 1
+# In one statement: others delete tasks meanwhile, and none may be passed over that was not looked at.
+_CHECK_TASKS = f"""
+WITH step AS MATERIALIZED ({_NEXT_TASKS})
+SELECT (SELECT min(t.number) FROM step t WHERE {_NEEDS_EVENTS.format("$3::bigint")}), max(number), count(*) FROM step
 """
-_LAST_OF_STEP = f"SELECT max(t.number), count(*) FROM ({_NEXT_TASKS}) t"
 # Deletes the events and notes of the next tasks of a partition that do not need them. Tasks that were deleted have left
 # their events here. A message that is not in the snapshot is kept.
 _CLEAR = f"""
@@ -238,7 +240,11 @@ SELECT max(task) FROM step
 
 
 class _Day(NamedTuple):
-    """A row of `days`, as in the schema. `cleared_seconds` is how long ago it was cleared, None for never."""
+    """A row of `days`, as in the schema.
+
+    `cleared_seconds` is how long ago it was cleared, None for never. `is_kept` is True while nodes may have numbers of
+    it.
+    """
 
     day: int
     cutoff_ms: int
@@ -246,6 +252,7 @@ class _Day(NamedTuple):
     cleared: int
     dropped: bool
     cleared_seconds: float | None
+    is_kept: bool
 
     @property
     def end(self) -> int:
@@ -291,7 +298,7 @@ class DaySweeper:
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
             day = _Day(*row)
-            may_drop = day.day <= today - DROP_AFTER and not has_older_nodes
+            may_drop = day.day <= today - DROP_AFTER and not has_older_nodes and not day.is_kept
             if day.dropped or (may_drop and await _is_unneeded(connection, day, cutoff_ms)):
                 await _drop(connection, day)
             elif day.day <= today - self._clear_after:
@@ -305,12 +312,11 @@ class DaySweeper:
         if not day.cleared and day.cleared_seconds is not None and day.cleared_seconds < self._clear_seconds:
             return 0
         query, position, tasks = _CLEAR.format(partition=partition_of(day.day)), day.cleared, 0
+        update = "UPDATE days SET cleared = $2, cleared_at = clock_timestamp() WHERE day = $1"
         while position is not None and not tasks:
             async with PacedStep():
                 position, tasks = await connection.fetchrow(query, position, cutoff_ms, limit)
-        await connection.execute(
-            "UPDATE days SET cleared = $2, cleared_at = clock_timestamp() WHERE day = $1", day.day, position or 0
-        )
+                await connection.execute(update, day.day, position or 0)
         return tasks
 
 
@@ -321,15 +327,17 @@ async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int
     """
     # If the rules have changed, and tasks are kept for longer now, all are looked at again.
     number = day.checked if cutoff_ms >= day.cutoff_ms else first_number(day.day)
-    in_need, count = None, STEP_TASKS
+    in_need, count, before = None, STEP_TASKS, (day.checked, day.cutoff_ms)
     while in_need is None and count == STEP_TASKS:
         async with PacedStep():
-            in_need = await connection.fetchval(_FIRST_IN_NEED, number, day.end, cutoff_ms)
-            last, count = await connection.fetchrow(_LAST_OF_STEP, number, day.end)
-        number = in_need or (last + 1 if last else number)
-    if (number, cutoff_ms) != (day.checked, day.cutoff_ms):
-        update = "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1"
-        await connection.execute(update, day.day, number, cutoff_ms)
+            in_need, last, count = await connection.fetchrow(_CHECK_TASKS, number, day.end, cutoff_ms)
+            number = in_need or (last + 1 if last else number)
+            # After each step: a day with very many tasks takes longer than a sweep may.
+            if (number, cutoff_ms) != before:
+                before = number, cutoff_ms
+                await connection.execute(
+                    "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1", day.day, *before
+                )
     return in_need is None
 
 

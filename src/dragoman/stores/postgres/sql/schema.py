@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_conflict, is_forbidden
-from dragoman.stores.postgres.sql.partition import partition_events, prepare_partitions
+from dragoman.stores.postgres.sql.partition import attach_ahead, partition_events, prepare_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -190,6 +190,27 @@ async def migrate(connection: PostgresConnection, name: str, *, moving: bool = F
         if is_forbidden(error):
             raise no_rights_error(name, error) from None
         raise
+
+
+async def attach_today(connection: PostgresConnection, name: str) -> None:
+    """Make the partitions of today and the days ahead before a node gets task numbers: perhaps none was there for long.
+
+    Raises:
+        ConfigError: the role lacks rights.
+    """
+    try:
+        await connection.execute(f"SET lock_timeout = {LOCK_MS}")
+        try:
+            await attach_ahead(connection)
+        finally:
+            if not connection.is_closed():
+                await connection.execute("SET lock_timeout = 0")
+    except Exception as error:
+        if is_forbidden(error):
+            raise no_rights_error(name, error) from None
+        if not is_conflict(error):
+            raise
+        logger.info("partitions are not made yet, because a transaction uses the events; a sweep tries again")
 
 
 def no_rights_error(name: str, error: Exception | str) -> ConfigError:

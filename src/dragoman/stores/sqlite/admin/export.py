@@ -176,9 +176,9 @@ class SqliteExport:
     def days(self, ms_per_day: int) -> list[int]:
         """The days, counted from 1970, on which tasks were created that have events, or may get some."""
         query = (
-            f"SELECT created_ms / ?1 AS day FROM tasks t WHERE NOT t.{ENDED} "  # noqa: S608
+            f"SELECT max(created_ms, 0) / ?1 AS day FROM tasks t WHERE NOT t.{ENDED} "  # noqa: S608
             "OR EXISTS (SELECT 1 FROM events e WHERE e.task = t.number) "
-            "UNION SELECT created_ms / ?1 FROM drafts ORDER BY day"
+            "UNION SELECT max(created_ms, 0) / ?1 FROM drafts ORDER BY day"
         )
         return [day for (day,) in self._reader.execute(query, (ms_per_day,))]
 

@@ -48,7 +48,7 @@ class TargetTable(NamedTuple):
 
 def number_of(number: int, created_ms: int) -> int:
     """The number of a task here."""
-    return (created_ms // MS_PER_DAY << DAY_BITS) + number
+    return (max(created_ms, 0) // MS_PER_DAY << DAY_BITS) + number
 
 
 def _time(at_ms: int) -> datetime:

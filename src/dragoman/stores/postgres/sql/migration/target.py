@@ -29,6 +29,7 @@ from dragoman.stores.postgres.sql.schema import (
     LOCK_SPACE,
     MOVING,
     VERSION,
+    check_version,
     migrate,
     no_rights_error,
 )
@@ -41,6 +42,8 @@ _SETTINGS = {**PLANS, "application_name": "dragoman migrate", "synchronous_commi
 # A node that was not seen for so many leases has crashed, and there is no other to find out.
 _GONE_LEASES = 3.0
 
+# For statements that are no look-ups.
+_READ_WHOLE_TABLES = "SET LOCAL enable_seqscan = on"
 _MIGRATE_LOCK = 64
 # How long it waits for an earlier one that was killed, and then for any other lock: that one waits no longer.
 _LOCK_SECONDS, _WAIT_SECONDS = 15, 10
@@ -96,7 +99,7 @@ class PostgresTarget:
     @classmethod
     @asynccontextmanager
     async def opened(cls, url: str, tables: TargetTables) -> AsyncGenerator[PostgresTarget]:
-        """Connect, and create the tables of this version.
+        """Connect, and keep others out.
 
         Raises:
             ConfigError: the database cannot be used, or another migration into it is running.
@@ -109,7 +112,6 @@ class PostgresTarget:
             raise DragomanError(str(error)) from None
         try:
             await _lock(connection, address.text)
-            await migrate(connection, address.text, moving=True)
             yield cls(connection, address.text, tables)
             await connection.close()
         except DragomanError:
@@ -126,26 +128,26 @@ class PostgresTarget:
             connection.terminate()
 
     async def find_position(self, fingerprint: str, first: str) -> MigrationPosition:
-        """Find how far the migration of this file has come. `first` is the first table.
+        """Find how far the migration of this file has come. Nothing is written. `first` is the first table.
 
         Raises:
             ConfigError: the database is not empty, has servers, or another migration into it is unfinished.
         """
-        await self._connection.execute(_CREATE_POSITION)
-        row = await self._connection.fetchrow(
-            "SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores WHERE fingerprint = $1", fingerprint
-        )
-        if row is not None:
-            table, rows, is_complete = row
-            if not is_complete:
-                await self._refuse_servers()
-            return MigrationPosition(table, rows, complete=is_complete)
-        other = await self._connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
-        if other is not None:
-            raise ConfigError(
-                f"{self._name} has an unfinished migration of {other}, or of the same file, which was changed since: "
-                "create an empty database, and migrate into that"
+        if not await check_version(self._connection, self._name, moving=True):
+            return MigrationPosition(first, 0, begun=False)
+        if await self._connection.fetchval("SELECT to_regclass('moved_stores') IS NOT NULL"):
+            row = await self._connection.fetchrow(
+                "SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores WHERE fingerprint = $1", fingerprint
             )
+            if row is not None:
+                table, rows, is_complete = row
+                return MigrationPosition(table, rows, complete=is_complete)
+            other = await self._connection.fetchval("SELECT source FROM moved_stores WHERE ended IS NULL")
+            if other is not None:
+                raise ConfigError(
+                    f"{self._name} has an unfinished migration of {other}, or of the same file, which was changed "
+                    "since: create an empty database, and migrate into that"
+                )
         await self._refuse_servers()
         tasks, users, *others = await self._connection.fetchrow(_CONTENTS)
         if tasks or users or any(others):
@@ -154,15 +156,23 @@ class PostgresTarget:
             )
         return MigrationPosition(first, 0, begun=False)
 
-    async def begin(self, fingerprint: str, source: str, first: str) -> None:
-        """Mark the database as incomplete, from here to `finish`: servers do not start on it."""
+    async def begin(self, fingerprint: str, source: str, position: MigrationPosition) -> None:
+        """Create the tables of this version. From here to `finish` the database is incomplete: servers refuse it.
+
+        Raises:
+            ConfigError: it has servers, or its tables cannot be created.
+        """
+        await migrate(self._connection, self._name, moving=True)
         async with self._connection.transaction():
+            await self._connection.execute(_CREATE_POSITION)
             await self._connection.execute(f"INSERT INTO dragoman_meta VALUES ('{MOVING}', 1) ON CONFLICT DO NOTHING")
             await self._connection.execute(
-                "INSERT INTO moved_stores (fingerprint, source, at_table, at_row) VALUES ($1, $2, $3, 0)",
+                "INSERT INTO moved_stores (fingerprint, source, at_table, at_row) VALUES ($1, $2, $3, $4) "
+                "ON CONFLICT DO NOTHING",
                 fingerprint,
                 source,
-                first,
+                position.table,
+                position.rows,
             )
         await self._refuse_servers()  # one may have started before the mark was there
 
@@ -221,6 +231,7 @@ class PostgresTarget:
         """
         homes = list(contexts)
         async with self._connection.transaction():
+            await self._connection.execute(_READ_WHOLE_TABLES)
             await self._connection.execute(_ENTER_NODE, FORMER_NODE, source, VERSION)
             await self._connection.execute("DELETE FROM state_counts")
             await self._connection.execute(_COUNT_STATES)
@@ -239,7 +250,8 @@ class PostgresTarget:
     async def finish(self, fingerprint: str) -> None:
         """Make the database one that servers use, with statistics for the planner. From here on it is complete."""
         await self._refuse_servers()
-        await self._connection.execute("ANALYZE")
+        names = {self._tables[name].name for name in CONTENTS} | {"state_counts"}
+        await self._connection.execute(f"ANALYZE {', '.join(map(_quoted, sorted(names)))}")
         async with self._connection.transaction():
             await self._connection.execute("SET LOCAL synchronous_commit = on")
             await self._connection.execute(f"DELETE FROM dragoman_meta WHERE key = '{MOVING}'")
@@ -249,19 +261,21 @@ class PostgresTarget:
 
     async def counts(self, plugin_tables: Iterable[TaskTable]) -> StoreCounts:
         """Count everything as the source does."""
-        rows = {name: await self._count(f'"{self._tables[name].name}"') for name in CONTENTS}
-        rows["tasks"] = await self._count(f"tasks WHERE {LISTED}")
-        rows["drafts"] = rows["draft_snapshots"] = await self._count(f"tasks WHERE state = {DRAFT}")
-        rows["snapshots"] -= rows["draft_snapshots"]
-        rows["contexts"] = await self._count("contexts WHERE state IS NOT NULL")
-        for table in plugin_tables:
-            rows[table.name] = await self._count(_quoted(table.name))
-        states: dict[State, int] = {}
-        for state, tasks in await self._connection.fetch(
-            f"SELECT state, sum(tasks)::bigint FROM state_counts WHERE scope <> {ALL_SCOPES} GROUP BY state "
-            "HAVING sum(tasks) <> 0 ORDER BY state"
-        ):
-            states[STATES[state]] = tasks
+        async with self._connection.transaction():
+            await self._connection.execute(_READ_WHOLE_TABLES)
+            rows = {name: await self._count(f'"{self._tables[name].name}"') for name in CONTENTS}
+            rows["tasks"] = await self._count(f"tasks WHERE {LISTED}")
+            rows["drafts"] = rows["draft_snapshots"] = await self._count(f"tasks WHERE state = {DRAFT}")
+            rows["snapshots"] -= rows["draft_snapshots"]
+            rows["contexts"] = await self._count("contexts WHERE state IS NOT NULL")
+            for table in plugin_tables:
+                rows[table.name] = await self._count(_quoted(table.name))
+            states: dict[State, int] = {}
+            for state, tasks in await self._connection.fetch(
+                f"SELECT state, sum(tasks)::bigint FROM state_counts WHERE scope <> {ALL_SCOPES} GROUP BY state "
+                "HAVING sum(tasks) <> 0 ORDER BY state"
+            ):
+                states[STATES[state]] = tasks
         return StoreCounts(rows, states)
 
     async def _count(self, source: str) -> int:

@@ -1,0 +1,63 @@
+"""The numbers of new tasks always lead to a partition that is there, and to no other task."""
+
+from __future__ import annotations
+
+import pytest
+from unit.stores.postgres.cluster import Cluster
+from unit.stores.postgres.test_days import COMPACT, TestClock
+
+from dragoman.model.error import ServerError
+from dragoman.stores.postgres import numbers
+from dragoman.stores.postgres.numbers import TaskNumbers
+from dragoman.stores.postgres.sql.partition import MS_PER_DAY, READ_TODAY, attach_days, day_of, partition_of
+
+
+async def away_for(cluster: Cluster, days: int) -> int:
+    """Nobody was there for some days: the last partition is as old. Returns its day."""
+    await (await cluster.node()).stop()
+    connection = await cluster.stranger()
+    today: int = await connection.fetchval(READ_TODAY)
+    for (day,) in await connection.fetch("SELECT day FROM days WHERE day > 0"):
+        await connection.execute(f"DROP TABLE {partition_of(day)}")
+    await connection.execute("DELETE FROM days WHERE day > 0")
+    await attach_days(connection, [today - days])
+    await connection.execute("UPDATE dragoman_meta SET value = 0 WHERE key = 'numbers'")
+    return today - days
+
+
+async def test_a_node_that_starts_after_months_gets_numbers_that_can_be_used(cluster: Cluster) -> None:
+    await away_for(cluster, 60)
+    node = await cluster.node()
+    task_numbers = TaskNumbers(node.database, TestClock())
+    await task_numbers.open()
+    await node.database.sweep(COMPACT)
+    await node.create(number=task_numbers.next())
+
+
+async def test_numbers_of_the_last_day_can_be_used_after_days_were_missing(cluster: Cluster) -> None:
+    node = await cluster.node()
+    last = await away_for(cluster, 60)
+    task_numbers = TaskNumbers(node.database, TestClock())
+    await task_numbers.open()
+    assert day_of(task_numbers.next()) == last
+    await node.database.sweep(COMPACT)  # it attaches today
+    await node.create(number=task_numbers.next())
+    await task_numbers.open()
+    await cluster.value("UPDATE tasks SET state = 5")
+    await cluster.value("UPDATE days SET kept_until = kept_until - interval '1 day'")
+    await cluster.value("INSERT INTO snapshots SELECT number, generation, 0, 's' FROM tasks")
+    await node.database.sweep(COMPACT)
+    assert await cluster.value("SELECT min(day) FROM days WHERE day > 0") == await cluster.value(READ_TODAY)
+
+
+async def test_a_node_that_was_suspended_for_days_uses_none_of_its_old_numbers(cluster: Cluster) -> None:
+    node, clock = await cluster.node(), TestClock()
+    task_numbers = TaskNumbers(node.database, clock)
+    await task_numbers.open()
+    first = task_numbers.next()
+    clock.later = 2 * MS_PER_DAY
+    with pytest.raises(ServerError, match="try again"):
+        task_numbers.next()
+    assert task_numbers._refill is not None
+    await task_numbers._refill
+    assert task_numbers.next() >= first + numbers.BLOCK
