@@ -77,6 +77,21 @@ def test_a_node_that_stops_still_answers_and_the_others_run_what_it_accepts() ->
         assert not one.alive
 
 
+def test_a_node_that_stops_resumes_a_task_from_inside_for_another_node() -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        begin(cluster, one, "once slow")
+        task = begin(cluster, one, "once ask slow")
+        cluster.run(0.5)
+        stop(cluster, one)
+        resumed: list[Any] = []
+        work = one.services["serial"].resume(task.task_id or "", {"yes": 1})
+        cluster._call(one, work, lambda result, error: resumed.append(error or result))
+        cluster.run(0.5)
+        assert [each.status.state for each in resumed] == [State.WORKING]
+        assert owner_of(cluster, task.task_id) == two.name
+
+
 def test_a_node_that_stops_without_runs_is_gone_at_once() -> None:
     with scene(2) as cluster:
         one, _ = cluster.living
