@@ -26,7 +26,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
         return
     seconds, warmup = 2 * plan.settings.seconds, 1.0
     with postgres() as server:
-        syncs = sorted(_sync_seconds(server.folder))
+        syncs = sorted(sync_seconds(server.folder))
         scenario.notes.append(
             "before an event is sent, it is on the disk, which took "
             f"{percentile(syncs, 50) * 1000:.2f} ms for a sync (p99 {percentile(syncs, 99) * 1000:.2f} ms) at that time"
@@ -52,7 +52,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
                 tell(scenario, contestant.label, f"p50 {outcome.p50_ms:.2f} ms", outcome)
 
 
-def _sync_seconds(folder: Path) -> list[float]:
+def sync_seconds(folder: Path) -> list[float]:
     """How long this disk takes until a page of 8 KB is safe, many times."""
     seconds: list[float] = []
     file = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY)

@@ -92,7 +92,7 @@ class AuditedDatabase:
             number = sequence[0].row.number
             self._note(number, node, *outcome, *map(_describe, sequence))
             if outcome.kind == "refused" and number in (owners := await self._database.owners(node, [number])):
-                owner, epoch, generation = owners[number]
+                owner, epoch, generation, _ = owners[number]
                 self._note(number, owner or 0, f"has it under epoch {epoch} at {generation}")
             if outcome.kind == "committed":
                 for write in sequence:

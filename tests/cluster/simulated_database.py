@@ -302,7 +302,10 @@ class SimulatedDatabase(MemoryStore):
     async def owners(self, node: int, numbers: Sequence[int]) -> dict[int, TaskOwner]:
         """Who owns these tasks and drafts now."""
         found = {number: self._ownership[number] for number in numbers if number in self._ownership}
-        return {number: TaskOwner(o.owner, o.epoch, 0 if o.draft else o.row.generation) for number, o in found.items()}
+        return {
+            number: TaskOwner(o.owner, o.epoch, 0 if o.draft else o.row.generation, o.row.id)
+            for number, o in found.items()
+        }
 
     async def claim(self, node: int, number: int, generation: int, *, revoke: bool) -> ClaimedTask | None:
         """Claim one task."""

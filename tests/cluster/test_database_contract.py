@@ -113,7 +113,7 @@ async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
 async def test_a_task_is_its_creators_with_epoch_1(tables: Tables) -> None:
     row = await tables.create(ONE)
     owner = (await tables.database.owners(ONE, [row.number]))[row.number]
-    assert owner == (ONE, 1, 1)
+    assert owner == (ONE, 1, 1, row.id)
     assert set(await tables.database.owned(ONE)) == {row.number}
     working = after(row, State.WORKING)
     assert await tables.commit(TWO, change(working, 1)) == "refused"
@@ -180,7 +180,7 @@ async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
         row = await tables.create()
         settled = after(row, state)
         assert await tables.commit(ONE, change(settled, 1)) == "committed"
-        assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2)
+        assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2, row.id)
         assert await tables.commit(ONE, change(after(settled, State.WORKING), 1)) == "refused"
     assert await tables.database.owned(ONE) == {}
 
@@ -353,6 +353,15 @@ async def test_a_pinned_context_waits_for_a_node_that_was_stopped_and_comes_back
 
 
 # -- repeats, mail, drafts -------------------------------------------------------------------------------------------
+
+
+async def test_a_number_that_another_task_has_creates_nothing(tables: Tables) -> None:
+    row, key = await tables.create(), DedupeKey(b"\0key", NOW + 1000)
+    namesake = TaskRow(row.number, "another", SCOPE, "another", V1_0, State.SUBMITTED, NOW, 1, NOW)
+    for write in (created(namesake, dedupe_key=key), Write(namesake, print, draft=True, snapshot=b"d", dedupe_key=key)):
+        assert await tables.commit(TWO, write) == "refused"
+    assert await tables.database.duplicate_of(b"\0key", NOW) is None
+    assert await tables.database.task("another") is None
 
 
 async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:

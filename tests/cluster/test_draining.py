@@ -11,6 +11,7 @@ from cluster.node import SETTINGS, SimulatedNode
 from cluster.test_several_nodes import scene, state
 
 from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.ports.store import TaskRow
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
@@ -74,6 +75,21 @@ def test_a_node_that_stops_still_answers_and_the_others_run_what_it_accepts() ->
         cluster.run(5)  # its own run has ended, but a caller still waits here
         assert [task.status.state for task in answered] == [State.COMPLETED]
         assert not one.alive
+
+
+def test_a_node_that_stops_resumes_a_task_from_inside_for_another_node() -> None:
+    with scene(2) as cluster:
+        one, two = cluster.living
+        begin(cluster, one, "once slow")
+        task = begin(cluster, one, "once ask slow")
+        cluster.run(0.5)
+        stop(cluster, one)
+        resumed: list[Any] = []
+        work = one.services["serial"].resume(task.task_id or "", {"yes": 1})
+        cluster._call(one, work, lambda result, error: resumed.append(error or result))
+        cluster.run(0.5)
+        assert [each.status.state for each in resumed] == [State.WORKING]
+        assert owner_of(cluster, task.task_id) == two.name
 
 
 def test_a_node_that_stops_without_runs_is_gone_at_once() -> None:
@@ -247,3 +263,25 @@ def test_a_session_does_not_wait_for_a_node_that_has_died_nor_for_ever(ends: str
         later = begin(cluster, two, "once chunk", context_id="talk", agent="pinned")
         cluster.run(seconds)
         assert state(cluster, later.task_id) is State.FAILED
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nodes_that_stop_all_the_time_break_no_promise_and_fail_nothing_that_has_time_to_end(seed: int) -> None:
+    cluster = Cluster(seed, nodes=3, faults={"stop": 10.0})
+    try:
+        for _ in range(300):
+            cluster.step()
+        cluster.finish()
+        assert cluster.steps["stop"] > 10
+        failed = [row for row in cluster.audit.rows.values() if row.state is State.FAILED and not is_pinned(row)]
+        for row in failed:
+            script = cluster.audit.journals[row.number][1]
+            reason = cluster.audit.journals[row.number][row.generation]
+            assert b"as the script says" in reason or any(word in script for word in (b"long", b"slow"))
+    finally:
+        cluster.close()
+
+
+def is_pinned(row: TaskRow) -> bool:
+    """Whether a task may have lost its session."""
+    return row.scope.agent == "pinned"

@@ -66,6 +66,9 @@ def test_stopping_lets_runs_finish_while_their_callers_wait(launch: Any, pipes: 
             assert any(working(server) == 2 for _ in range(10_000))
             server.stop()
             wait_until_stopping(server)
+            answer = httpx2.get(f"{server.url}/readyz")
+            assert (answer.status_code, answer.json()["reason"]) == (503, "the server is stopping")
+            assert answer.headers["connection"] == "close"
             for pipe in pipes:
                 pipe.write_text("go on")
             rest = list(events)

@@ -64,6 +64,11 @@ class LocalWatch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def rewind(self, generation: int, now_ms: int) -> None:
+        """Forget announced generations that the store does not have any more, and wake the waiter."""
+        self.generation = generation
+        self.wake(0, now_ms)
+
     async def wait_past(self, generation: int, seconds: float) -> bool:
         """Wait for a notification. True when the task is past `generation`; False after another wake-up or a timeout.
 
@@ -117,6 +122,10 @@ class _Callback:
                 self.generation = generation
             self._callback(generation)
 
+    def rewind(self, generation: int, now_ms: int) -> None:
+        """Forget later generations."""
+        self.generation = generation
+
 
 class LocalBus:
     """Notifies the subscribers of one process, from a dictionary by task id."""
@@ -160,12 +169,16 @@ class LocalBus:
     def observe(self, task_id: str, generation: int | None) -> None:
         """Wake the subscribers that are behind a generation that was read from the store; None is a task that is gone.
 
-        Unlike `notify`, it wakes nobody without reason, so that all tasks can be observed again and again.
+        Those that are ahead of it are woken too: the store may have lost something, as by the promotion of a standby
+        that was behind. Unlike `notify`, it wakes nobody without reason, so that all tasks can be observed again and
+        again.
         """
         now = self._clock.now()
         for listener in tuple(self.listeners.get(task_id, ())):
             if generation is None or generation > listener.generation:
                 listener.wake(generation or 0, now)
+            elif generation < listener.generation:
+                listener.rewind(generation, now)
 
     def wake_all(self) -> None:
         """Wake every subscriber without a new generation, for instance because the server stops."""

@@ -68,7 +68,7 @@ class Draining:
 
     async def drain(self, seconds: float) -> None:
         """Let the runs end for so many seconds, then interrupt them and hand over what can be."""
-        began = self._clock.now()
+        deadline = self._clock.now() + round(seconds * 1000)
         runner, keeper = self._runner, self._keeper
         if keeper is not None:
             self._ownership.retire()
@@ -79,23 +79,19 @@ class Draining:
         if len(runner):
             noun = "task" if len(runner) == 1 else "tasks"
             logger.info("waiting up to %g s for %d running %s of %s", seconds, len(runner), noun, self._agent)
-        if seconds > 0:
-            await runner.wait_idle(seconds)
-        if keeper is None:
-            await runner.interrupt(seconds)
-        else:
-            left = seconds - (self._clock.now() - began) / 1000
-            if left > 0:
-                await self._wait_answered(left)
-            restartable = keeper.restartable()
-            await runner.interrupt(seconds)
+        if (left := self._seconds_until(deadline)) > 0:
+            await runner.wait_idle(left)
+        if keeper is not None and self._callers and (left := self._seconds_until(deadline)) > 0:
+            self._no_callers = asyncio.get_running_loop().create_future()
+            await wait(self._clock, self._no_callers, left)
+        restartable = [] if keeper is None else keeper.restartable()
+        await runner.interrupt(seconds)
+        if keeper is not None:
             await self._hand_over(keeper, restartable)
         self.is_closed = True
 
-    async def _wait_answered(self, seconds: float) -> None:
-        if self._callers:
-            self._no_callers = asyncio.get_running_loop().create_future()
-            await wait(self._clock, self._no_callers, seconds)
+    def _seconds_until(self, deadline: int) -> float:
+        return (deadline - self._clock.now()) / 1000
 
     async def _hand_over(self, keeper: ClaimKeeper, restartable: Sequence[Claim]) -> None:
         handing = asyncio.ensure_future(keeper.hand_over(restartable))

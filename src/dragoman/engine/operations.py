@@ -275,7 +275,8 @@ class Service:
         if self._draining.has_begun:
             self._draining.check_accepts()
         accepted = await self._inbox.resume(task_id, data)
-        return await self._tasks.durable_task(accepted.live, None)
+        stored = await self._store.task(task_id) if accepted.live is None else None  # another process runs it
+        return await self._tasks.durable_task(accepted.live, stored)
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 

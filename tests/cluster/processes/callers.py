@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -25,23 +25,35 @@ class Callers:
     """A number of callers, and the chance that decides what they do.
 
     With `nodes_stop`, a node may end a stream before its end, because it stops: the caller resumes it at another.
-    `retries` counts how many requests were repeated how often, and streams how often in a row.
+    With `lossy`, what they were told may be forgotten, so that they are surprised by nothing. But they are answered.
+    `retries` counts how many requests were repeated how often, and streams how often in a row. `lost_again` says when
+    those were lost that were repeated before: the time before, and the time now.
     """
 
     def __init__(
-        self, url: str, records: Records, random: Random, longest_ms: int = 2000, *, nodes_stop: bool = False
+        self,
+        url: str,
+        records: Records,
+        random: Random,
+        longest_ms: int = 2000,
+        *,
+        nodes_stop: bool = False,
+        lossy: bool = False,
     ) -> None:
         self.url = url
+        self.lossy = lossy
         self.records = records
         self.random = random
         self.longest_ms = longest_ms
         self.nodes_stop = nodes_stop
         self.counted: Counter[str] = Counter()
         self.retries: Counter[int] = Counter()
+        self.lost_again: list[tuple[float, float]] = []
         self.reasons: Counter[str] = Counter()
         self.done = 0
         self._changed = asyncio.Condition()
         self._parked: deque[tuple[str, str]] = deque()
+        self._asked: dict[asyncio.Task[Any] | None, str] = {}
         self._acts = (
             *(self._send, self._send_and_look, self._stream, self._stream, self._cancel),
             *(self._answer, self._answer, self._converse, self._greet, self._talk_to_a_working_task, self._read),
@@ -58,9 +70,11 @@ class Callers:
                 async with asyncio.timeout(SECONDS):
                     await act()
             except TimeoutError:
-                self.records.wrong.append(f"{act.__name__} was not done within {SECONDS} s")
-            except Refused as error:
-                self.records.wrong.append(f"{act.__name__} was refused: {error}")
+                asked = self._asked[asyncio.current_task()]
+                self.records.unanswered.append(f"{act.__name__} was not done within {SECONDS} s: {asked}")
+            except (Refused, AssertionError, LookupError) as error:
+                if not self.lossy:
+                    self.records.wrong.append(f"{act.__name__} was refused: {error!r}")
             self.counted[act.__name__.strip("_")] += 1
             async with self._changed:
                 self.done += 1
@@ -71,6 +85,11 @@ class Callers:
         goal = self.done + more
         async with asyncio.timeout(SECONDS), self._changed:
             await self._changed.wait_for(lambda: self.done >= goal)
+
+    async def end(self, task_id: str) -> None:
+        """Cancel a task, unless it has ended."""
+        with suppress(Refused):
+            await self._ask("CancelTask", {"id": task_id})
 
     async def write_at(self, url: str) -> float:
         """Send something to one node until it is acknowledged. Returns when it was, on the monotonic clock."""
@@ -188,9 +207,10 @@ class Callers:
     async def _follow(self, nonce: str, method: str, params: dict[str, Any]) -> None:
         """Read a stream, over as many connections as it takes, until the task has ended or waits."""
         task_id, before, state = self.records.tasks.get(nonce, ""), None, None
-        tries = 0
+        tries, lost_at = 0, 0.0
         while True:
             asked_at = time.monotonic()
+            self._asked[asyncio.current_task()] = f"{method} {params} after {before}"
             try:
                 async with aclosing(stream(self.url, method, params, before)) as events:
                     async for event in events:
@@ -213,7 +233,7 @@ class Callers:
                 await self._pause("stream ended")
             except Lost as error:
                 tries += 1
-                self._repeats(tries, error)
+                lost_at = self._repeats(tries, error, lost_at)
                 await self._pause("stream lost")
             except Refused as error:
                 # Of an ended task, there is nothing left to subscribe to.
@@ -232,18 +252,25 @@ class Callers:
 
     async def _ask(self, method: str, params: dict[str, Any]) -> Answer:
         """Ask until there is an answer."""
-        tries = 0
+        self._asked[asyncio.current_task()] = f"{method} {params}"
+        tries, lost_at = 0, 0.0
         while True:
             try:
                 return await ask(self.url, method, params)
             except Lost as error:
+                self._asked[asyncio.current_task()] = f"{method} {params}: {error}"
                 tries += 1
-                self._repeats(tries, error)
+                lost_at = self._repeats(tries, error, lost_at)
                 await self._pause("asked again")
 
-    def _repeats(self, tries: int, error: Lost) -> None:
+    def _repeats(self, tries: int, error: Lost, lost_before: float) -> float:
+        """Count what must be repeated; `lost_before` is when it was lost the last time. Returns when that was now."""
         self.retries[tries] += 1
         self.reasons[str(error)[:120]] += 1
+        now = time.monotonic()
+        if tries > 1:
+            self.lost_again.append((lost_before, now))
+        return now
 
     async def _pause(self, why: str) -> None:
         self.counted[why] += 1
@@ -272,7 +299,7 @@ class Callers:
 
     def _new(self, skill: str, **more: Any) -> tuple[Send, dict[str, Any]]:
         """A message that nobody has sent yet."""
-        nonce = f"n{len(self.records.sends) + 1}"
+        nonce = f"{self.records.prefix}{len(self.records.sends) + 1}"
         milliseconds = self.random.choice((0, 40, 200, self.longest_ms // 2, self.longest_ms))
         message = self._message([{"data": {"nonce": nonce, "ms": milliseconds}}], **more)
         message["metadata"] = {"skillId": skill}

@@ -76,16 +76,20 @@ class Checker:
 
     def __init__(self, records: Records, stored: StoredCluster, effects: list[Effect]) -> None:
         self._records = records
-        self._journals = stored.journals
+        self.journals = {
+            task_id: journal for task_id, journal in stored.journals.items() if journal.nonce.startswith(records.prefix)
+        }
         self._stored = stored
+        effects = [line for line in effects if line["nonce"].startswith(records.prefix)]
         self._runs = [line for line in effects if line["key"] == "run"]
         self._charges = [line for line in effects if line["key"] != "run"]
-        self.wrong = list(records.wrong)
+        self.wrong = list(records.unanswered)
 
     def judge(self) -> list[str]:
         """Everything that is wrong."""
+        self.wrong += self._records.wrong
         self._nothing_acknowledged_is_lost()
-        for journal in self._journals.values():
+        for journal in self.journals.values():
             self._journal_is_whole(journal)
         self._nothing_is_left_over()
         self._code_began_at_most_once()
@@ -94,23 +98,31 @@ class Checker:
         self._working_tasks_got_their_messages()
         return self.wrong
 
+    def judge_what_is_left(self) -> list[str]:
+        """What is wrong although the database may have forgotten anything, from some moment on."""
+        for journal in self.journals.values():
+            self._journal_is_whole(journal)
+            self._journal_is_of_one_run(journal)
+        self._nothing_is_left_over()
+        return self.wrong
+
     def _nothing_acknowledged_is_lost(self) -> None:
         records = self._records
         for task_id in {*records.tasks.values(), *records.events, *records.finals, *records.messages}:
-            if task_id not in self._journals:
+            if task_id not in self._stored.journals:
                 self.wrong.append(f"task {task_id} was acknowledged and is gone")
         for task_id, events in records.events.items():
-            journal = self._journals.get(task_id)
+            journal = self._stored.journals.get(task_id)
             for number, data in events.items() if journal is not None else ():
                 body = journal.events.get(number)
                 if body is None or json.loads(body) != decoded(data):
                     self.wrong.append(f"event {number} of task {task_id} was sent and is {body!r}, not {data!r}")
         for task_id, final in records.finals.items():
-            journal = self._journals.get(task_id)
+            journal = self._stored.journals.get(task_id)
             if journal is not None and (journal.state, journal.text) != final:
                 self.wrong.append(f"task {task_id} was {final} and is {(journal.state, journal.text)}")
         for task_id, messages in records.messages.items():
-            journal = self._journals.get(task_id)
+            journal = self._stored.journals.get(task_id)
             for message in messages if journal is not None else ():
                 if journal.messages.count(message) != 1:
                     self.wrong.append(
@@ -135,12 +147,18 @@ class Checker:
         if last != journal.state:
             self.wrong.append(f"task {journal.id} is {journal.state} and its journal ends with {last}")
 
+    def _journal_is_of_one_run(self, journal: StoredJournal) -> None:
+        """Words come in order, and are those of the message that began the task."""
+        words = [word.removeprefix(f"{journal.nonce}.") for word in journal.text.split()]
+        if self._records.sends[journal.nonce].skill in ("talk", "again") and words != [*map(str, range(len(words)))]:
+            self.wrong.append(f"task {journal.id} of {journal.nonce} has the words {journal.text!r}")
+
     def _nothing_is_left_over(self) -> None:
         if self._stored.drafts:
             self.wrong.append(f"{self._stored.drafts} drafts are left")
         if self._stored.busy_contexts:
             self.wrong.append(f"{self._stored.busy_contexts} contexts are occupied by nobody")
-        by_nonce = Counter(journal.nonce for journal in self._journals.values())
+        by_nonce = Counter(journal.nonce for journal in self.journals.values())
         self.wrong += [f"{nonce} has become {number} tasks" for nonce, number in by_nonce.items() if number > 1]
         for nonce in self._records.replies:
             if nonce in by_nonce:
@@ -158,9 +176,9 @@ class Checker:
         for nonce, ids in tasks.items():
             if len(ids) > 1:
                 self.wrong.append(f"{self._records.sends[nonce].skill} {nonce} ran as {len(ids)} tasks")
-            if nonce not in self._records.replies and not ids <= set(self._journals):
+            if nonce not in self._records.replies and not ids <= set(self.journals):
                 self.wrong.append(f"{self._records.sends[nonce].skill} {nonce} ran as a task that does not exist")
-        for journal in self._journals.values():
+        for journal in self.journals.values():
             if journal.state == COMPLETED and journal.nonce not in tasks:
                 self.wrong.append(f"task {journal.id} is completed and has never run")
 
@@ -171,7 +189,7 @@ class Checker:
             name = f"{key} of {self._records.sends[nonce].skill} {nonce}, task {task_id},"
             if number > 1:
                 self.wrong.append(f"{name} happened {number} times")
-            journal = self._journals.get(task_id)
+            journal = self.journals.get(task_id)
             if journal is None:
                 self.wrong.append(f"{name} happened in a task that does not exist")
             elif (nonce, task_id, key) not in ended and journal.state not in (FAILED, CANCELED):
@@ -186,7 +204,7 @@ class Checker:
                 if begins[first] > begins[second]:
                     self.wrong.append(f"in context {context}, {second} ran before {first}")
             # A node that was declared dead may not know it yet: only what completed held the context to its end.
-            completed = [nonce for nonce in ran if self._journals[self._records.tasks[nonce]].state == COMPLETED]
+            completed = [nonce for nonce in ran if self.journals[self._records.tasks[nonce]].state == COMPLETED]
             for first, second in pairwise(completed):
                 if ends.get(first, 0) > begins[second]:
                     self.wrong.append(f"in context {context}, {second} began before {first} had ended")
@@ -194,12 +212,12 @@ class Checker:
 
     def _state_is_complete(self, context: str, completed: list[str]) -> None:
         for place, nonce in enumerate(completed):
-            text = self._journals[self._records.tasks[nonce]].text
+            text = self.journals[self._records.tasks[nonce]].text
             if text.split() != completed[: place + 1]:
                 self.wrong.append(f"in context {context}, {nonce} found {text!r} and not {completed[:place]}")
 
     def _working_tasks_got_their_messages(self) -> None:
-        for journal in self._journals.values():
+        for journal in self.journals.values():
             listened = self._records.sends[journal.nonce].skill == "listen" and journal.state == COMPLETED
             if listened and journal.text != f"{journal.nonce}: one two over":
                 self.wrong.append(f"listen {journal.nonce}, task {journal.id}, completed with {journal.text!r}")

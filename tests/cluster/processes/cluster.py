@@ -81,10 +81,15 @@ class Cluster:
         return (await self.tables.live_nodes())[node.name]
 
     @asynccontextmanager
-    async def load(self, random: Random, callers: int = CALLERS, *, nodes_stop: bool = False) -> AsyncIterator[Callers]:
-        """Callers, as long as the block lasts; then they finish what they have begun."""
+    async def load(
+        self, random: Random, callers: int = CALLERS, *, nodes_stop: bool = False, lossy: bool = False
+    ) -> AsyncIterator[Callers]:
+        """Callers, as long as the block lasts; then they finish what they have begun.
+
+        With `lossy`, the database may forget what it has acknowledged: then a refusal is nothing wrong.
+        """
         over = asyncio.Event()
-        everybody = Callers(self.url, self.records, random, nodes_stop=nodes_stop)
+        everybody = Callers(self.url, self.records, random, nodes_stop=nodes_stop, lossy=lossy)
         working = asyncio.ensure_future(everybody.until(over, callers))
         try:
             yield everybody
@@ -95,18 +100,19 @@ class Cluster:
             await asyncio.gather(working, return_exceptions=True)
             print(f"\ncallers: {dict(everybody.counted)}")
 
-    async def verdict(self, *, may_fail: bool) -> None:
-        """Wait until everything has come to rest, and compare. Unless it may, no task has failed."""
+    async def verdict(self, *, may_fail: bool) -> list[str]:
+        """Wait until everything has come to rest, and compare. Unless it may, no task has failed.
+
+        Returns the skills of the tasks that have.
+        """
         await self.tables.until_settled()
         stored, effects = await self.tables.read(), effects_of(self._folder)
-        wrong = Checker(self.records, stored, effects).judge()
-        failed = failures(stored.journals.values())
+        checker = Checker(self.records, stored, effects)
+        wrong, failed = checker.judge(), failures(checker.journals.values())
         print(summary(self.records, stored, effects), f"{len(failed)} failed", *failed[:5], sep="\n")
         print(f"{len(wrong)} wrong", *wrong[:40], sep="\n")
         if failed and not may_fail:
-            print(
-                await self.tables.story([journal.id for journal in stored.journals.values() if journal.state == FAILED])
-            )
+            print(await self.tables.story([each.id for each in checker.journals.values() if each.state == FAILED]))
         for node in self.nodes:
             for process in node.processes:
                 if process.tracebacks:
@@ -114,6 +120,24 @@ class Cluster:
         assert wrong == []
         assert may_fail or failed == []
         assert not any(process.tracebacks for node in self.nodes for process in node.processes)
+        return [self.records.sends[each.nonce].skill for each in stored.journals.values() if each.state == FAILED]
+
+    async def verdict_after_loss(self) -> None:
+        """Compare what is left when the database has forgotten something; from then on, everything counts again."""
+        callers = Callers(self.url, self.records, Random(0), lossy=True)
+        # Some wait for words that were lost. All can be ended.
+        await asyncio.gather(*map(callers.end, await self.tables.unfinished()))
+        await self.tables.until_settled()
+        stored, effects = await self.tables.read(), effects_of(self._folder)
+        wrong = Checker(self.records, stored, effects).judge_what_is_left()
+        print(summary(self.records, stored, effects), *failures(stored.journals.values())[:5], sep="\n")
+        print(f"{len(wrong)} wrong", *wrong[:40], sep="\n")
+        if wrong:
+            for node in self.nodes:
+                for process in node.processes:
+                    print(f"{node.name} {process.pid}:", *process.output[-200:])
+        assert wrong == []
+        self.records = Records(f"{self.records.prefix}ext")
 
 
 @asynccontextmanager

@@ -21,9 +21,10 @@ class Send(NamedTuple):
 
 
 class Records:
-    """Collects what callers saw. `wrong` has a line for everything that cannot be."""
+    """Collects what callers saw. `wrong` has a line for everything that cannot be. Its nonces begin with `prefix`."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "n") -> None:
+        self.prefix = prefix
         self.sends: dict[str, Send] = {}
         self.tasks: dict[str, str] = {}
         self.events: dict[str, dict[int, bytes]] = defaultdict(dict)
@@ -33,6 +34,7 @@ class Records:
         self.replies: dict[str, str] = {}
         self.conversations: dict[str, list[str]] = defaultdict(list)
         self.wrong: list[str] = []
+        self.unanswered: list[str] = []
         # Answers cross each other: one that was asked for before an end was seen may still know nothing of it.
         self._ended_at: dict[str, float] = {}
 

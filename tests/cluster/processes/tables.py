@@ -124,6 +124,10 @@ class Tables:
         with suppress(AssertionError):  # the checker says what is left
             await self.until("everything comes to rest", settled)
 
+    async def unfinished(self) -> list[str]:
+        """The ids of tasks that have not ended and do not wait for their caller."""
+        return [row["id"] for row in await self.fetch("SELECT id FROM tasks WHERE state IN (1, 2)")]
+
     async def story(self, task_ids: list[str]) -> str:
         """All that is stored about some tasks, to find out what happened to them."""
         lines: list[str] = []

@@ -1,6 +1,7 @@
 """Three nodes under load are updated one after the other: from the version before, and from this one to itself.
 
-No request fails that is repeated once, with the same message id; no task is lost or fails, and none begins twice.
+No request fails that is repeated once, with the same message id; no task is lost, none begins twice that must not, and
+none fails that has time to end.
 `CLUSTER_SCALE` makes everything shorter, and `CLUSTER_SEED` makes it another run.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 import os
 import subprocess
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -19,7 +21,7 @@ from random import Random
 import pytest
 from cluster.processes.callers import Callers
 from cluster.processes.cluster import Cluster, running_cluster
-from cluster.processes.nodes import SOURCE
+from cluster.processes.nodes import SOURCE, effects_of
 from cluster.processes.postgres import crashable_postgres
 from postgres_server import PostgresServer
 
@@ -144,3 +146,19 @@ async def test_nodes_are_restarted_one_after_the_other(tmp_path: Path, postgres:
         print(f"\nseconds until each had stopped: {', '.join(f'{each:.1f}' for each in seconds)}")
         check(callers, probe)
         await cluster.verdict(may_fail=False)
+
+
+async def test_nodes_without_time_to_finish_hand_over_what_may_begin_again(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with running_cluster(tmp_path, postgres, flags=["--drain", "0.5"]) as cluster:
+        async with cluster.load(Random(SEED), nodes_stop=True) as callers, probing(callers) as probe:
+            await callers.until_done(ACTS)
+            seconds = await update(cluster, callers, SOURCE, take_out=False)
+        print(f"\nseconds until each had stopped: {', '.join(f'{each:.1f}' for each in seconds)}")
+        check(callers, probe)
+        failed = await cluster.verdict(may_fail=True)
+        begun = [line for line in effects_of(tmp_path) if (line["kind"], line["key"]) == ("begin", "run")]
+        again = Counter(line["nonce"] for line in begun if cluster.records.sends[line["nonce"]].skill == "again")
+        print(f"{sum(number > 1 for number in again.values())} tasks were handed over")
+        assert "again" not in failed

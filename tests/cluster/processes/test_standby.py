@@ -105,3 +105,30 @@ async def test_a_primary_falls_silent_and_comes_back_when_it_has_been_replaced(
     print(f"\n{ROUNDS // 2} promotions, {promotions}")
     await cluster.verdict(may_fail=False)
     assert max(promotions.promoted) < MAX_SECONDS + SILENCE_SECONDS
+
+
+async def test_an_asynchronous_standby_is_promoted_and_what_it_has_is_whole(
+    cluster: Cluster, pair: PostgresPair
+) -> None:
+    random = Random(SEED)
+    async with cluster.load(random, lossy=True) as callers:
+        for _ in range(ROUNDS // 2):
+            await callers.until_done(random.randint(20, 60))
+            await asyncio.to_thread(pair.standby.stop)
+            # From here on, everything will be lost: also that a node reserves task numbers when it starts.
+            first, second = random.sample(cluster.nodes, 2)
+            await asyncio.to_thread(first.process.kill)
+            await cluster.launch(first)
+            await callers.until_done(random.randint(20, 60))
+            await asyncio.to_thread(pair.kill)
+            await asyncio.to_thread(pair.standby.start)
+            await asyncio.to_thread(pair.promote)
+            # One that starts now reserves the same numbers.
+            await asyncio.to_thread(second.process.kill)
+            await cluster.launch(second)
+            await callers.until_done(random.randint(20, 60))
+            await asyncio.to_thread(pair.attach)
+    await cluster.verdict_after_loss()
+    async with cluster.load(random) as callers:
+        await callers.until_done(200)
+    await cluster.verdict(may_fail=False)

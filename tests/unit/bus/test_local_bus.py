@@ -113,3 +113,17 @@ async def test_news_that_nobody_waits_for_is_kept_nowhere(bus: LocalBus) -> None
     bus.notify("a", 1)
     bus.wake_all()
     assert bus.listeners == {}
+
+
+async def test_who_is_ahead_of_the_store_is_woken_and_waits_for_what_comes_then(bus: LocalBus) -> None:
+    with bus.watch("a") as watch:
+        bus.notify("a", 5)
+        waiting = asyncio.create_task(watch.wait_past(5, 60))
+        await asyncio.sleep(0)
+        bus.observe("a", 3)
+        assert await waiting is False
+        waiting = asyncio.create_task(watch.wait_past(3, 60))
+        await asyncio.sleep(0)
+        assert not waiting.done(), "what was announced before counts no more"
+        bus.observe("a", 4)
+        assert await waiting is True

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.journal.replay import PAGE
+from dragoman.model.error import ServerError
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.bus import Bus, Watch
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Record
+
+
+REWOUND = "the store has lost the last events of the task: subscribe again"
 
 
 class Batch(NamedTuple):
@@ -81,10 +85,16 @@ class _StoreReader:
         return _truncate(records, ends_on_input_required)
 
     async def _is_over(self, after: int) -> bool:
-        """True when the stored task was deleted, or has ended and has no more records: they were compacted."""
+        """True when the stored task was deleted, or has ended and has no more records: they were compacted.
+
+        Raises:
+            ServerError: the store has lost records that were sent.
+        """
         stored = await self._store.task(self._row.id)
         if stored is None:
             return True
+        if stored.row.generation < after:
+            raise ServerError(REWOUND, retryAfter="1")
         # The task may have ended since the last read: then its last records are there now.
         return stored.row.state.final and not await self._store.records(self._row.number, after, 1)
 
@@ -150,7 +160,7 @@ class Follower:
         that follow. `slot` is held while the stream is open.
 
         Raises:
-            ServerError: the store refused a write of the task's run.
+            ServerError: the store refused a write of the task's run, or has lost records that were sent.
             Overloaded: `slot` is not available any more.
         """
         with slot or nullcontext(), self._count_open(), self._bus.watch(row.id) as watch:

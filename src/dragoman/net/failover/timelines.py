@@ -36,11 +36,18 @@ class Timelines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._newest: dict[int, int] = {}
+        self.promotions = 0  # how often a newer one than before was seen
         self._connections: WeakKeyDictionary[PostgresConnection, _Place] = WeakKeyDictionary()
 
     def newest(self, system: int) -> int:
         """The number of the newest timeline of a system; 0 when none was seen."""
         return self._newest.get(system, 0)
+
+    def number_of(self, connection: PostgresConnection) -> int:
+        """The number of the timeline that a connection writes; 0 when that is unknown."""
+        with self._lock:
+            place = self._connections.get(connection)
+        return 0 if place is None else place.timeline.number
 
     def join(self, connection: PostgresConnection, timeline: Timeline, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a connection. One on a newer timeline ends all older ones of its system, whatever they wait for.
@@ -50,6 +57,7 @@ class Timelines:
         with self._lock:
             if timeline.number < self.newest(timeline.system):
                 return False
+            self.promotions += 0 < self.newest(timeline.system) < timeline.number
             self._newest[timeline.system] = timeline.number
             self._connections[connection] = _Place(timeline, loop)
             old = [

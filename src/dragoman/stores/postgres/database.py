@@ -50,12 +50,13 @@ class ChangeOutcome(NamedTuple):
 class TaskOwner(NamedTuple):
     """Who owns a task: the node, None when nobody does, with the epoch of the last claim and the last generation.
 
-    The generation of a draft is 0.
+    The generation of a draft is 0. `task_id` says which task has this number.
     """
 
     owner: int | None
     epoch: int
     generation: int
+    task_id: str
 
 
 class NodeInfo(NamedTuple):

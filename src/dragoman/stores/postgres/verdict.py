@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.stores.postgres.database import ChangeOutcome, Database, TaskOwner
 
 ELSEWHERE = "another server owns the task now: try again with the same messageId"
+TAKEN = "the number of the task is another one's, because the database has lost something: try again"
 REWOUND = "the database has lost events of the task that it had stored: it was restored, or its standby was behind"
 
 
@@ -37,6 +38,14 @@ async def judge(
     Raises:
         ConnectionLost: the database does not answer.
     """
+    first = sequence[0]
+    row = first.row
+    is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
+    if owner is not None and owner.task_id != row.id:
+        # A standby that was behind did not know that the number was reserved, and gave it to another node.
+        if is_new:
+            return ServerError(TAKEN)
+        owner = None
     if (repeated or (sequence[0].epoch and sequence[0].records)) and await _is_committed(
         database, clock, sequence, owner
     ):
@@ -45,10 +54,7 @@ async def judge(
         return ContextBusy("another task of the context is at work")
     if outcome.kind == "repeated":
         return MessageRepeated("another server has accepted this message")
-    first = sequence[0]
-    row = first.row
     is_mine = owner is not None and owner.owner == node and owner.epoch == first.epoch
-    is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
     if is_new or (first.create and is_mine):
         return TaskGenerationMismatch(f"there is a task {row.id} already")
     if not first.epoch:

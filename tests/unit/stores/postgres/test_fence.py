@@ -53,7 +53,7 @@ async def test_of_two_who_claim_a_waiting_task_one_gets_it(cluster: Cluster) -> 
     assert len(owners) == 1
     owner = owners.pop()
     claimed = await nodes[0].database.owners(nodes[0].id, [row.number])
-    assert claimed[row.number] == TaskOwner(owner, 1 + sum(won is not None for won in claims), 2)
+    assert claimed[row.number] == TaskOwner(owner, 1 + sum(won is not None for won in claims), 2, row.id)
 
 
 async def test_a_task_at_work_is_claimed_by_nobody_else_unless_revoked(cluster: Cluster) -> None:
@@ -140,7 +140,7 @@ async def test_a_statement_that_commits_after_its_client_was_cut_counts_once(clu
     # Whichever came first, the other is refused; the row tells that it is committed.
     if await again == ["refused"]:
         owners = await node.database.owners(node.id, [row.number])
-        assert owners == {row.number: TaskOwner(None, 1, 2)}
+        assert owners == {row.number: TaskOwner(None, 1, 2, row.id)}
     assert len(await node.database.records(row.number, 0, 9)) == 2
     assert await cluster.value("SELECT sum(tasks)::int FROM state_counts WHERE scope > 0") == 1
 

@@ -154,7 +154,7 @@ async def test_a_node_that_is_about_to_stop_may_have_the_name_of_the_next_one(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = await cluster.add(name="web")
-    before.heartbeat.retire()
+    before.heartbeat.beat_now(runs=False)
     await cluster.advance(INTERVAL)
     await cluster.add(name="web")
     await cluster.advance(100)

@@ -218,11 +218,11 @@ async def owners(connection: PostgresConnection, node: int, numbers: Sequence[in
     """
     await connection.execute(PROBE, node)
     rows = await connection.fetch(
-        "SELECT number, owner, epoch, CASE WHEN state >= 0 THEN generation ELSE 0 END "
+        "SELECT number, owner, epoch, CASE WHEN state >= 0 THEN generation ELSE 0 END, id "
         "FROM tasks WHERE number = ANY($1::bigint[])",
         list(numbers),
     )
-    return {number: TaskOwner(owner, epoch, generation) for number, owner, epoch, generation in rows}
+    return {number: TaskOwner(*owner) for number, *owner in rows}
 
 
 async def post(

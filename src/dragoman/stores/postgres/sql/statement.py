@@ -131,6 +131,12 @@ _IS_BEHIND = (
     "(coalesce((SELECT m.queued_at FROM tasks m WHERE m.number = i.number), 'infinity'), i.number))"
 )
 
+# Whether there is no task with the id or the number of one that is created. A number is somebody else's after a standby
+# was promoted that had forgotten who reserved it.
+_IS_NEW = (
+    "NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) "
+    "AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.number = i.number)"
+)
 # The flags of an update, by their bits.
 _FLAGS = ", ".join(
     f"(i.flags & {1 << place}) <> 0 AS {name}"
@@ -157,7 +163,7 @@ allowed AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM tasks b WHERE b.number = c.running AND b.begun)
     ) AS abandoned
     FROM turn_input i
-    WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
+    WHERE CASE WHEN i.creates THEN {_IS_NEW} ELSE {{is_locked}} END
     AND (EXISTS (
         SELECT 1 FROM tasks b WHERE b.scope = i.scope AND b.context_id = i.context_id AND b.state IN (1, 2)
         AND b.number <> i.number AND {_IS_BEHIND.format("b")}
@@ -178,7 +184,7 @@ turned AS MATERIALIZED (
 key_input AS MATERIALIZED (SELECT i.* FROM {{input}}),
 usable AS MATERIALIZED (
     SELECT i.* FROM key_input i
-    WHERE CASE WHEN i.creates THEN NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = i.id) ELSE {{is_locked}} END
+    WHERE CASE WHEN i.creates THEN {_IS_NEW} ELSE {{is_locked}} END
     AND {{has_turn}}
 ),
 -- The draft of a message that has its reply does not come back: that is a statement which arrives after all.
