@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from bench.results import Results
 from bench.scale.costs import Measured, Point, UnitCosts
 from bench.scale.demand import Host, demand
 from bench.scale.fleet import Fleet, Machines, simulate
+from bench.scale.points import send_name
+from bench.scenarios.postgres import SEND, SEND_MANY, SEND_TWO
 from bench.tables import number
 
 # How far the model may be from what was measured, and its arithmetic from its simulation.
@@ -68,6 +71,20 @@ def _cross(costs: UnitCosts, point: Point) -> list[Comparison]:
     """An event on its way: the agent and the reader, the commit, the NOTIFY, the read. Nothing else is going on."""
     model = costs.event_seconds + costs.event_commit_seconds + costs.notify_seconds + costs.read_seconds
     return [Comparison(point.name, "p50 of an event, ms", point.seconds, model)]
+
+
+def compare_benchmarks(costs: UnitCosts, results: Results) -> list[Comparison]:
+    """The same points as docs/benchmarks.md has them, from another run: to see how far two runs are apart."""
+    scenario = results.scenario("postgres")
+    found: list[Comparison] = []
+    for nodes, callers, case in ((1, 32, SEND), (1, 128, SEND_MANY), (2, 32, SEND_TWO)):
+        row = scenario.find("dragoman, postgres", case) if scenario is not None else None
+        if row is not None:
+            seen = simulate(costs, nodes, callers)
+            rate, p50 = row.of(lambda one: one.rate).median, row.of(lambda one: one.p50_ms).median / 1000
+            found.append(Comparison(send_name(nodes, callers), "sends, /s", rate, seen.rate))
+            found.append(Comparison("", "p50, ms", p50, seen.seconds))
+    return found
 
 
 def compare_larger(costs: UnitCosts) -> list[Comparison]:

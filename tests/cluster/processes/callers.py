@@ -26,7 +26,8 @@ class Callers:
 
     With `nodes_stop`, a node may end a stream before its end, because it stops: the caller resumes it at another.
     With `lossy`, what they were told may be forgotten, so that they are surprised by nothing. But they are answered.
-    `retries` counts how many requests were repeated how often, and streams how often in a row.
+    `retries` counts how many requests were repeated how often, and streams how often in a row. `lost_again` says when
+    those were lost that were repeated before: the time before, and the time now.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Callers:
         self.nodes_stop = nodes_stop
         self.counted: Counter[str] = Counter()
         self.retries: Counter[int] = Counter()
+        self.lost_again: list[tuple[float, float]] = []
         self.reasons: Counter[str] = Counter()
         self.done = 0
         self._changed = asyncio.Condition()
@@ -205,7 +207,7 @@ class Callers:
     async def _follow(self, nonce: str, method: str, params: dict[str, Any]) -> None:
         """Read a stream, over as many connections as it takes, until the task has ended or waits."""
         task_id, before, state = self.records.tasks.get(nonce, ""), None, None
-        tries = 0
+        tries, lost_at = 0, 0.0
         while True:
             asked_at = time.monotonic()
             self._asked[asyncio.current_task()] = f"{method} {params} after {before}"
@@ -231,7 +233,7 @@ class Callers:
                 await self._pause("stream ended")
             except Lost as error:
                 tries += 1
-                self._repeats(tries, error)
+                lost_at = self._repeats(tries, error, lost_at)
                 await self._pause("stream lost")
             except Refused as error:
                 # Of an ended task, there is nothing left to subscribe to.
@@ -251,19 +253,24 @@ class Callers:
     async def _ask(self, method: str, params: dict[str, Any]) -> Answer:
         """Ask until there is an answer."""
         self._asked[asyncio.current_task()] = f"{method} {params}"
-        tries = 0
+        tries, lost_at = 0, 0.0
         while True:
             try:
                 return await ask(self.url, method, params)
             except Lost as error:
                 self._asked[asyncio.current_task()] = f"{method} {params}: {error}"
                 tries += 1
-                self._repeats(tries, error)
+                lost_at = self._repeats(tries, error, lost_at)
                 await self._pause("asked again")
 
-    def _repeats(self, tries: int, error: Lost) -> None:
+    def _repeats(self, tries: int, error: Lost, lost_before: float) -> float:
+        """Count what must be repeated; `lost_before` is when it was lost the last time. Returns when that was now."""
         self.retries[tries] += 1
         self.reasons[str(error)[:120]] += 1
+        now = time.monotonic()
+        if tries > 1:
+            self.lost_again.append((lost_before, now))
+        return now
 
     async def _pause(self, why: str) -> None:
         self.counted[why] += 1

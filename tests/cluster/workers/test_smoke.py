@@ -105,7 +105,7 @@ async def a_killed_worker_is_started_again_and_its_tasks_go_on(server: Supervise
     assert (task["status"]["state"], text_of(task)) == (COMPLETED, "".join(f"a.{number} " for number in range(12)))
     number = pids.index(pid) + 1
     output = "".join(server.process.output)
-    assert output.count("was killed by SIGKILL: it is started again") == 1
+    assert output.count("was killed by SIGKILL and is started again") == 1
     assert f"worker {number} was killed" in output
     assert f"the node {server.name}/{number} has ended: its tasks are taken over" in output
     survivor = server.names[2 - number]

@@ -25,6 +25,7 @@ from dragoman.stores.administration import HealthFinding, NodeState, NodeStatus
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
 from dragoman.stores.postgres.admin.nodes import check_fleet, check_served
+from dragoman.stores.postgres.admin.standbys import StandbyFacts, check_hosts, check_standbys
 from dragoman.stores.postgres.sql import schema
 from dragoman.testing import served
 
@@ -333,6 +334,23 @@ def test_the_doctor_on_what_is_no_store(typed: Typed, empty_postgres_url: str) -
     assert {other[:5], refused[:5]} == {"FAIL "}
 
 
+def standbys(**facts: Any) -> HealthFinding:
+    """The finding for a primary without standbys, except for these facts."""
+    (finding,) = check_standbys(StandbyFacts("", "on", 0, 0, 0, None, 0)._replace(**facts))
+    return finding
+
+
+def test_a_url_that_acknowledges_too_early_is_a_warning() -> None:
+    *_, finding = check_standbys(StandbyFacts("*", "local", 1, 1, 0, 0, 0))
+    assert (finding.level, finding.says[:40]) == ("warn", "the URL sets synchronous_commit = local:")
+
+
+def test_standbys_that_the_url_does_not_name_are_not_found() -> None:
+    facts = StandbyFacts("*", "on", 1, 1, 0, 0, 0)
+    assert [finding.says for finding in check_hosts(facts, 1)] == ["the URL names one host"]
+    assert list(check_hosts(facts, 2)) == list(check_hosts(facts._replace(standbys=0), 1)) == []
+
+
 @pytest.mark.parametrize(
     ("finding", "level", "says"),
     [
@@ -342,9 +360,12 @@ def test_the_doctor_on_what_is_no_store(typed: Typed, empty_postgres_url: str) -
         (health.check_encryption("TLSv1.3", is_local=False), "ok", "TLSv1.3"),
         (health.check_durability("on", "on"), "ok", "fsync = on"),
         (health.check_durability("off", "on"), "FAIL", "fsync = off"),
-        (health.check_standbys("", 2, 0), "warn", "2, all asynchronous: promoting one can lose"),
-        (health.check_standbys("two", 0, 0), "FAIL", "none of them is connected: commits wait"),
-        (health.check_standbys("two", 2, 1), "ok", "2, 1 of them synchronous"),
+        (standbys(standbys=2, behind=2_000_000), "warn", "2, all asynchronous, up to 2.0 MB behind: promoting one can"),
+        (standbys(standbys=2, hidden=2), "warn", "2, all asynchronous: promoting one can lose"),
+        (standbys(configured="two"), "FAIL", "none of them is connected: commits wait"),
+        (standbys(configured="two", standbys=2, synchronous=1), "ok", "2, 1 of them synchronous"),
+        (standbys(configured="two", standbys=2, hidden=2), "ok", "2, synchronous_standby_names = 'two'"),
+        (standbys(configured="two", standbys=1, hidden=1, waiting=3), "FAIL", "3 commits wait for a standby"),
         (health.check_clock(-3.0, 0.001), "warn", "differ by 3.000 s"),
         (health.check_clock(3.0, 2.5), "ok", "differ by 3.000 s"),
         (health.check_connections(97, 95, 11), "warn", "95 of 97 in use"),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dragoman import Agent
-from dragoman.cli.serve.supervisor import RestartBackoff
+from dragoman.cli.serve.slot import RestartBackoff
 from dragoman.errors import ConfigError
 from dragoman.server.config.memory_limit import memory_for
 from dragoman.server.config.settings import Limits, Settings, WorkerSettings, load_settings

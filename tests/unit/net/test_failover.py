@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 
 import asyncpg
@@ -11,6 +12,7 @@ from cluster.processes.replicas import PostgresPair, replicated_postgres
 
 from dragoman.net.failover.timelines import Timeline, Timelines
 from dragoman.net.postgres import PostgresConnection, PostgresUnreachable, connect, is_lost
+from dragoman.stores.postgres.admin import standbys
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.sql.session import Session
 
@@ -36,6 +38,31 @@ async def test_a_server_that_takes_no_writes_any_more_is_left(pair: PostgresPair
         await session.run(lambda connection: connection.execute("INSERT INTO numbers VALUES (1)"))
     await session.run(lambda connection: connection.execute("INSERT INTO numbers VALUES (1)"))
     await session.close()
+
+
+async def test_the_doctor_says_what_a_standby_promises(pair: PostgresPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standbys, "LONG_COMMIT", 0.0)
+    primary = await connect(pair.url)
+    await primary.execute("CREATE ROLE plain LOGIN; CREATE TABLE words (word text); GRANT INSERT ON words TO plain")
+    stranger = await connect(pair.primary.url().replace("postgres@", "plain@"))
+
+    async def says(connection: PostgresConnection) -> str:
+        finding, *_ = await standbys.examine_standbys(connection, 2)
+        return f"{finding.level} {finding.says}"
+
+    assert (await says(primary)).startswith("warn 1, all asynchronous, up to ")
+    await asyncio.to_thread(pair.synchronize)
+    assert await says(primary) == "ok 1, 1 of them synchronous"
+    assert await says(stranger) == "ok 1, synchronous_standby_names = '*'"
+    pair.standby.send_signal(signal.SIGSTOP)
+    commit = asyncio.ensure_future(stranger.execute("INSERT INTO words VALUES ('hello')"))
+    async with asyncio.timeout(10):
+        while not (told := await says(primary)).startswith("FAIL 1 commit waits for a standby"):
+            assert told == "ok 1, 1 of them synchronous"
+    assert not commit.done()
+    pair.standby.send_signal(signal.SIGCONT)
+    await commit
+    await asyncio.gather(primary.close(), stranger.close())
 
 
 async def test_a_process_moves_to_the_promoted_server_and_never_back(pair: PostgresPair) -> None:

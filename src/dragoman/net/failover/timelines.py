@@ -43,6 +43,12 @@ class Timelines:
         """The number of the newest timeline of a system; 0 when none was seen."""
         return self._newest.get(system, 0)
 
+    def number_of(self, connection: PostgresConnection) -> int:
+        """The number of the timeline that a connection writes; 0 when that is unknown."""
+        with self._lock:
+            place = self._connections.get(connection)
+        return 0 if place is None else place.timeline.number
+
     def join(self, connection: PostgresConnection, timeline: Timeline, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a connection. One on a newer timeline ends all older ones of its system, whatever they wait for.
 

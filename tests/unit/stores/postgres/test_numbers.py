@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from unit.stores.postgres.cluster import Cluster
 from unit.stores.postgres.test_days import COMPACT, TestClock
@@ -58,6 +60,21 @@ async def test_a_node_that_was_suspended_for_days_uses_none_of_its_old_numbers(c
     clock.later = 2 * MS_PER_DAY
     with pytest.raises(ServerError, match="try again"):
         task_numbers.next()
-    assert task_numbers._refill is not None
-    await task_numbers._refill
-    assert task_numbers.next() >= first + numbers.BLOCK
+    (refill,) = asyncio.all_tasks() - {asyncio.current_task()}
+    await refill
+    number = task_numbers.next()
+    assert number >= first + numbers.BLOCK
+
+
+async def test_a_standby_that_was_promoted_gives_out_no_number_again_that_it_has_not_heard_of(cluster: Cluster) -> None:
+    node = await cluster.node()
+    await node.database.numbers(1)
+    before = await cluster.value("SELECT value FROM dragoman_meta WHERE key = 'numbers'")
+    lost = await node.database.numbers(numbers.BLOCK)
+    await cluster.value("UPDATE dragoman_meta SET value = $1 WHERE key = 'numbers'", before)
+    assert await node.database.numbers(1) == lost, "this test has no sense"
+    await cluster.value("UPDATE dragoman_meta SET value = value + 1 WHERE key = 'timeline'")
+    first = await node.database.numbers(numbers.BLOCK)
+    assert first > lost + numbers.BLOCK
+    assert await node.database.numbers(1) == first + numbers.BLOCK
+    await node.create(number=first)

@@ -73,7 +73,10 @@ class PostgresAdministration:
         from dragoman.stores.postgres.admin.health import examine
 
         try:
-            findings = run_unchecked(self._url, lambda connection: examine(connection, parse_address(self._url).text))
+            address = parse_address(self._url)
+            findings = run_unchecked(
+                self._url, lambda connection: examine(connection, address.text, len(address.hosts))
+            )
         except DragomanError as error:
             return [HealthFinding("FAIL", "database", str(error))]
         if full:

@@ -14,6 +14,7 @@ from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.administration import HealthFinding, NodeStatus
 from dragoman.stores.postgres.admin.growth import examine_growth
 from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, list_nodes
+from dragoman.stores.postgres.admin.standbys import examine_standbys
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE
 from dragoman.telemetry.printable import format_bytes
@@ -37,13 +38,10 @@ _SERVER = """
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
     current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes,
-    current_setting('synchronous_standby_names') AS synchronous_standbys,
     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS connections,
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connected,
     (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dragoman bus')
         AS listeners,
-    (SELECT count(*) FROM pg_stat_replication) AS standbys,
-    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous,
     pg_backend_pid() AS pid,
     coalesce(inet_server_addr() = inet_client_addr() OR inet_server_addr() << '127.0.0.0/8', true) AS is_local,
     (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl) AS tls,
@@ -76,15 +74,15 @@ class TableFacts(NamedTuple):
     analyzed: bool
 
 
-async def examine(connection: PostgresConnection, name: str) -> list[HealthFinding]:
-    """Check the database of a connection; `name` is what texts call it."""
+async def examine(connection: PostgresConnection, name: str, hosts: int = 1) -> list[HealthFinding]:
+    """Check the database of a connection; `name` is what texts call it, `hosts` how many its URL names."""
     facts = await connection.fetchrow(_SERVER)
     findings = [
         check_version(facts["version"], facts["number"]),
         check_path(connection.get_server_pid(), facts["pid"]),
         check_encryption(facts["tls"], is_local=facts["is_local"]),
         check_durability(facts["fsync"], facts["full_page_writes"]),
-        check_standbys(facts["synchronous_standbys"], facts["standbys"], facts["synchronous"]),
+        *await examine_standbys(connection, hosts),
         await _check_clock(connection),
     ]
     try:
@@ -161,28 +159,7 @@ def check_durability(fsync: str, full_page_writes: str) -> HealthFinding:
             f"{' and '.join(off)} = off: a crash of its machine can destroy the database",
             "turn it on in postgresql.conf, unless everything in it may be lost",
         )
-    return HealthFinding("ok", "durability", "fsync = on; servers set synchronous_commit = on themselves")
-
-
-def check_standbys(configured: str, standbys: int, synchronous: int) -> HealthFinding:
-    """Say what a promotion of a standby can lose."""
-    if not standbys and not configured:
-        return HealthFinding("ok", "standbys", "none")
-    if configured and not synchronous:
-        return HealthFinding(
-            "FAIL",
-            "standbys",
-            f"synchronous_standby_names = {configured!r}, and none of them is connected: commits wait",
-            "start the standby, or take it out of synchronous_standby_names",
-        )
-    if not synchronous:
-        return HealthFinding(
-            "warn",
-            "standbys",
-            f"{standbys}, all asynchronous: promoting one can lose the last acknowledged events",
-            "set synchronous_standby_names if nothing may be lost",
-        )
-    return HealthFinding("ok", "standbys", f"{standbys}, {synchronous} of them synchronous")
+    return HealthFinding("ok", "durability", "fsync = on")
 
 
 def check_clock(difference: float, error: float) -> HealthFinding:

@@ -60,7 +60,8 @@ def _node(row: Any) -> NodeStatus:
 def check_fleet(nodes: Sequence[NodeStatus]) -> Iterator[HealthFinding]:
     """Check whether the nodes fit each other: names, secrets, leases and versions."""
     alive = [node for node in nodes if node.state in ("alive", "front")]
-    names = [node.name for node in alive]
+    # The conversations of a name are no matter of a front, which may be about to leave its name to another node.
+    names = [node.name for node in alive if node.state == "alive"]
     for name in sorted({name for name in names if names.count(name) > 1}):
         do = "give each a name of its own with --node: the conversations of programs belong to a name"
         yield HealthFinding("warn", "nodes", f"{names.count(name)} nodes are called {name}", do)

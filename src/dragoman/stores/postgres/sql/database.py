@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.net.postgres import parse_address
+from dragoman.stores.postgres.database import InvalidValue
 from dragoman.stores.postgres.grouped_reads import GroupedReads
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
-from dragoman.stores.postgres.sql.partition import RESERVE_NUMBERS
+from dragoman.stores.postgres.sql.partition import reserve_numbers
 from dragoman.stores.postgres.sql.retention import DaySweeper, PacedStep
 from dragoman.stores.postgres.sql.schema import LOCK_MS, attach_today, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
@@ -102,7 +103,7 @@ class PostgresDatabase:
 
     async def numbers(self, count: int) -> int:
         """Reserve `count` task numbers, and return the first."""
-        return await self._pool.run(lambda connection: connection.fetchval(RESERVE_NUMBERS, count)) - count + 1
+        return await self._run(reserve_numbers, count)
 
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Apply the changes of many tasks: one sequence of changes per task, each whole or not at all."""
@@ -170,7 +171,10 @@ class PostgresDatabase:
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Read a task by its id; None when there is none, or only a draft."""
-        return await self._grouped_tasks.read(task_id)
+        try:
+            return await self._grouped_tasks.read(task_id)
+        except InvalidValue:  # no task has an id that cannot be stored
+            return None
 
     async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from dragoman.net.failover.search import TIMELINES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -26,10 +28,19 @@ MS_PER_DAY = 86_400_000
 DAYS_AHEAD = 7
 
 _TODAY = "floor(extract(epoch FROM clock_timestamp()) / 86400)::integer"
-RESERVE_NUMBERS = f"""
-UPDATE dragoman_meta SET value = $1 + greatest(value, (
-    SELECT least({_TODAY}, max(day))::bigint << {DAY_BITS} FROM days WHERE NOT dropped
-)) WHERE key = 'numbers' RETURNING value
+# A standby that was promoted may lack the last reservations: nodes use numbers that it would give out again. So many
+# are left out then. (The second parameter is the timeline of the server, 0 if it is unknown.)
+_LOST_NUMBERS = 1 << 24
+_RESERVE = f"""
+WITH moved AS (
+    INSERT INTO dragoman_meta AS m (key, value) SELECT 'timeline', $2::bigint WHERE $2::bigint > 0
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE m.value <> excluded.value RETURNING 1
+)
+UPDATE dragoman_meta SET value = $1::bigint + CASE WHEN EXISTS (SELECT 1 FROM moved) THEN {_LOST_NUMBERS} ELSE 0 END
+    + greatest(value, (
+        SELECT least({_TODAY}, max(day))::bigint << {DAY_BITS} FROM days WHERE NOT dropped
+    ))
+WHERE key = 'numbers' RETURNING value
 """
 READ_TODAY = f"SELECT {_TODAY}"
 # Numbers were reserved last on a day long past: no node was there, or no partition, or the clock was wrong. Nodes may
@@ -91,6 +102,11 @@ def partition_of(day: int) -> str:
     return f"events_{day}"
 
 
+async def reserve_numbers(connection: PostgresConnection, count: int) -> int:
+    """Reserve `count` task numbers, and return the first."""
+    return await connection.fetchval(_RESERVE, count, TIMELINES.number_of(connection)) - count + 1
+
+
 async def attach_days(connection: PostgresConnection, days: Iterable[int]) -> None:
     """Make partitions for days, where they are missing. Only sessions that do so too wait for each other."""
     for (day,) in await connection.fetch(_MISSING, list(days)):
@@ -149,4 +165,4 @@ async def partition_events(connection: PostgresConnection) -> None:
     await connection.execute(VERSION_2)
     await attach_ahead(connection)
     # From here on, servers that do not know partitions get numbers of today too.
-    await connection.execute(RESERVE_NUMBERS, 0)
+    await reserve_numbers(connection, 0)
