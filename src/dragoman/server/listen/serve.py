@@ -36,8 +36,9 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-# How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
-GRACE = 3
+# How long connections may take to end once the app has drained, in seconds, and what they leave for the store, of the
+# time that `Shutdown` allows for everything.
+GRACE, STORE_SECONDS = 3, 1
 # Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
 # streams come to another one at once, and a connection that is dropped is tried again after a second or more.
 BACKLOG = 65_535
@@ -165,6 +166,7 @@ def _run(
             finally:
                 ticking.cancel()
             shutdown.record_drained()
+            self.config.timeout_graceful_shutdown = connection_seconds(shutdown.seconds_left)
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
                 shutdown.exit_process()  # the event loop would wait for them forever
@@ -184,7 +186,6 @@ def _run(
         access_log=False,
         proxy_headers=False,  # the app handles X-Forwarded-* itself: trust_proxy
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
         backlog=BACKLOG,
     )
     config.load()
@@ -203,6 +204,11 @@ async def _keep_ticking(on_tick: Callable[[int], Awaitable[bool]]) -> None:
     for counter in itertools.count():
         await on_tick(counter)
         await asyncio.sleep(0.1)
+
+
+def connection_seconds(left: float) -> int:
+    """How long connections may take to end, of the time that is left for everything."""
+    return int(min(GRACE, max(0, left - STORE_SECONDS)))
 
 
 async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:
