@@ -43,7 +43,7 @@ def _options() -> argparse.Namespace:
 def _check(measured: Measured) -> bool:
     is_near = table_text(compare_points(measured), "measured", "model", _show)
     _show("\nThe same points in docs/benchmarks.md, measured another time; they do not decide:")
-    table_text(compare_benchmarks(measured.costs, results.load(RESULTS)), "measured", "model", _show)
+    table_text(compare_benchmarks(measured, results.load(RESULTS)), "measured", "model", _show)
     _show("\nThe arithmetic for fleets that are too large to simulate, where both can be used:")
     return table_text(compare_larger(measured.costs), "simulation", "arithmetic", _show) and is_near
 

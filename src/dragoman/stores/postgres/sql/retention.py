@@ -296,12 +296,13 @@ class DaySweeper:
         today: int = await connection.fetchval(READ_TODAY)
         has_older_nodes = await connection.fetchval(_HAS_OLDER_NODES)
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
+        keeps_all = cutoff_ms < 0 and rules.keep_tasks is None  # then there is nothing to clear in any day
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
             day = _Day(*row)
             may_drop = day.day <= today - DROP_AFTER and not has_older_nodes and not day.is_kept
             if day.dropped or (may_drop and await _is_unneeded(connection, day, cutoff_ms)):
                 await _drop(connection, day)
-            elif day.day <= today - self._clear_after:
+            elif day.day <= today - self._clear_after and not keeps_all:
                 cleared = await self._clear(connection, day, cutoff_ms, rules.limit)
                 if cleared:
                     return cleared
@@ -343,6 +344,7 @@ async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int
 
 async def _drop(connection: PostgresConnection, day: _Day) -> None:
     """Drop a day: first its events, then the notes, which give some of them their meaning."""
+    had_events = day.dropped or await connection.fetchval(f"SELECT EXISTS (SELECT FROM {partition_of(day.day)})")
     # From here on it is decided, whoever finishes it.
     await connection.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
     await detach_day(connection, day.day)
@@ -351,4 +353,5 @@ async def _drop(connection: PostgresConnection, day: _Day) -> None:
         async with PacedStep():
             position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
     await connection.execute("DELETE FROM days WHERE day = $1", day.day)
-    logger.info("the events of %s were dropped", date_of(day.day))
+    if had_events:
+        logger.info("the events of %s were dropped", date_of(day.day))
