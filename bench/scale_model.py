@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from bench import results
+from bench.compare import RESULTS
 from bench.scale import page
-from bench.scale.check import compare_larger, compare_points, table_text
+from bench.scale.check import compare_benchmarks, compare_larger, compare_points, table_text
 from bench.scale.costs import Measured, load
 
 
@@ -40,7 +42,9 @@ def _options() -> argparse.Namespace:
 
 def _check(measured: Measured) -> bool:
     is_near = table_text(compare_points(measured), "measured", "model", _show)
-    _show("")
+    _show("\nThe same points in docs/benchmarks.md, measured another time; they do not decide:")
+    table_text(compare_benchmarks(measured, results.load(RESULTS)), "measured", "model", _show)
+    _show("\nThe arithmetic for fleets that are too large to simulate, where both can be used:")
     return table_text(compare_larger(measured.costs), "simulation", "arithmetic", _show) and is_near
 
 

@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from bench.results import Results
 from bench.scale.costs import Measured, Point, UnitCosts
 from bench.scale.demand import Host, demand
-from bench.scale.fleet import Fleet, Machines, simulate
+from bench.scale.fleet import Fleet, Machines, Seen, simulate
+from bench.scale.points import send_name
+from bench.scenarios.postgres import SEND, SEND_MANY, SEND_TWO
 from bench.tables import number
 
 # How far the model may be from what was measured, and its arithmetic from its simulation.
@@ -45,17 +48,21 @@ def compare_points(measured: Measured) -> list[Comparison]:
     """All measured points, simulated."""
     found: list[Comparison] = []
     for point in measured.points:
-        found.extend(_sends(measured.costs, point) if point.callers else _cross(measured.costs, point))
+        found.extend(_sends(measured, point) if point.callers else _cross(measured.costs, point))
     one, two = (next(p for p in measured.points if (p.nodes, p.callers) == size) for size in ((1, 32), (2, 32)))
-    models = [simulate(measured.costs, point.nodes, point.callers) for point in (one, two)]
+    models = [_simulate(measured, point.nodes, point.callers) for point in (one, two)]
     ratio = (two.node_cpu + two.database_cpu) / (one.node_cpu + one.database_cpu)
     model = (models[1].node_cpu + models[1].database_cpu) / (models[0].node_cpu + models[0].database_cpu)
     found.append(Comparison("2 nodes / 1 node", "CPU per send, times", ratio, model))
     return found
 
 
-def _sends(costs: UnitCosts, point: Point) -> list[Comparison]:
-    seen = simulate(costs, point.nodes, point.callers)
+def _simulate(measured: Measured, nodes: int, callers: int) -> Seen:
+    return simulate(measured.costs, int(measured.machine["cores"]), nodes, callers)
+
+
+def _sends(measured: Measured, point: Point) -> list[Comparison]:
+    seen = _simulate(measured, point.nodes, point.callers)
     return [
         Comparison(point.name, "sends, /s", point.rate, seen.rate),
         Comparison("", "p50, ms", point.seconds, seen.seconds),
@@ -68,6 +75,20 @@ def _cross(costs: UnitCosts, point: Point) -> list[Comparison]:
     """An event on its way: the agent and the reader, the commit, the NOTIFY, the read. Nothing else is going on."""
     model = costs.event_seconds + costs.event_commit_seconds + costs.notify_seconds + costs.read_seconds
     return [Comparison(point.name, "p50 of an event, ms", point.seconds, model)]
+
+
+def compare_benchmarks(measured: Measured, results: Results) -> list[Comparison]:
+    """The same points as docs/benchmarks.md has them, from another run: to see how far two runs are apart."""
+    scenario = results.scenario("postgres")
+    found: list[Comparison] = []
+    for nodes, callers, case in ((1, 32, SEND), (1, 128, SEND_MANY), (2, 32, SEND_TWO)):
+        row = scenario.find("dragoman, postgres", case) if scenario is not None else None
+        if row is not None:
+            seen = _simulate(measured, nodes, callers)
+            rate, p50 = row.of(lambda one: one.rate).median, row.of(lambda one: one.p50_ms).median / 1000
+            found.append(Comparison(send_name(nodes, callers), "sends, /s", rate, seen.rate))
+            found.append(Comparison("", "p50, ms", p50, seen.seconds))
+    return found
 
 
 def compare_larger(costs: UnitCosts) -> list[Comparison]:

@@ -32,7 +32,7 @@ class Host(Struct, frozen=True):
     """The machine of PostgreSQL: cores like the measured ones, memory, what its disk writes per second, and a sync."""
 
     cores: int = 16
-    memory: float = 64 * 2**30
+    memory: float = 128 * 2**30
     wal: float = 500e6
     sync: float = 0.001
 

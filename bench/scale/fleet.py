@@ -33,9 +33,6 @@ class Machines(Struct, frozen=True):
     shared: bool = False
 
 
-SMALL = Machines(cores=2, shared=True)
-
-
 class Seen(NamedTuple):
     """What a simulated load came to."""
 
@@ -277,6 +274,6 @@ class Node:
 
 
 @cache
-def simulate(costs: UnitCosts, nodes: int, callers: int) -> Seen:
-    """What so many callers at each of so many nodes come to, on one small machine."""
-    return Fleet(costs, nodes, SMALL).closed(callers, seconds=0.5, warmup=0.2)
+def simulate(costs: UnitCosts, cores: int, nodes: int, callers: int) -> Seen:
+    """What so many callers at each of so many nodes come to, with everything on one machine."""
+    return Fleet(costs, nodes, Machines(cores, shared=True)).closed(callers, seconds=0.5, warmup=0.2)

@@ -149,9 +149,10 @@ class Gauge:
 
             def on_done(error: BaseException | None) -> None:
                 nonlocal left
-                assert error is None, error
                 left -= 1
-                if not left:
+                if error is not None and not written.done():
+                    written.set_exception(error)
+                elif not left and not written.done():
                     written.set_result(None)
 
             for write in writes:
@@ -162,7 +163,7 @@ class Gauge:
         return commit
 
     async def bytes_per_send(self, sends: int = 4096, size: int = 16) -> tuple[float, float, float]:
-        """WAL per send, WAL per send right after a checkpoint, and bytes on disk."""
+        """WAL per send, WAL per send right after a checkpoint, and bytes on disk. `sends` fill 8 commits at least."""
         await self.control.execute("CHECKPOINT")
         after_checkpoint = await self._wal_of(sends // 8, size)
         disk = await self.disk()

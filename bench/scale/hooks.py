@@ -118,10 +118,10 @@ class Messages:
 
 def webhook_cost(port: int, node: int, database: int) -> WebhookCost:
     """Measure it at a node; `node` and `database` are processes."""
-    return asyncio.run(_webhook_cost(port, node, database))
+    return asyncio.run(measure_webhooks(port, node, database))
 
 
-async def _webhook_cost(port: int, node: int, database: int) -> WebhookCost:
+async def measure_webhooks(port: int, node: int, database: int) -> WebhookCost:
     counts = Counts()
     server = await asyncio.get_running_loop().create_server(lambda: Receiver(counts), "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"

@@ -128,9 +128,9 @@ def _costs(measured: Measured) -> str:
     rows = [
         ["a send without a store, CPU of the node", _us(costs.node_send)],
         ["the same, when the node had to wait for it", _us(costs.node_send_alone)],
-        *_commit_rows("begins", costs.begin),
-        *_commit_rows("ends", costs.end),
-        *_commit_rows("begins or ends, in a statement of both", _halved(costs.both)),
+        *_commit_rows("tasks that begin", costs.begin),
+        *_commit_rows("tasks that end", costs.end),
+        *_commit_rows("tasks of both kinds", _halved(costs.both)),
         ["until 8 KB are safe on the disk", _us(costs.sync)],
         ["from one process to another", _us(costs.hop)],
         ["NOTIFY, CPU of PostgreSQL", _line(costs.notify, "listener")],
@@ -158,9 +158,9 @@ def _costs(measured: Measured) -> str:
 
 def _commit_rows(name: str, cost: CommitCost) -> list[list[str]]:
     return [
-        [f"commit of tasks that {name}: CPU of the node", _line(cost.node, "task")],
-        ["CPU of PostgreSQL", _line(cost.database, "task")],
-        ["neither computes: the disk, and on the way", _line(cost.pause, "task")],
+        [f"commit of {name}: CPU of the node", _line(cost.node, "task")],
+        ["… CPU of PostgreSQL", _line(cost.database, "task")],
+        ["… nobody computes: the disk, and the way there and back", _line(cost.pause, "task")],
     ]
 
 
@@ -230,7 +230,10 @@ def _sensitivity(costs: UnitCosts) -> str:
     changes = {
         "a send at the node": structs.replace(costs, node_send=costs.node_send * _FACTOR),
         "statements of PostgreSQL, what each costs in any case": structs.replace(
-            costs, both=structs.replace(costs.both, database=_more(costs.both.database, fixed=_FACTOR))
+            costs,
+            begin=structs.replace(costs.begin, database=_more(costs.begin.database, fixed=_FACTOR)),
+            end=structs.replace(costs.end, database=_more(costs.end.database, fixed=_FACTOR)),
+            both=structs.replace(costs.both, database=_more(costs.both.database, fixed=_FACTOR)),
         ),
         "statements of PostgreSQL, what each task in them costs": structs.replace(
             costs,
@@ -247,23 +250,30 @@ def _sensitivity(costs: UnitCosts) -> str:
             idle_backend_bytes=costs.idle_backend_bytes * _FACTOR,
         ),
     }
-    before = [_ceiling(costs, nodes).rate for nodes in NODES]
+    before = _ends(costs, HOST)
+    after = {name: _ends(changed, HOST) for name, changed in changes.items()}
+    after["a sync, ten times as long"] = _ends(costs, structs.replace(HOST, sync=10 * HOST.sync))
     rows = [
-        [name, *(_change(_ceiling(changed, nodes).rate / rate) for nodes, rate in zip(NODES, before, strict=True))]
-        for name, changed in changes.items()
+        [name, *(_change(end, start) for end, start in zip(ends, before, strict=True))] for name, ends in after.items()
     ]
-    slow = structs.replace(HOST, sync=10 * HOST.sync)
-    ends = [(ceiling(costs, nodes, slow) or _ceiling(costs, nodes)).rate for nodes in NODES]
-    rows.append(["a sync, ten times", *(_change(end / rate) for end, rate in zip(ends, before, strict=True))])
-    return table(["30 % more of", *(f"{nodes:,} nodes" for nodes in NODES)], rows)
+    head = ["30 % more of", "10 nodes end", "at 100, commits wait from", "100 nodes end", "1,000 nodes end"]
+    return table(head, rows)
+
+
+def _ends(costs: UnitCosts, host: Host) -> list[float | None]:
+    """The rates of which it is said how much they depend on each cost; None where there is none."""
+    few, many, most = (found and found.rate for found in (ceiling(costs, nodes, host) for nodes in NODES))
+    return [few, waiting_from(costs, NODES[1], host), many, most]
 
 
 def _more(cost: Linear, fixed: float = 1.0, each: float = 1.0) -> Linear:
     return Linear(cost.fixed * fixed, cost.each * each)
 
 
-def _change(ratio: float) -> str:
-    percent = (ratio - 1) * 100
+def _change(end: float | None, start: float | None) -> str:
+    if not end or not start:
+        return "never" if start else NONE
+    percent = (end / start - 1) * 100
     return "0 %" if abs(percent) < 0.5 else f"{percent:+.0f} %".replace("-", "−")  # noqa: RUF001
 
 
@@ -292,7 +302,7 @@ def _line(cost: Linear, what: str) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{number(100 * part) if part < 1 else f'{100 * part:,.0f}'} %"
+    return f"{number(part)} times" if part >= 2 else f"{number(100 * part)} %"
 
 
 def _bytes(count: float) -> str:

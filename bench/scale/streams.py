@@ -81,10 +81,10 @@ class IdleStream(Connection):
 
 def open_streams(port: int, count: int, when_open: Callable[[], None]) -> None:
     """Open streams of a node, call, and close them. Each has a task of its own, which waits at the node."""
-    asyncio.run(_open_streams(port, count, when_open))
+    asyncio.run(keep_open(port, count, when_open))
 
 
-async def _open_streams(port: int, count: int, when_open: Callable[[], None]) -> None:
+async def keep_open(port: int, count: int, when_open: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     messages = wire.Messages("uuid")
     is_open = asyncio.Semaphore(0)

@@ -196,6 +196,7 @@ class SimulatedNode:
             self.loop.spawn(self._stop())
 
     async def _stop(self) -> None:
+        await asyncio.gather(*(service.drain() for service in self.services.values()))
         await asyncio.gather(*(service.close() for service in self.services.values()))
         self.ready = False
         await sleep(self._clock, CONNECTION_SECONDS)

@@ -92,6 +92,18 @@ def test_a_node_that_stops_resumes_a_task_from_inside_for_another_node() -> None
         assert owner_of(cluster, task.task_id) == two.name
 
 
+def test_a_node_that_stops_answers_for_all_its_agents_until_the_last_run_has_ended() -> None:
+    with scene(2) as cluster:
+        one, _ = cluster.living
+        begin(cluster, one, "once slow", agent="parallel")
+        cluster.run(0.5)
+        stop(cluster, one)
+        cluster.run(1)
+        outcomes = outcome_of(cluster, one, "once chunk")
+        cluster.run(0.2)
+        assert [task.status.state for task in outcomes] == [State.COMPLETED]
+
+
 def test_a_node_that_stops_without_runs_is_gone_at_once() -> None:
     with scene(2) as cluster:
         one, _ = cluster.living

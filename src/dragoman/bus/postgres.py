@@ -34,7 +34,7 @@ PACE = 0.004
 POLL_INTERVAL = (10.0, 15.0)
 MIN_POLL_INTERVAL = 1.0
 # Seconds before the bus connects again: the first and the longest delay.
-_RECONNECT = (0.1, 3.0)
+_RECONNECT = (0.1, 1.0)
 # Seconds for one statement, and for closing. A connection whose other end is gone is found by it.
 _TIMEOUT = 10.0
 _IDS_PER_POLL = 5_000

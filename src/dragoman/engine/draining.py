@@ -34,7 +34,8 @@ class Draining:
     accepts messages as long as somebody else may run them, and waits until the callers that wait have their answers. At
     the end, what may begin again is queued, and begins elsewhere at once; the rest fails.
 
-    `has_begun` is True from the beginning of that, and `is_closed` when it is over.
+    `has_begun` is True from the beginning of that, `is_done` when it is over, and `is_closed` when nothing is accepted
+    any more, because the process is about to end.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Draining:
         self._keeper = keeper
         self._ownership = ownership
         self._clock = clock
-        self.has_begun = False
+        self.has_begun = self.is_done = False
         self._callers = 0
         self._no_callers: asyncio.Future[None] | None = None
         self.is_closed = False
@@ -87,6 +88,10 @@ class Draining:
         await runner.interrupt(seconds)
         if keeper is not None:
             await self._hand_over(keeper)
+        self.is_done = True
+
+    def close(self) -> None:
+        """Accept nothing more."""
         self.is_closed = True
 
     def _seconds_until(self, deadline: int) -> float:

@@ -146,9 +146,16 @@ class Service:
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
 
+    async def drain(self) -> None:
+        """With other processes on the store, let runs finish as `Draining` says, and be a front until it is closed."""
+        if self._keeper is not None:
+            await self._draining.drain(self._settings.drain)
+
     async def close(self) -> None:
-        """Let runs finish for `drain` seconds, as `Draining` says, then end the streams. Clients can resume them."""
-        await self._draining.drain(self._settings.drain)
+        """Let runs finish, if they have not been drained, then end the streams. Clients can resume them."""
+        if not self._draining.is_done:
+            await self._draining.drain(self._settings.drain)
+        self._draining.close()
         if self._write_through is not None:
             await self._write_through.flush()
         if self._keeper is not None:

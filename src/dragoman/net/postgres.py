@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from dragoman.model.error import ConfigError
-from dragoman.net.failover.search import TIMELINES, HostSearch, HostSession
+from dragoman.net.failover.search import HostSearch, HostSession
 from dragoman.net.failover.search import PostgresUnreachable as PostgresUnreachable
 from dragoman.net.failover.timelines import Timeline
 
@@ -160,11 +160,6 @@ def _parse_hosts(names: str, ports: str, example: str) -> tuple[tuple[str, int] 
     except (ValueError, IndexError):
         raise ConfigError(f"a port in the URL of the database is not a number: {example}") from None
     return tuple(hosts)
-
-
-def count_promotions() -> int:
-    """How often this process has moved from a server to one that took its place."""
-    return TIMELINES.promotions
 
 
 async def connect(

@@ -16,7 +16,7 @@ from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import AddressGuard as AddressGuard
-from dragoman.net.postgres import count_promotions, is_postgres_url
+from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_users
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
@@ -88,7 +88,6 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
         runs_limit=settings.limits.runs,
         lease=NodeLease(settings.lease),
         clock=clock,
-        promotions=count_promotions,
         node_id=settings.node_id if isinstance(settings, WorkerSettings) else None,
         ended=settings.ended if isinstance(settings, WorkerSettings) else (),
     )

@@ -11,7 +11,7 @@ from random import Random
 
 from cluster.processes.balancer import RoundRobin
 from cluster.processes.callers import Callers
-from cluster.processes.checker import Checker, failures, summary
+from cluster.processes.checker import Checker, StoredJournal, failures, summary
 from cluster.processes.nodes import SOURCE, Node, effects_of
 from cluster.processes.postgres import url_through
 from cluster.processes.records import FAILED, Records
@@ -100,10 +100,10 @@ class Cluster:
             await asyncio.gather(working, return_exceptions=True)
             print(f"\ncallers: {dict(everybody.counted)}")
 
-    async def verdict(self, *, may_fail: bool) -> list[str]:
+    async def verdict(self, *, may_fail: bool) -> list[StoredJournal]:
         """Wait until everything has come to rest, and compare. Unless it may, no task has failed.
 
-        Returns the skills of the tasks that have.
+        Returns those that have.
         """
         await self.tables.until_settled()
         stored, effects = await self.tables.read(), effects_of(self._folder)
@@ -120,7 +120,7 @@ class Cluster:
         assert wrong == []
         assert may_fail or failed == []
         assert not any(process.tracebacks for node in self.nodes for process in node.processes)
-        return [self.records.sends[each.nonce].skill for each in stored.journals.values() if each.state == FAILED]
+        return [journal for journal in stored.journals.values() if journal.state == FAILED]
 
     async def verdict_after_loss(self) -> None:
         """Compare what is left when the database has forgotten something; from then on, everything counts again."""

@@ -20,6 +20,7 @@ from random import Random
 
 import pytest
 from cluster.processes.callers import Callers
+from cluster.processes.checker import IN_DOUBT
 from cluster.processes.cluster import Cluster, running_cluster
 from cluster.processes.nodes import SOURCE, effects_of
 from cluster.processes.postgres import crashable_postgres
@@ -161,4 +162,5 @@ async def test_nodes_without_time_to_finish_hand_over_what_may_begin_again(
         begun = [line for line in effects_of(tmp_path) if (line["kind"], line["key"]) == ("begin", "run")]
         again = Counter(line["nonce"] for line in begun if cluster.records.sends[line["nonce"]].skill == "again")
         print(f"{sum(number > 1 for number in again.values())} tasks were handed over")
-        assert "again" not in failed
+        # An effect under `ctx.once` that was interrupted may not be repeated either.
+        assert not [one for one in failed if one.nonce in again and IN_DOUBT not in one.reason]

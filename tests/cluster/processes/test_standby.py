@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
 SEED = int(os.environ.get("CLUSTER_SEED", "22"))
-ROUNDS = max(2, int(12 * SCALE))
+ROUNDS = max(2, int(8 * SCALE))
 # Until somebody has noticed that the primary is dead: shorter and longer than a lease.
 UNNOTICED_SECONDS = (0.0, 1.0, 3.0, 8.0)
 MAX_SECONDS = 2.0

@@ -8,12 +8,16 @@ import threading
 from typing import Any
 
 from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
-from dragoman.server.listen.serve import GRACE
+from dragoman.server.listen.serve import GRACE, STORE_SECONDS, connection_seconds
 from dragoman.server.listen.shutdown import FINAL_SECONDS, Shutdown
 
 
 def test_runs_and_connections_leave_time_for_the_store() -> None:
-    assert CANCEL_GRACE_SECONDS + GRACE <= FINAL_SECONDS - 1
+    # Runs that did not end in time, and were canceled, leave less to connections.
+    assert connection_seconds(FINAL_SECONDS) == GRACE
+    left = FINAL_SECONDS - CANCEL_GRACE_SECONDS
+    assert left - connection_seconds(left) >= STORE_SECONDS
+    assert connection_seconds(0.5) == 0
 
 
 def test_the_first_signal_is_noted_a_second_sigterm_changes_nothing_and_handlers_come_back() -> None:

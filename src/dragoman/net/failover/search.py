@@ -91,7 +91,8 @@ class HostSearch:
             connection.terminate()
             self.problems[place] = PostgresUnreachable(
                 f"{host} takes writes although a standby was promoted in its place (its timeline is {timeline.number}, "
-                f"the newest is {TIMELINES.newest(timeline.system)}): make it a standby of the new primary"
+                f"the newest is {TIMELINES.newest(timeline.system)}): make it a standby of the new primary, or restart "
+                "this program if you have restored that server on purpose"
             )
         return None
 

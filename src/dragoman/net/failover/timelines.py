@@ -36,7 +36,6 @@ class Timelines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._newest: dict[int, int] = {}
-        self.promotions = 0  # how often a newer one than before was seen
         self._connections: WeakKeyDictionary[PostgresConnection, _Place] = WeakKeyDictionary()
 
     def newest(self, system: int) -> int:
@@ -57,7 +56,6 @@ class Timelines:
         with self._lock:
             if timeline.number < self.newest(timeline.system):
                 return False
-            self.promotions += 0 < self.newest(timeline.system) < timeline.number
             self._newest[timeline.system] = timeline.number
             self._connections[connection] = _Place(timeline, loop)
             old = [

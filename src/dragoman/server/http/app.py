@@ -199,6 +199,8 @@ class App:
         """Let runs finish and end the streams while connections are still open. Idempotent."""
         if self._ready_loop is not None and not self._draining:
             self._draining = True
+            # All of them, before the first is closed: a node answers for all its agents until it leaves.
+            await asyncio.gather(*(hosted.service.drain() for hosted in self._hosted))
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
             for routes in self._extra:
                 await routes.close()

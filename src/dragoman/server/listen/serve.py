@@ -35,8 +35,9 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-# How long connections may take to end once the app has drained, in seconds: `Shutdown` allows five for everything.
-GRACE = 3
+# How long connections may take to end once the app has drained, in seconds, and what they leave for the store, of the
+# time that `Shutdown` allows for everything.
+GRACE, STORE_SECONDS = 3, 1
 # Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
 # streams come to another one at once, and a connection that is dropped is tried again after a second or more.
 BACKLOG = 65_535
@@ -160,6 +161,7 @@ def _run(
             close_after_responses(self.server_state)
             await _drain(app, self.servers if hands_over is not None and hands_over() else ())
             shutdown.record_drained()
+            self.config.timeout_graceful_shutdown = connection_seconds(shutdown.seconds_left)
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
                 shutdown.exit_process()  # the event loop would wait for them forever
@@ -179,7 +181,6 @@ def _run(
         access_log=False,
         proxy_headers=False,  # the app handles X-Forwarded-* itself: trust_proxy
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
         backlog=BACKLOG,
     )
     config.load()
@@ -191,6 +192,11 @@ def _run(
         except SystemExit:
             # uvicorn has logged why, unless the app has a startup error.
             raise _startup_error(app) from None
+
+
+def connection_seconds(left: float) -> int:
+    """How long connections may take to end, of the time that is left for everything."""
+    return int(min(GRACE, max(0, left - STORE_SECONDS)))
 
 
 async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:

@@ -40,6 +40,7 @@ class Shutdown:
         self._steps: SimpleQueue[bool] = SimpleQueue()
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._devnull = -1
+        self._until = float("inf")  # when the process ends, on the monotonic clock
         self.received: list[int] = []
 
     def __enter__(self) -> Shutdown:
@@ -65,9 +66,14 @@ class Shutdown:
         """True when SIGINT stopped the server."""
         return signal.SIGINT in self.received
 
+    @property
+    def seconds_left(self) -> float:
+        """How long the process has until it ends whatever happens."""
+        return max(0.0, self._until - time.monotonic())
+
     def record_drained(self) -> None:
         """Record that the runs have ended or were given up: the rest has five seconds."""
-        self._steps.put(True)
+        self._end_within(FINAL_SECONDS)
 
     def exit_process(self) -> NoReturn:
         """End the process now, without waiting for anything."""
@@ -83,21 +89,23 @@ class Shutdown:
                 os._exit(130)
             return
         self.received.append(number)
-        self._steps.put(True)
+        self._end_within(self._drain + FINAL_SECONDS)
         # For code that never releases the GIL, as some regular expressions: this timer is a C thread.
         faulthandler.dump_traceback_later(self._drain + FINAL_SECONDS, exit=True, file=self._devnull)
+
+    def _end_within(self, seconds: float) -> None:
+        self._until = min(self._until, time.monotonic() + seconds - _MARGIN)
+        self._steps.put(True)
 
     def _watch(self) -> None:
         if not self._steps.get():
             return
-        until = time.monotonic() + self._drain + FINAL_SECONDS - _MARGIN
         while True:
             try:
-                if not self._steps.get(timeout=max(0.0, until - time.monotonic())):
+                if not self._steps.get(timeout=self.seconds_left):
                     return
             except Empty:
                 self.exit_process()
-            until = min(until, time.monotonic() + FINAL_SECONDS - _MARGIN)
 
 
 def _log_forced_stop() -> None:

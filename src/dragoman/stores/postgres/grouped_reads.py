@@ -8,6 +8,8 @@ from enum import Enum
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+from dragoman.stores.postgres.database import InvalidValue
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -17,7 +19,7 @@ MAX_STATEMENTS = 2
 
 
 class LargeResult(Enum):
-    """What a statement for many returns for a read whose result is too large to come along with others."""
+    """What a statement for many returns for a read that has to be made alone: its result is too large."""
 
     UNREAD = 0
 
@@ -71,9 +73,9 @@ class GroupedReads(Generic[K, V]):
             self._send()
 
     async def _execute(self, groups: Sequence[tuple[K, list[asyncio.Future[V | LargeResult]]]]) -> None:
+        keys = [key for key, _ in groups]
         try:
-            keys = [key for key, _ in groups]
-            results = [await self._read_one(keys[0])] if len(keys) == 1 else await self._read_many(keys)
+            results = [await self._read_one(keys[0])] if len(keys) == 1 else await self._read_together(keys)
         except Exception as error:  # noqa: BLE001 - everybody who waits gets it
             for _, futures in groups:
                 for future in futures:
@@ -84,6 +86,12 @@ class GroupedReads(Generic[K, V]):
             for future in futures:
                 if not future.done():
                     future.set_result(result)
+
+    async def _read_together(self, keys: Sequence[K]) -> Sequence[V | LargeResult]:
+        try:
+            return await self._read_many(keys)
+        except InvalidValue:  # a key of somebody else: each is read alone, so that nobody gets another's error
+            return [TOO_LARGE] * len(keys)
 
     def _on_done(self, statement: asyncio.Task[None]) -> None:
         del self._statements[statement]

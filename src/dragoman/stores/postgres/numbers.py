@@ -12,8 +12,6 @@ from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.retry import SILENCE_SECONDS, answer_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dragoman.clock import Clock
     from dragoman.stores.postgres.database import Database
 
@@ -30,13 +28,9 @@ STALE_MS = 43_200_000
 
 
 class TaskNumbers:
-    """Task numbers of this node, ascending. The next block is reserved before the last number is used.
+    """Task numbers of this node, ascending. The next block is reserved before the last number is used."""
 
-    `promotions` counts the servers that took over from another. One that was an asynchronous standby may know nothing
-    of the blocks that were reserved, and hand them out again: they are given up.
-    """
-
-    def __init__(self, database: Database, clock: Clock, promotions: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._next: int = 0
@@ -44,15 +38,12 @@ class TaskNumbers:
         self._since_ms = 0  # when those were reserved
         self._reserved: tuple[int, int] | None = None  # the first number of the next block, and since when
         self._refill: asyncio.Task[None] | None = None
-        self._promotions = promotions
-        self._promotion = 0
 
     async def open(self) -> None:
         """Reserve the first block. Raises ConnectionLost."""
-        now, promotion = self._clock.now(), self._promotions()
+        now = self._clock.now()
         first = await self._database.numbers(BLOCK)
         self._next, self._end, self._since_ms, self._reserved = first, first + BLOCK, now, None
-        self._promotion = promotion
 
     async def renew(self) -> None:
         """Give up numbers that were reserved half an hour ago: no task gets the number of a day long past.
@@ -77,7 +68,7 @@ class TaskNumbers:
             self._end = self._next + BLOCK
         number = self._next
         self._next = number + 1
-        if (self._reserved is None and self._end - number <= BLOCK // 2) or self._promotion != self._promotions():
+        if self._reserved is None and self._end - number <= BLOCK // 2:
             self._start_refill()
         return number
 
@@ -97,9 +88,6 @@ class TaskNumbers:
         while True:
             now = self._clock.now()
             try:
-                if self._promotion != self._promotions():
-                    await answer_within(self._clock, SILENCE_SECONDS, self.open)
-                    return
                 first = await answer_within(self._clock, SILENCE_SECONDS, lambda: self._database.numbers(BLOCK))
             except ConnectionLost:
                 await sleep(self._clock, RETRY_DELAY)

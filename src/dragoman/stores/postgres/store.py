@@ -15,7 +15,7 @@ from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
 from dragoman.stores.postgres.writer import GroupCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
@@ -65,7 +65,6 @@ class PostgresStore:
         lease: NodeLease | None = None,
         clock: Clock | None = None,
         heartbeat_loop: HeartbeatLoop | None = None,
-        promotions: Callable[[], int] = lambda: 0,
         node_id: int | None = None,
         ended: Sequence[int] = (),
     ) -> None:
@@ -76,7 +75,7 @@ class PostgresStore:
         info = NodeInfo(node_id or new_node_id(), name, agents, version, keys=keys)
         self._heartbeat = Heartbeat(nodes, info, lease, clock, runs=runs_limit != 0, ended=ended)
         self._retry = Retry(clock, lease.now)
-        self._numbers = TaskNumbers(database, clock, promotions)
+        self._numbers = TaskNumbers(database, clock)
         self._writer = GroupCommit(database, clock, self._on_work)
         self.ownership = PostgresOwnership(
             database, lease, self._writer, self._retry, clock, runs_limit, beat_now=self._heartbeat.beat_now

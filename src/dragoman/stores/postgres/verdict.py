@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dragoman.stores.postgres.database import ChangeOutcome, Database, TaskOwner
 
 ELSEWHERE = "another server owns the task now: try again with the same messageId"
-TAKEN = "the number of the task is another one's, because the database has lost something: try again"
+TAKEN = "another task has the number of this one: try again with the same messageId"
 REWOUND = "the database has lost events of the task that it had stored: it was restored, or its standby was behind"
 
 
@@ -42,9 +42,9 @@ async def judge(
     row = first.row
     is_new = (first.create and not first.opens_draft) or (first.draft and not first.delete)
     if owner is not None and owner.task_id != row.id:
-        # A standby that was behind did not know that the number was reserved, and gave it to another node.
+        # Its number was given out again: the database was restored, or its standby was behind.
         if is_new:
-            return ServerError(TAKEN)
+            return ServerError(TAKEN, retryAfter="1")
         owner = None
     if (repeated or (sequence[0].epoch and sequence[0].records)) and await _is_committed(
         database, clock, sequence, owner

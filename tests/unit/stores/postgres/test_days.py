@@ -175,6 +175,16 @@ async def test_a_held_day_is_not_read_again_and_again(cluster: Cluster) -> None:
     assert await day.node.database.sweep(COMPACT) == 1
 
 
+async def test_days_are_not_read_when_no_rule_deletes_anything(cluster: Cluster) -> None:
+    day = await past(cluster, ago=9)
+    await day.task()
+    await day.node.database.sweep(Sweep(expired_before_ms=NOW))
+    assert await cluster.value("SELECT cleared_at FROM days WHERE day = $1", day.day) is None
+    assert await day.events() == 2
+    await day.node.database.sweep(Sweep(keep_tasks=9))
+    assert await cluster.value("SELECT cleared_at FROM days WHERE day = $1", day.day) is not None
+
+
 async def test_a_server_that_does_not_know_partitions_keeps_all_days(cluster: Cluster) -> None:
     day = await past(cluster)
     await day.task()

@@ -137,6 +137,17 @@ async def test_a_read_that_is_given_up_before_it_was_sent_is_not_sent(reading: R
     assert reading.table.statements in ([["b"]], [["a", "b"]])
 
 
+@pytest.mark.parametrize("strange", ["a\0b", "a\ud800"])
+async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same_time(
+    cluster: Cluster, strange: str
+) -> None:
+    node = await cluster.node()
+    row = await node.create()
+    found, other = await asyncio.gather(node.database.task(row.id), node.database.task(strange))
+    assert found is not None
+    assert other is None
+
+
 async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster) -> None:
     node = await cluster.node()
     database = node.database

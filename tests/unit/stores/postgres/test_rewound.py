@@ -16,7 +16,6 @@ from dragoman.engine.ports.store import DedupeKey, TaskRow
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import ConnectionLost
-from dragoman.stores.postgres.numbers import BLOCK, TaskNumbers
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.writer import GroupCommit
 
@@ -64,7 +63,7 @@ async def test_a_number_that_was_given_to_another_task_is_not_used(cluster: Clus
     mine = namesake(theirs)
     change = created(mine, dedupe_key=KEY) if kind == "task" else draft_of(mine, dedupe_key=KEY, begins=True)
     assert await written(one, change, again=again) == "ServerError"
-    assert "the number of the task is another one's" in str(change.reported[0])
+    assert "another task has the number of this one" in str(change.reported[0])
     # Nothing is left of it that would be in the way when the caller tries again.
     assert await cluster.value("SELECT count(*) FROM repeats") == 0
     assert await cluster.value("SELECT count(*) FROM contexts WHERE context_id = 'another'") == 0
@@ -78,24 +77,6 @@ async def test_a_run_whose_task_is_gone_writes_nothing_into_another_one(cluster:
     change.write.records = (structs.replace(change.write.records[0], generation=2),)
     assert await written(one, change, again=True) == "OwnershipLost"
     assert await cluster.value("SELECT generation FROM tasks") == 1
-
-
-async def test_numbers_that_were_reserved_on_the_old_server_are_given_up(cluster: Cluster) -> None:
-    node, promotions = await cluster.node(), 0
-    numbers = TaskNumbers(node.database, SystemClock(), lambda: promotions)
-    await numbers.open()
-    first = numbers.next()
-    # The reservation is forgotten, and another node gets the same numbers.
-    await cluster.value("UPDATE dragoman_meta SET value = value - $1 WHERE key = 'numbers' RETURNING 1", BLOCK)
-    theirs = await node.database.numbers(BLOCK)
-    assert theirs == first
-    promotions = 1
-    numbers.next()  # it finds out
-    async with asyncio.timeout(10):
-        while (number := numbers.next()) < theirs + BLOCK:
-            await node.database.numbers(1)
-    assert number >= theirs + BLOCK
-    numbers.close()
 
 
 async def test_a_stream_of_lost_events_ends_so_that_its_caller_asks_again(cluster: Cluster) -> None:

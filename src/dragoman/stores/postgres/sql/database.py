@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.net.postgres import parse_address
+from dragoman.stores.postgres.database import InvalidValue
 from dragoman.stores.postgres.grouped_reads import GroupedReads
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
@@ -170,7 +171,10 @@ class PostgresDatabase:
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Read a task by its id; None when there is none, or only a draft."""
-        return await self._grouped_tasks.read(task_id)
+        try:
+            return await self._grouped_tasks.read(task_id)
+        except InvalidValue:  # no task has an id that cannot be stored
+            return None
 
     async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
         """The generations of many tasks."""

@@ -296,12 +296,13 @@ class DaySweeper:
         today: int = await connection.fetchval(READ_TODAY)
         has_older_nodes = await connection.fetchval(_HAS_OLDER_NODES)
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
+        keeps_all = cutoff_ms < 0 and rules.keep_tasks is None  # then there is nothing to clear in any day
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
             day = _Day(*row)
             may_drop = day.day <= today - DROP_AFTER and not has_older_nodes and not day.is_kept
             if day.dropped or (may_drop and await _is_unneeded(connection, day, cutoff_ms)):
                 await _drop(connection, day)
-            elif day.day <= today - self._clear_after:
+            elif day.day <= today - self._clear_after and not keeps_all:
                 cleared = await self._clear(connection, day, cutoff_ms, rules.limit)
                 if cleared:
                     return cleared
