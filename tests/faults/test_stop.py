@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -56,7 +57,7 @@ def wait_until_stopping(server: Any) -> None:
 
 
 def test_stopping_lets_runs_finish_while_their_callers_wait(launch: Any, pipes: list[Path]) -> None:
-    server = launch("--drain", "20")
+    server = launch("--drain", "20", "--limits-request-timeout", "0.5")
     with ThreadPoolExecutor(2) as callers:
         sending = callers.submit(server.send, "finish", "one")
         with server.stream("SendStreamingMessage", server.params("finish", "two")) as events:
@@ -69,6 +70,9 @@ def test_stopping_lets_runs_finish_while_their_callers_wait(launch: Any, pipes: 
             answer = httpx2.get(f"{server.url}/readyz")
             assert (answer.status_code, answer.json()["reason"]) == (503, "the server is stopping")
             assert answer.headers["connection"] == "close"
+            with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as slow:
+                slow.sendall(b"GET / HTTP/1.1\r\n")
+                assert slow.recv(100).startswith(b"HTTP/1.1 408 ")  # time limits hold until the end
             for pipe in pipes:
                 pipe.write_text("go on")
             rest = list(events)

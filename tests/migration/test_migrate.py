@@ -306,6 +306,17 @@ def test_a_migration_that_was_complete_marks_the_file(
     assert read(filled.path, "SELECT count(*) FROM meta WHERE key = 'moved_ms'") == [(1,)]
 
 
+def test_a_file_that_was_moved_is_not_moved_again(
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, postgres_url: str
+) -> None:
+    assert dragoman("migrate", "tasks.db", empty_postgres_url).code == 0
+    ended = dragoman("migrate", "tasks.db", empty_postgres_url)
+    assert (ended.code, "there is nothing to do" in ended.err) == (0, True), ended.err
+    # Into another database it may, perhaps because the first one is lost.
+    ended = dragoman("migrate", "tasks.db", postgres_url)
+    assert (ended.code, "this file was moved before" in ended.err) == (0, True), ended.err
+
+
 class Interrupted(Exception):
     """Something happens in the middle."""
 
@@ -391,13 +402,14 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
 
     refused("there is no store nothing.db", "nothing.db", postgres_url)
     refused("is not a PostgreSQL database", "tasks.db", "sqlite:///other.db")
+    refused("the file comes first", postgres_url, "tasks.db")
     refused("tasks.db.key is not a store of Dragoman", "tasks.db.key", postgres_url)
     with served(build_agent(), store=f"sqlite:///{filled.path}", drain=0):
         refused(f"tasks.db is in use by pid {os.getpid()}: stop that server first", "tasks.db", postgres_url)
     database(postgres_url, NODE, "SELECT")
     refused("has servers: stop them first: web1\n", "tasks.db", postgres_url)
     database(postgres_url, "DELETE FROM nodes WHERE id = 7", USER, "SELECT")
-    refused("is not empty: it has 0 tasks and 1 users", "tasks.db", postgres_url)
+    refused("is not empty (tasks: 0, users: 1)", "tasks.db", postgres_url)
     database(postgres_url, "DELETE FROM users", "SELECT")
     dragoman.environment["DRAGOMAN_SECRET"] = ""
     refused("set DRAGOMAN_SECRET", "tasks.db", postgres_url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -75,7 +76,7 @@ class Reader:
     @property
     def events(self) -> Iterator[tuple[int, bytes]]:
         """The events of a stream: the number and the data of each."""
-        for frame in b"".join(self.writes).split(b"\n\n"):
+        for frame in re.sub(rb"^retry: \d+\n", b"", b"".join(self.writes)).split(b"\n\n"):
             if frame.startswith(b"id: "):
                 number, _, data = frame.removeprefix(b"id: ").partition(b"\ndata: ")
                 yield int(number), data

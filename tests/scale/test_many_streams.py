@@ -147,7 +147,7 @@ async def test_ten_thousand_streams_on_one_node(tmp_path: Path, postgres: Postgr
         loop, audience, (first, second) = asyncio.get_running_loop(), show.audience, show.nodes
         before = loop.time()
         await show.begin(SIZE)
-        print(f"{SIZE} tasks begun in {loop.time() - before:.1f} s")
+        print(f"{SIZE} tasks begun in {loop.time() - before:.1f} s; A is {first.process.pid}, B {second.process.pid}")
         await asyncio.sleep(PERIOD)
         pids = {"A": [first.process.pid], "B": [second.process.pid], "PostgreSQL": family_of(postgres.pid)}
         start = {name: Usage.of(*each) for name, each in pids.items()}

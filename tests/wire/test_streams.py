@@ -284,6 +284,16 @@ def test_a_silent_stream_shows_signs_of_life(speaker: Any) -> None:
         assert [reading.comment(), reading.comment()] == [": keep-alive", ": keep-alive"]
 
 
+def test_a_stream_that_an_event_source_can_open_says_when_to_come_back(speaker: Any) -> None:
+    task = speaker.id_of(speaker.send(tool="ask_name"))
+    with speaker.subscribe(task) as reading:
+        reading.next()
+        hints = [int(line.removeprefix("retry: ")) for line in reading.lines if line.startswith("retry:")]
+        is_event_source = reading.response.request.method == "GET"
+    assert len(hints) == is_event_source
+    assert all(1000 <= hint <= 5000 for hint in hints)
+
+
 @pytest.mark.requirement("S2-93")
 def test_a_reader_who_leaves_ends_nothing(speaker: Any) -> None:
     with speaker.stream(tool="until_told") as reading:

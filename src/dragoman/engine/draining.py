@@ -12,12 +12,12 @@ from dragoman.engine.journal.writer import STOPPING
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.ownership.keeper import ClaimKeeper
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ownership.port import Claim, Ownership
 
 logger = logging.getLogger("dragoman.engine")
 # How long handing over may take when the store is slow. What is not handed over then, others take when this process
@@ -85,9 +85,10 @@ class Draining:
         if keeper is not None and self._callers and (left := self._seconds_until(deadline)) > 0:
             self._no_callers = asyncio.get_running_loop().create_future()
             await wait(self._clock, self._no_callers, left)
+        restartable = [] if keeper is None else keeper.restartable()
         await runner.interrupt(seconds)
         if keeper is not None:
-            await self._hand_over(keeper)
+            await self._hand_over(keeper, restartable)
         self.is_done = True
 
     def close(self) -> None:
@@ -97,8 +98,8 @@ class Draining:
     def _seconds_until(self, deadline: int) -> float:
         return (deadline - self._clock.now()) / 1000
 
-    async def _hand_over(self, keeper: ClaimKeeper) -> None:
-        handing = asyncio.ensure_future(keeper.hand_over())
+    async def _hand_over(self, keeper: ClaimKeeper, restartable: Sequence[Claim]) -> None:
+        handing = asyncio.ensure_future(keeper.hand_over(restartable))
         if not await wait(self._clock, handing, HAND_OVER_SECONDS):
             handing.cancel()
         (error,) = await asyncio.gather(handing, return_exceptions=True)

@@ -149,24 +149,26 @@ class StoreMigration:
         if source.is_outdated:
             self._make_backup()
         source.begin()
-        if source.moved_ms is not None:
-            self._observer.on_again(source.moved_ms)
         keys, sessions = self._check_keys(), self._check_sessions()
         tables = TargetTables(source.plugin_tables, keys.reseal)
         position = asyncio.run(self._find_position(tables))
         counts = None
         if not position.complete:
+            if source.moved_ms is not None:
+                self._observer.on_again(source.moved_ms)
             # Not within an event loop, so that Ctrl-C ends it.
             if not position.begun:
                 self._make_backup()
             counts = asyncio.run(self._move(tables, keys, sessions))
-        source.close_as_moved()
+        if source.moved_ms is None:
+            source.close_as_moved()
         before, after = counts or (None, None)
         return MigrationResult(before, after, tables.replaced, source.foreign_tables, len(sessions), keys.differ)
 
     async def _find_position(self, tables: TargetTables) -> MigrationPosition:
         async with PostgresTarget.opened(self._url, tables) as target:
-            return await target.find_position(self._source.fingerprint, self._source.tables[0])
+            moved = None if self._source.moved_ms is None else str(self._path.absolute())
+            return await target.find_position(self._source.fingerprint, self._source.tables[0], moved)
 
     async def _move(
         self, tables: TargetTables, keys: WebhookKeys, sessions: frozenset[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.http")
 HEARTBEAT = b": keep-alive\n\n"
+# When an EventSource connects again, in milliseconds. Left to themselves, browsers wait for 3 seconds, all alike. Only
+# streams that are opened with GET say so: no EventSource can open others.
+RETRY_MS = (1000, 5000)
 # How many encoded frames of one record are cached.
 MAX_CACHED_FRAMES = 8
 
@@ -82,7 +86,11 @@ class SseWriter:
     ) -> None:
         try:
             is_last = first_batches[0].ended
-            await self._send(self._encode_batch(first_batches.pop()), request, send)
+            message = self._encode_batch(first_batches.pop())
+            if request.method == "GET" and message["body"].startswith(b"id:"):
+                message["body"] = _retry_hint() + message["body"]
+            await self._send(message, request, send)
+            del message
             if not is_last:
                 async for batch in batches:
                     message = self._encode_batch(batch)
@@ -157,6 +165,11 @@ def _start(headers: Iterable[Header]) -> MutableMapping[str, Any]:
             *headers,
         ],
     }
+
+
+def _retry_hint() -> bytes:
+    """Say when to come back after the connection was lost: to each client something else, or all would come at once."""
+    return b"retry: %d\n" % random.randint(*RETRY_MS)  # noqa: S311 - nothing secret
 
 
 def _chunk(body: bytes) -> MutableMapping[str, Any]:

@@ -15,7 +15,7 @@ from dragoman.cli.printing import CLEAR, out, print_table, say, state_name, utc,
 from dragoman.cli.talk.progress import format_elapsed
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
-from dragoman.server.config.settings import SETTINGS, Settings, load_settings
+from dragoman.server.config.settings import Settings, load_settings
 from dragoman.server.config.store_url import check_postgres, parse_store, session_folder, without_password
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _FRAME_SECONDS = 0.1
 @click.argument("file", type=click.Path())
 @click.argument("url", required=False)
 @config_option
-@click.option("--node", metavar="NAME", help=SETTINGS["node"].help)
+@click.option("--node", metavar="NAME", help="Node that gets the sessions of programs, if there are any.")
 @click.option("--no-backup", is_flag=True, help="Do not back up FILE first.")
 @click.option("--no-verify", is_flag=True, help="Do not compare all records at the end; they are counted only.")
 def command(
@@ -47,14 +47,16 @@ def command(
 ) -> None:
     """Move everything in the SQLite store FILE into the empty PostgreSQL database at URL.
 
-    Stop the server of FILE first. FILE is a path or a `sqlite:///` URL; without URL, it is the setting `store`. The
-    servers on the database need the same `secret` as this command.
+    Stop the server of FILE first. FILE is a path or a `sqlite:///` URL. If URL is left out, the setting `store` names
+    the database. The servers on the database need the same `secret` as this command.
 
     A backup of FILE is made beside it. Then tasks, users, webhooks and all else are copied, counted, and compared
     record by record. If that is interrupted, run the same command again: it continues where it stopped, and until it is
     complete no server starts on the database. At the end FILE is marked, so that no server uses it by mistake; to go
     back to it, use the backup.
     """
+    if is_postgres_url(file):
+        raise ConfigError("the file comes first: dragoman migrate FILE URL")
     settings = load_settings(
         {}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": url, "node": node}, warn=warn
     )

@@ -67,12 +67,24 @@ class ClaimKeeper:
             if not run.live.begun and run.live.committed:
                 run.live.lose()
 
-    async def hand_over(self) -> None:
+    def restartable(self) -> list[Claim]:
+        """The claims of runs that may begin again elsewhere."""
+        runs = (run for run in self._runner.runs() if run.is_restartable and run.live.begun and not run.live.over)
+        return [run.live.claim for run in runs if run.live.claim is not None]
+
+    async def hand_over(self, restartable: Sequence[Claim]) -> None:
         """Leave what was interrupted here to the other processes, if it may begin again, and fail the rest.
+
+        What was `restartable` is released as it is. Whether the rest may begin again is in the store.
 
         Raises:
             ServerError: the store does not answer.
         """
+        running = {run.live.claim for run in self._runner.runs()}
+        for claim in restartable:
+            if claim not in running:  # else its code does not stop
+                self._ownership.release(claim, begun=True)
+        await self._ownership.wait_released()
         claims = [claim for claim in (await self._ownership.owned()).values() if claim.agent == self._agent]
         failed = [live for claim in claims if (live := await self._adopt(claim)) is not None]
         await asyncio.gather(*(live.wait_durable() for live in failed))
@@ -175,14 +187,8 @@ class ClaimKeeper:
                 limit, self._looks_for_orphans = min(free, TAKE) if free > 0 else TAKE, False
                 claimed = await self._ownership.take(self._agent, parallel=self._parallel, limit=limit, queued=free > 0)
                 self._recovering = {one.claim.task for one in claimed}
-                failed = 0
-                for one in claimed:
-                    if self._closed:  # nothing starts any more
-                        self._ownership.release(one.claim)
-                    elif await self._recover(one) is not None:
-                        failed += 1
-                    self._recovering.discard(one.claim.task)
-                if failed:
+                # Together: the store reads what they need with few statements.
+                if failed := sum(await asyncio.gather(*map(self._begin, claimed))):
                     noun = "task" if failed == 1 else "tasks"
                     logger.warning("%d %s of a node that is gone failed", failed, noun)
                 if len(claimed) == limit:
@@ -190,6 +196,16 @@ class ClaimKeeper:
         finally:
             self._is_taking = False
             self._recovering = set()
+
+    async def _begin(self, claimed: ClaimedTask) -> bool:
+        """Recover a task that was taken. Returns whether it failed."""
+        try:
+            if self._closed:  # nothing starts any more
+                self._ownership.release(claimed.claim)
+                return False
+            return await self._recover(claimed) is not None
+        finally:
+            self._recovering.discard(claimed.claim.task)
 
     async def _compare(self) -> None:
         try:

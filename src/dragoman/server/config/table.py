@@ -60,7 +60,13 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
         SettingInfo(
             "port", "Port to listen on; 0 picks a free one.", "NUMBER", values.whole_parser(0, 65535), common=True
         ),
-        _count("workers", "Server processes that share the port; more than one needs PostgreSQL.", 1),
+        SettingInfo(
+            "workers",
+            "Server processes that share the port; more than one needs PostgreSQL.",
+            "NUMBER",
+            values.whole_parser(1),
+            common=True,
+        ),
         SettingInfo("url", "Public URL of the server, for the agent card.", "URL", values.parse_url, common=True),
         SettingInfo("tls_cert", "TLS certificate (PEM).", "FILE", values.parse_text),
         SettingInfo("tls_key", "Private key for --tls-cert, if in a separate file.", "FILE", values.parse_text),

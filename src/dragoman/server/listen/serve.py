@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import socket
 import sys
@@ -159,7 +160,11 @@ def _run(
             if shutdown.interrupted and getattr(app, "running", 0):
                 logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
             close_after_responses(self.server_state)
-            await _drain(app, self.servers if hands_over is not None and hands_over() else ())
+            ticking = asyncio.create_task(_keep_ticking(self.on_tick))
+            try:
+                await _drain(app, self.servers if hands_over is not None and hands_over() else ())
+            finally:
+                ticking.cancel()
             shutdown.record_drained()
             self.config.timeout_graceful_shutdown = connection_seconds(shutdown.seconds_left)
             await super().shutdown(sockets)
@@ -192,6 +197,13 @@ def _run(
         except SystemExit:
             # uvicorn has logged why, unless the app has a startup error.
             raise _startup_error(app) from None
+
+
+async def _keep_ticking(on_tick: Callable[[int], Awaitable[bool]]) -> None:
+    """Go on with what uvicorn's main loop does: the time limits of requests, and the Date of responses."""
+    for counter in itertools.count():
+        await on_tick(counter)
+        await asyncio.sleep(0.1)
 
 
 def connection_seconds(left: float) -> int:

@@ -127,6 +127,8 @@ async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
     await reader.tasks(recorder, ["a"])
     await reader.records_of_many(recorder, [(1, 1, 1)])
     await reader.notes(recorder, 1)
+    await reader.notes_of_many(recorder, [1])
+    await claims.release_many(recorder, [claims.Release(1, 1, 1, begun=False)])
     await reader.mail(recorder, 1, 1)
     await reader.context_state(recorder, SCOPE, "c")
     await reader.duplicate_of(recorder, b"k", 1)

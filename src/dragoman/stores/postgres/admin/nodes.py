@@ -65,10 +65,10 @@ def check_fleet(nodes: Sequence[NodeStatus]) -> Iterator[HealthFinding]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         do = "give each a name of its own with --node: the conversations of programs belong to a name"
         yield HealthFinding("warn", "nodes", f"{names.count(name)} nodes are called {name}", do)
-    for node in alive:
-        if any(other.keys and node.keys and other.keys[0] not in node.keys for other in alive):
-            do = "set the same DRAGOMAN_SECRET on all nodes"
-            yield HealthFinding("warn", "nodes", f"{node.name} lacks the secret of another node", do)
+    lacking = sorted({node.name for node in alive if any(_lacks_key(node, other) for other in alive)})
+    if lacking:
+        says = f"{', '.join(lacking)} {'lacks' if len(lacking) == 1 else 'lack'} the secret of another node"
+        yield HealthFinding("warn", "nodes", says, "set the same DRAGOMAN_SECRET on all nodes")
     leases = sorted({node.lease for node in alive})
     if len(leases) > 1:
         says = f"their leases are {' and '.join(f'{lease:g} s' for lease in leases)}: the longest counts"
@@ -78,6 +78,11 @@ def check_fleet(nodes: Sequence[NodeStatus]) -> Iterator[HealthFinding]:
     if older:
         says = f"an update is under way: {len(alive) - len(older)} of {len(alive)} nodes on {newest}"
         yield HealthFinding("warn", "nodes", says, f"update the others: {', '.join(older)}")
+
+
+def _lacks_key(node: NodeStatus, other: NodeStatus) -> bool:
+    """True when a node cannot read what another one encrypts."""
+    return bool(node.keys and other.keys) and other.keys[0] not in node.keys
 
 
 def check_served(unfinished: dict[str, int], nodes: Sequence[NodeStatus]) -> Iterator[HealthFinding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN
@@ -47,6 +47,18 @@ WITH claimed AS (
 _RELEASE = """
 UPDATE tasks t SET owner = NULL
 WHERE t.number = $2 AND t.owner = $1 AND t.epoch = $3 AND ($4 OR NOT t.begun) AND t.state >= 0 RETURNING 1
+"""
+# In the order of their numbers, as everywhere: so that nobody waits for somebody who waits for him.
+_RELEASE_MANY = """
+WITH given AS MATERIALIZED (
+    SELECT t.number, t.owner, t.epoch
+    FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::boolean[]) q(node, task, epoch, begun)
+    JOIN tasks t ON t.number = q.task
+    WHERE t.owner = q.node AND t.epoch = q.epoch AND (q.begun OR NOT t.begun) AND t.state >= 0
+    ORDER BY t.number FOR NO KEY UPDATE OF t
+)
+UPDATE tasks t SET owner = NULL FROM given g WHERE t.number = g.number AND t.owner = g.owner AND t.epoch = g.epoch
+RETURNING t.number, t.epoch
 """
 # Tasks of dead nodes. Looked up node by node: the planner would rather read all tasks in order.
 _ORPHANS = """
@@ -153,9 +165,25 @@ async def claim(
     return None if row is None else _claimed_task(row)
 
 
-async def release(connection: PostgresConnection, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
-    """Give up a claim on a task that has not begun; with `begun`, also if it has."""
-    return await connection.fetchval(_RELEASE, node, number, epoch, begun) is not None
+class Release(NamedTuple):
+    """A claim of a node that is given up, unless its task has begun; with `begun`, also then."""
+
+    node: int
+    task: int
+    epoch: int
+    begun: bool
+
+
+async def release(connection: PostgresConnection, claim: Release) -> bool:
+    """Give up a claim. False when it was not so."""
+    return await connection.fetchval(_RELEASE, *claim) is not None
+
+
+async def release_many(connection: PostgresConnection, claims: Sequence[Release]) -> list[bool]:
+    """Give up many claims, each as `release` does."""
+    columns = zip(*claims, strict=True)
+    released = {(number, epoch) for number, epoch in await connection.fetch(_RELEASE_MANY, *map(list, columns))}
+    return [(claim.task, claim.epoch) in released for claim in claims]
 
 
 async def take(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.database import InvalidValue
-from dragoman.stores.postgres.grouped_reads import GroupedReads
+from dragoman.stores.postgres.grouped_calls import GroupedCalls
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import reserve_numbers
@@ -61,14 +61,20 @@ class PostgresDatabase:
         self._days = days or DaySweeper()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
-        self._group_reads()
+        self._group_calls()
 
-    def _group_reads(self) -> None:
-        self._grouped_tasks = GroupedReads[str, "StoredTask | None"](
+    def _group_calls(self) -> None:
+        self._tasks = GroupedCalls[str, "StoredTask | None"](
             partial(self._run, reader.task), partial(self._run, reader.tasks)
         )
-        self._grouped_records = GroupedReads["tuple[int, int, int]", "list[Record]"](
+        self._records = GroupedCalls["tuple[int, int, int]", "list[Record]"](
             lambda request: self._run(reader.records, *request), partial(self._run, reader.records_of_many)
+        )
+        self._notes = GroupedCalls[int, "list[Note]"](
+            partial(self._run, reader.notes), partial(self._run, reader.notes_of_many)
+        )
+        self._releases = GroupedCalls[claims.Release, bool](
+            partial(self._run, claims.release), partial(self._run, claims.release_many)
         )
 
     async def open(self, tables: Sequence[TaskTable]) -> None:
@@ -80,7 +86,7 @@ class PostgresDatabase:
         self._tables[:] = tables
         # A store that was closed may be opened on another event loop: locks belong to the one they were used on.
         self._writer, self._pool = Session(self._url), SessionPool(self._url, POOL_SIZE)
-        self._group_reads()
+        self._group_calls()
         await self._writer.open()
         await self._writer.run(self._migrate)
 
@@ -121,7 +127,7 @@ class PostgresDatabase:
 
     async def release(self, node: int, number: int, epoch: int, *, begun: bool = False) -> bool:
         """Give up a claim of this node on a task, unless it has begun, or also then."""
-        return await self._run(claims.release, node, number, epoch, begun=begun)
+        return await self._releases.call(claims.Release(node, number, epoch, begun))
 
     async def take(
         self, node: int, agent: str, *, parallel: bool, limit: int, queued: bool = True
@@ -172,7 +178,7 @@ class PostgresDatabase:
     async def task(self, task_id: str) -> StoredTask | None:
         """Read a task by its id; None when there is none, or only a draft."""
         try:
-            return await self._grouped_tasks.read(task_id)
+            return await self._tasks.call(task_id)
         except InvalidValue:  # no task has an id that cannot be stored
             return None
 
@@ -182,11 +188,11 @@ class PostgresDatabase:
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
-        return await self._grouped_records.read((number, after, limit))
+        return await self._records.call((number, after, limit))
 
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
-        return await self._run(reader.notes, number)
+        return await self._notes.call(number)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""

@@ -89,7 +89,7 @@ def day_of(number: int) -> int:
 
 def date_of(day: int) -> str:
     """A day as text."""
-    return f"{date(1970, 1, 1) + timedelta(days=day)}" if day else "before partitions"
+    return f"{date(1970, 1, 1) + timedelta(days=day)}" if day else "the time before partitions"
 
 
 def first_number(day: int) -> int:

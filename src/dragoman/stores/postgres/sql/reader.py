@@ -8,7 +8,7 @@ from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, Sto
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.net.postgres import is_missing
-from dragoman.stores.postgres.grouped_reads import TOO_LARGE
+from dragoman.stores.postgres.grouped_calls import TOO_LARGE
 from dragoman.stores.postgres.sql.partition import day_of, partition_of
 from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
 from dragoman.stores.state_numbers import NUMBERS, STATES
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.net.postgres import PostgresConnection
-    from dragoman.stores.postgres.grouped_reads import LargeResult
+    from dragoman.stores.postgres.grouped_calls import LargeResult
 
 ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
@@ -46,6 +46,12 @@ SELECT q.position, e.generation, CASE WHEN octet_length(e.body) <= {_SMALL} THEN
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY q(task, after, position) CROSS JOIN LATERAL (
     SELECT generation, body FROM {{0}} WHERE task = q.task AND generation > q.after ORDER BY generation LIMIT {_FEW}
 ) e ORDER BY q.position, e.generation
+"""
+_NOTES_OF_MANY = f"""
+SELECT q.task, n.generation, n.kind, CASE WHEN octet_length(n.body) <= {_SMALL} THEN n.body END, n.mail
+FROM unnest($1::bigint[]) q(task) CROSS JOIN LATERAL (
+    SELECT generation, kind, body, mail, note FROM notes WHERE task = q.task LIMIT {_FEW}
+) n ORDER BY q.task, n.note
 """
 _SIZE = _COLUMNS
 _TASKS = f"""
@@ -122,6 +128,18 @@ async def notes(connection: PostgresConnection, number: int) -> list[Note]:
         "SELECT generation, kind, body, mail FROM notes WHERE task = $1 ORDER BY note", number
     )
     return [Note(generation, kind, body, mail) for generation, kind, body, mail in rows]
+
+
+async def notes_of_many(connection: PostgresConnection, numbers: Sequence[int]) -> list[list[Note] | LargeResult]:
+    """The notes of many tasks, each as `notes` reads them."""
+    found: dict[int, list[Note] | LargeResult] = {number: [] for number in numbers}
+    for number, generation, kind, body, mail in await connection.fetch(_NOTES_OF_MANY, list(numbers)):
+        notes = found[number]
+        if body is None or notes is TOO_LARGE or len(notes) == _FEW - 1:
+            found[number] = TOO_LARGE
+        else:
+            notes.append(Note(generation, kind, body, mail))
+    return [found[number] for number in numbers]
 
 
 async def mail(connection: PostgresConnection, number: int, after: int) -> list[tuple[int, bytes]]:

@@ -344,6 +344,7 @@ async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int
 
 async def _drop(connection: PostgresConnection, day: _Day) -> None:
     """Drop a day: first its events, then the notes, which give some of them their meaning."""
+    had_events = day.dropped or await connection.fetchval(f"SELECT EXISTS (SELECT FROM {partition_of(day.day)})")
     # From here on it is decided, whoever finishes it.
     await connection.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
     await detach_day(connection, day.day)
@@ -352,4 +353,5 @@ async def _drop(connection: PostgresConnection, day: _Day) -> None:
         async with PacedStep():
             position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
     await connection.execute("DELETE FROM days WHERE day = $1", day.day)
-    logger.info("the events of %s were dropped", date_of(day.day))
+    if had_events:
+        logger.info("the events of %s were dropped", date_of(day.day))

@@ -61,6 +61,10 @@ _ALIVE = f"""
 SELECT name FROM nodes
 WHERE NOT dead AND seen > clock_timestamp() - make_interval(secs => {_GONE_LEASES} * lease) ORDER BY name
 """
+_FIND_POSITION = """
+SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores
+WHERE fingerprint = $1 OR (source = $2 AND ended IS NOT NULL) ORDER BY fingerprint = $1 DESC LIMIT 1
+"""
 _ENTER_NODE = """
 INSERT INTO nodes (id, name, agents, version, lease, keys, dead, stopped, tables)
 VALUES ($1, $2, (SELECT coalesce(array_agg(DISTINCT agent), '{}') FROM scopes), '', 1, '{}', true, true, $3)
@@ -127,8 +131,11 @@ class PostgresTarget:
         finally:
             connection.terminate()
 
-    async def find_position(self, fingerprint: str, first: str) -> MigrationPosition:
-        """Find how far the migration of this file has come. Nothing is written. `first` is the first table.
+    async def find_position(self, fingerprint: str, first: str, moved: str | None = None) -> MigrationPosition:
+        """Find how far the migration of this file has come. Nothing is written.
+
+        `first` is the first table. `moved` is the path of a file that is marked as moved: the mark has changed its
+        fingerprint.
 
         Raises:
             ConfigError: the database is not empty, has servers, or another migration into it is unfinished.
@@ -136,9 +143,7 @@ class PostgresTarget:
         if not await check_version(self._connection, self._name, moving=True):
             return MigrationPosition(first, 0, begun=False)
         if await self._connection.fetchval("SELECT to_regclass('moved_stores') IS NOT NULL"):
-            row = await self._connection.fetchrow(
-                "SELECT at_table, at_row, ended IS NOT NULL FROM moved_stores WHERE fingerprint = $1", fingerprint
-            )
+            row = await self._connection.fetchrow(_FIND_POSITION, fingerprint, moved)
             if row is not None:
                 table, rows, is_complete = row
                 return MigrationPosition(table, rows, complete=is_complete)
@@ -151,9 +156,7 @@ class PostgresTarget:
         await self._refuse_servers()
         tasks, users, *others = await self._connection.fetchrow(_CONTENTS)
         if tasks or users or any(others):
-            raise ConfigError(
-                f"{self._name} is not empty: it has {tasks} tasks and {users} users; create an empty database"
-            )
+            raise ConfigError(f"{self._name} is not empty (tasks: {tasks}, users: {users}): create an empty database")
         return MigrationPosition(first, 0, begun=False)
 
     async def begin(self, fingerprint: str, source: str, position: MigrationPosition) -> None:

@@ -1,4 +1,4 @@
-"""Reads that begin together share a statement, and get what they would have got alone."""
+"""Calls that begin together share a statement, and get what they would have got alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from msgspec import structs
 from unit.stores.postgres.changes import Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 
+from dragoman.engine.ports.store import Note
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.postgres.grouped_reads import MAX_READS, MAX_STATEMENTS, TOO_LARGE, GroupedReads, LargeResult
+from dragoman.stores.postgres.grouped_calls import MAX_CALLS, MAX_STATEMENTS, TOO_LARGE, GroupedCalls, LargeResult
 from dragoman.stores.postgres.sql import reader
 
 
@@ -52,10 +53,10 @@ class Reading:
 
     def __init__(self) -> None:
         self.table = Table()
-        self._reads = GroupedReads[str, int](self.table.read_one, self.table.read_many)
+        self._calls = GroupedCalls[str, int](self.table.read_one, self.table.read_many)
 
     def begin(self, *keys: str) -> list[asyncio.Task[int]]:
-        return [asyncio.ensure_future(self._reads.read(key)) for key in keys]
+        return [asyncio.ensure_future(self._calls.call(key)) for key in keys]
 
 
 @pytest.fixture
@@ -84,14 +85,14 @@ async def test_what_comes_while_statements_are_under_way_is_read_by_the_next(rea
     for number in range(MAX_STATEMENTS):
         under_way += reading.begin(f"first {number}")
         await reading.table.sent(number + 1)
-    keys = [f"{number}" for number in range(MAX_READS + 1)]
+    keys = [f"{number}" for number in range(MAX_CALLS + 1)]
     later = reading.begin(*keys)
     await asyncio.wait(later, timeout=0)
     assert len(reading.table.statements) == MAX_STATEMENTS
     for number in range(MAX_STATEMENTS + 2):
         await reading.table.answer(number)
     await asyncio.gather(*under_way, *later)
-    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_READS], keys[MAX_READS:]]
+    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_CALLS], keys[MAX_CALLS:]]
 
 
 async def test_what_is_too_large_to_come_along_is_read_alone(reading: Reading) -> None:
@@ -166,13 +167,32 @@ async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster)
         "committed"
     ]
     assert await node.kinds(draft_of(draft)) == ["committed"]
+    for row, size, count in ((plain, 10, 2), (long, 10, 20), (large, 100_000, 1)):
+        notes = tuple(Note(1, "message", b"z" * size) for _ in range(count))
+        assert await node.kinds(Change(row, notes=notes, epoch=1)) == ["committed"]
     rows = [plain, other_day, long, large, ended, draft, new_row(), new_row(number=99 << 37)]
     tasks = [await database.task(row.id) for row in rows]
     assert await asyncio.gather(*(database.task(row.id) for row in rows)) == tasks
     assert [task is None for task in tasks] == [False] * 5 + [True] * 3
+    notes = [await database.notes(row.number) for row in rows]
+    assert await asyncio.gather(*(database.notes(row.number) for row in rows)) == notes
+    assert [len(found) for found in notes] == [2, 0, 20, 1, 0, 0, 0, 0]
     requests = [(row.number, after, limit) for row in rows for after in (0, 1, 30) for limit in (1, 15, 16, 17, 256)]
     records = [await database.records(*request) for request in requests]
     assert await asyncio.gather(*(database.records(*request) for request in requests)) == records
     together = await database._run(reader.records_of_many, requests)
     assert TOO_LARGE in together
     assert all(many in (one, TOO_LARGE) for one, many in zip(records, together, strict=True))
+
+
+async def test_many_claims_are_given_up_together_as_each_would_be_alone(cluster: Cluster) -> None:
+    node, other = await cluster.node(), await cluster.node()
+    begun, handed_over, of_other = await node.create(), await node.create(), await other.create()
+    queued = await node.create(begins=False, serial=False)
+    claims = [(begun, 1, False), (handed_over, 1, True), (of_other, 1, True), (queued, 1, False), (queued, 2, True)]
+    released = await asyncio.gather(
+        *(node.database.release(node.id, row.number, epoch, begun=begun) for row, epoch, begun in claims)
+    )
+    assert released == [False, True, False, True, False]
+    assert set(await node.database.owned(node.id)) == {begun.number}
+    assert await other.take() == sorted((handed_over.number, queued.number))

@@ -1,4 +1,4 @@
-"""Many reads in one statement: thousands of streams that are woken together do not ask one by one."""
+"""Many calls in one statement: thousands of streams that are woken together do not ask one by one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dragoman.stores.postgres.database import InvalidValue
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# Reads of one statement, and statements at a time. With a second one, nobody waits for a single slow statement.
-MAX_READS = 128
+# Calls of one statement, and statements at a time. With a second one, nobody waits for a single slow statement.
+MAX_CALLS = 128
 MAX_STATEMENTS = 2
 
 
 class LargeResult(Enum):
-    """What a statement for many returns for a read that has to be made alone: its result is too large."""
+    """What a statement for many returns for a call that has to be made alone: its result is too large."""
 
     UNREAD = 0
 
@@ -27,26 +27,26 @@ class LargeResult(Enum):
 TOO_LARGE: Final = LargeResult.UNREAD
 
 
-class GroupedReads(Generic[K, V]):
-    """Collects the reads that begin in one turn of the event loop, or while the statements before them are under way.
+class GroupedCalls(Generic[K, V]):
+    """Collects the calls that begin in one turn of the event loop, or while the statements before them are under way.
 
-    `read_one` reads one key. `read_many` reads several, each once, and returns what it found in the same order. A read
-    never gets the answer of a statement that was sent before it began.
+    `call_one` makes one call. `call_many` makes several that differ, in one statement, and returns their results in the
+    same order. A call never gets the answer of a statement that was sent before it began.
     """
 
     def __init__(
         self,
-        read_one: Callable[[K], Awaitable[V]],
-        read_many: Callable[[Sequence[K]], Awaitable[Sequence[V | LargeResult]]],
+        call_one: Callable[[K], Awaitable[V]],
+        call_many: Callable[[Sequence[K]], Awaitable[Sequence[V | LargeResult]]],
     ) -> None:
-        self._read_one = read_one
-        self._read_many = read_many
+        self._call_one = call_one
+        self._call_many = call_many
         self._waiting: dict[K, list[asyncio.Future[V | LargeResult]]] = {}
         self._is_due = False  # a statement is sent at the end of this turn
         self._statements: dict[asyncio.Task[None], list[asyncio.Future[V | LargeResult]]] = {}
 
-    async def read(self, key: K) -> V:
-        """Read one key. Raises what the statement raises."""
+    async def call(self, key: K) -> V:
+        """Make a call. Raises what the statement raises."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[V | LargeResult] = loop.create_future()
         self._waiting.setdefault(key, []).append(future)
@@ -58,11 +58,11 @@ class GroupedReads(Generic[K, V]):
         except asyncio.CancelledError:
             self._give_up()
             raise
-        return await self._read_one(key) if result is TOO_LARGE else result
+        return await self._call_one(key) if result is TOO_LARGE else result
 
     def _send(self) -> None:
         self._is_due = False
-        keys = list(islice(self._waiting, MAX_READS))
+        keys = list(islice(self._waiting, MAX_CALLS))
         groups = [(key, self._waiting.pop(key)) for key in keys]
         futures = [future for _, group in groups for future in group]
         if not all(future.cancelled() for future in futures):
@@ -75,7 +75,7 @@ class GroupedReads(Generic[K, V]):
     async def _execute(self, groups: Sequence[tuple[K, list[asyncio.Future[V | LargeResult]]]]) -> None:
         keys = [key for key, _ in groups]
         try:
-            results = [await self._read_one(keys[0])] if len(keys) == 1 else await self._read_together(keys)
+            results = [await self._call_one(keys[0])] if len(keys) == 1 else await self._call_together(keys)
         except Exception as error:  # noqa: BLE001 - everybody who waits gets it
             for _, futures in groups:
                 for future in futures:
@@ -87,10 +87,10 @@ class GroupedReads(Generic[K, V]):
                 if not future.done():
                     future.set_result(result)
 
-    async def _read_together(self, keys: Sequence[K]) -> Sequence[V | LargeResult]:
+    async def _call_together(self, keys: Sequence[K]) -> Sequence[V | LargeResult]:
         try:
-            return await self._read_many(keys)
-        except InvalidValue:  # a key of somebody else: each is read alone, so that nobody gets another's error
+            return await self._call_many(keys)
+        except InvalidValue:  # a key of somebody else: each is made alone, so that nobody gets another's error
             return [TOO_LARGE] * len(keys)
 
     def _on_done(self, statement: asyncio.Task[None]) -> None:
