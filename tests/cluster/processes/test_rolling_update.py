@@ -88,7 +88,7 @@ async def probing(callers: Callers) -> AsyncIterator[Probe]:
 
 @asynccontextmanager
 async def clients(cluster: Cluster, callers: Callers, number: int = 4) -> AsyncIterator[list[str]]:
-    """Callers with Dragoman's client, which repeats by itself, as long as the block lasts. Yields what they have read."""
+    """Callers with Dragoman's client, which repeats by itself, as long as the block lasts. Yields what they read."""
     over, texts = asyncio.Event(), list[str]()
 
     async def work() -> None:
