@@ -15,6 +15,9 @@ from dragoman.stores.postgres.database import ChangeOutcome
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.sql.nodes import PostgresNodes
 
+_LEAVE = """
+UPDATE nodes SET dead = true, stopped = true, seen = clock_timestamp() - interval '1 hour' WHERE id = $1 AND NOT dead
+"""
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -31,7 +34,7 @@ class RealDatabase:
         self._nodes = PostgresNodes(url)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._nodes if name in ("join", "beat", "bury", "leave") else self._tables[0], name)
+        return getattr(self._nodes if name in ("join", "beat", "bury") else self._tables[0], name)
 
     async def open(self) -> None:
         """Connect."""
@@ -42,6 +45,10 @@ class RealDatabase:
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Commit on the connection of a node."""
         return await self._tables[node % len(self._tables)].commit(node, changes)
+
+    async def leave(self, node: int) -> None:
+        """Stop a node, long ago: the seconds that others wait for it to come back are those of a real clock."""
+        await self._nodes._run(lambda connection: connection.execute(_LEAVE, node))
 
     async def cut(self) -> None:
         """Cut all connections, in the middle of whatever they do."""
