@@ -15,13 +15,11 @@ from dragoman.stores.postgres.database import ChangeOutcome
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.sql.nodes import PostgresNodes
 
-_LEAVE = """
-UPDATE nodes SET dead = true, stopped = true, seen = clock_timestamp() - interval '1 hour' WHERE id = $1 AND NOT dead
-"""
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+_NOT_AWAITED = "UPDATE nodes SET seen = seen - interval '1 hour' WHERE id = $1"
 
 
 class RealDatabase:
@@ -47,8 +45,9 @@ class RealDatabase:
         return await self._tables[node % len(self._tables)].commit(node, changes)
 
     async def leave(self, node: int) -> None:
-        """Stop a node, long ago: the seconds that others wait for it to come back are those of a real clock."""
-        await self._nodes._run(lambda connection: connection.execute(_LEAVE, node))
+        """Leave for good: the clock of PostgreSQL does not move, and nobody would wait for so long."""
+        await self._nodes.leave(node)
+        await self._tables[0]._pool.run(lambda connection: connection.execute(_NOT_AWAITED, node))
 
     async def cut(self) -> None:
         """Cut all connections, in the middle of whatever they do."""
