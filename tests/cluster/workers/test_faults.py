@@ -104,7 +104,7 @@ async def test_workers_are_killed(workers: tuple[Cluster, Supervised]) -> None:
     print(f"takeover of {len(seconds)} tasks: p50 {median(seconds):.2f} s, max {seconds[-1]:.2f} s")
     assert median(seconds) < LEASE_SECONDS
     assert seconds[-1] <= MAX_TAKEOVER_SECONDS
-    assert "".join(server.process.output).count("was killed by SIGKILL and is started again\n") == len(times(30))
+    assert "".join(server.process.output).count("was killed by SIGKILL and is started again") == len(times(30))
 
 
 async def test_the_supervisor_is_killed_and_another_one_is_started_at_once(workers: tuple[Cluster, Supervised]) -> None:

@@ -98,7 +98,7 @@ class Worker:
         time.sleep(ORPHAN_SECONDS / 3)
         if self._listener is not None and self._listener.fileno() >= 0:
             # Not closed, but replaced: the event loop still has the number, which must not become that of another file.
-            with closing(socket.socket()) as unbound:
+            with suppress(OSError), closing(socket.socket()) as unbound:  # closed at the last moment
                 os.dup2(unbound.fileno(), self._listener.fileno())
 
     def announce(self, lines: Sequence[str]) -> None:
