@@ -14,11 +14,11 @@ from msgspec import Struct
 from bench.scale.costs import UnitCosts
 from dragoman.bus.postgres import PACE
 from dragoman.engine.ownership.keeper import POLL_SECONDS
+from dragoman.stores.postgres.admin.health import NODE_CONNECTIONS
 from dragoman.stores.postgres.batch import BATCH_WRITES
 
 # Seconds between two renewals of the default lease.
 BEAT_SECONDS = 1.0
-CONNECTIONS = 8
 # The part of PostgreSQL's cores that can be used, and the longest time that a statement may wait for one of them: with
 # two per send, a send takes a tenth of a second then.
 FULL = 0.9
@@ -171,7 +171,7 @@ def _demand(costs: UnitCosts, nodes: int, rate: float, host: Host, bus: Bus, wai
         "leases": nodes * costs.beat_database.of(nodes) / BEAT_SECONDS,
         "looking for work": nodes * costs.look_database / POLL_SECONDS,
     }
-    memory = nodes * (costs.backend_bytes + (CONNECTIONS - 1) * costs.idle_backend_bytes)
+    memory = nodes * (costs.backend_bytes + (NODE_CONNECTIONS - 1) * costs.idle_backend_bytes)
     used: dict[Resource, float] = {
         "nodes": own + wake_ups,
         "PostgreSQL CPU": sum(cpu.values()) / host.cores,

@@ -10,8 +10,9 @@ from msgspec import structs
 from bench.environments import ROOT
 from bench.scale.check import Comparison, compare_points
 from bench.scale.costs import CommitCost, Linear, Measured, UnitCosts
-from bench.scale.demand import CONNECTIONS, Bus, Demand, Host, ceiling, crowd, demand, waiting_from
+from bench.scale.demand import Bus, Demand, Host, ceiling, crowd, demand, waiting_from
 from bench.tables import number, table
+from dragoman.stores.postgres.admin.health import NODE_CONNECTIONS
 
 PAGE = ROOT / "docs" / "scaling.md"
 NODES = (10, 100, 1000)
@@ -82,8 +83,8 @@ def _answer(costs: UnitCosts) -> str:
             "and no more: while they wait, more tasks gather for each statement and for each NOTIFY. Beyond, wake-ups "
             f"alone take more than PostgreSQL has: 1,000 nodes end at about {_round(many.rate)} tasks a second.",
             f"- **Leases do not end it.** At 1,000 nodes their renewals read a million rows a second, which takes "
-            f"{number(idle.cpu['leases'])} cores. The {CONNECTIONS * 1000:,} connections of 1,000 nodes are a greater "
-            f"matter: they take {_bytes(idle.used['memory of PostgreSQL'] * HOST.memory)} of memory.",
+            f"{number(idle.cpu['leases'])} cores. The {NODE_CONNECTIONS * 1000:,} connections of 1,000 nodes are a "
+            f"greater matter: they take {_bytes(idle.used['memory of PostgreSQL'] * HOST.memory)} of memory.",
             f"- **A webhook costs a node as much as {number(costs.webhook_node / _node_task(costs))} tasks**, and "
             f"PostgreSQL as much as {number(costs.webhook_database / _database_task(costs))}. An open stream costs "
             f"memory: {_bytes(costs.stream_bytes)}, with its task.",

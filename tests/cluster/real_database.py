@@ -19,6 +19,7 @@ _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+_NOT_AWAITED = "UPDATE nodes SET seen = seen - interval '1 hour' WHERE id = $1"
 
 
 class RealDatabase:
@@ -31,7 +32,7 @@ class RealDatabase:
         self._nodes = PostgresNodes(url)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._nodes if name in ("join", "beat", "bury", "leave") else self._tables[0], name)
+        return getattr(self._nodes if name in ("join", "beat", "bury") else self._tables[0], name)
 
     async def open(self) -> None:
         """Connect."""
@@ -42,6 +43,11 @@ class RealDatabase:
     async def commit(self, node: int, changes: Sequence[Sequence[Write]]) -> list[ChangeOutcome]:
         """Commit on the connection of a node."""
         return await self._tables[node % len(self._tables)].commit(node, changes)
+
+    async def leave(self, node: int) -> None:
+        """Leave for good: the clock of PostgreSQL does not move, and nobody would wait for so long."""
+        await self._nodes.leave(node)
+        await self._tables[0]._pool.run(lambda connection: connection.execute(_NOT_AWAITED, node))
 
     async def cut(self) -> None:
         """Cut all connections, in the middle of whatever they do."""

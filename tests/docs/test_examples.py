@@ -75,7 +75,7 @@ def database_for(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[st
         if shutil.which(program) is None:
             pytest.skip(f"the page is written for {program}, which is not here")
     server: str = request.getfixturevalue("postgres_url").rpartition("/")[0]
-    drop = [f"DROP DATABASE IF EXISTS {database} WITH (FORCE)" for database in ("dragoman", "restored", "moved")]
+    drop = [f"DROP DATABASE IF EXISTS {database} WITH (FORCE)" for database in ("dragoman", "restored")]
     drop += ["DROP ROLE IF EXISTS dragoman"]
     command = ["psql", "-q", f"{server}/postgres", *(word for statement in drop for word in ("-c", statement))]
     subprocess.run(command, check=True, capture_output=True, timeout=30)

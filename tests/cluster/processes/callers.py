@@ -299,16 +299,23 @@ class Callers:
 
     def _new(self, skill: str, **more: Any) -> tuple[Send, dict[str, Any]]:
         """A message that nobody has sent yet."""
-        nonce = f"{self.records.prefix}{len(self.records.sends) + 1}"
+        send = self.note_message(skill)
         milliseconds = self.random.choice((0, 40, 200, self.longest_ms // 2, self.longest_ms))
-        message = self._message([{"data": {"nonce": nonce, "ms": milliseconds}}], **more)
-        message["metadata"] = {"skillId": skill}
-        send = self.records.sends[nonce] = Send(nonce, skill, message["messageId"])
+        message = self._message([{"data": {"nonce": send.nonce, "ms": milliseconds}}], **more)
+        message |= {"metadata": {"skillId": skill}, "messageId": send.message_id}
         return send, message
 
+    def note_message(self, skill: str) -> Send:
+        """Note that somebody is about to send a message, under an id of its own."""
+        nonce = f"{self.records.prefix}{len(self.records.sends) + 1}"
+        send = self.records.sends[nonce] = Send(nonce, skill, self._new_id())
+        return send
+
+    def _new_id(self) -> str:
+        return str(UUID(int=self.random.getrandbits(128), version=4))
+
     def _message(self, parts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        message_id = str(UUID(int=self.random.getrandbits(128), version=4))
-        return {"messageId": message_id, "role": "ROLE_USER", "parts": parts, **more}
+        return {"messageId": self._new_id(), "role": "ROLE_USER", "parts": parts, **more}
 
 
 def _immediately(message: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from cluster.processes.nodes import SOURCE, effects_of
 from cluster.processes.postgres import crashable_postgres
 from postgres_server import PostgresServer
 
+from dragoman import Client
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
@@ -79,6 +81,32 @@ async def probing(callers: Callers) -> AsyncIterator[Probe]:
     working = asyncio.ensure_future(work())
     try:
         yield probe
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+@asynccontextmanager
+async def clients(cluster: Cluster, callers: Callers, number: int = 4) -> AsyncIterator[list[str]]:
+    """Callers with Dragoman's client, which repeats by itself, as long as the block lasts. Yields what they read."""
+    over, texts = asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        async with Client(cluster.url) as client:
+            while not over.is_set():
+                send = callers.note_message("talk")
+                data, metadata = {"nonce": send.nonce, "ms": 1500}, {"skillId": "talk"}
+                stream = client.stream(data=data, metadata=metadata, message_id=send.message_id)
+                text = "".join([piece async for piece in stream.text()])
+                assert text == "".join(f"{send.nonce}.{word} " for word in range(12)), text
+                callers.records.accepted(send.nonce, stream.task.id)
+                texts.append(text)
+
+    working = asyncio.gather(*(work() for _ in range(number)))
+    try:
+        yield texts
+        over.set()
+        await working
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
@@ -142,8 +170,10 @@ async def test_nodes_are_updated_from_the_version_before(
 async def test_nodes_are_restarted_one_after_the_other(tmp_path: Path, postgres: PostgresServer) -> None:
     async with running_cluster(tmp_path, postgres) as cluster:
         async with cluster.load(Random(SEED), nodes_stop=True) as callers, probing(callers) as probe:
-            await callers.until_done(ACTS)
-            seconds = await update(cluster, callers, SOURCE, take_out=False)
+            async with clients(cluster, callers) as texts:
+                await callers.until_done(ACTS)
+                seconds = await update(cluster, callers, SOURCE, take_out=False)
+            print(f"\n{len(texts)} streams were read with Dragoman's client, without a retry by its caller")
         print(f"\nseconds until each had stopped: {', '.join(f'{each:.1f}' for each in seconds)}")
         check(callers, probe)
         await cluster.verdict(may_fail=False)

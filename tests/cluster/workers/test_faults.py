@@ -31,8 +31,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
 SEED = int(os.environ.get("CLUSTER_SEED", "22"))
-# The lease is 6 seconds: a worker that is started again need not wait for it to end.
-MAX_TAKEOVER_SECONDS = 6
+# A worker that is started again need not wait for the end of a lease, unless it takes longer than that to start.
+LEASE_SECONDS, MAX_TAKEOVER_SECONDS = 6, 10
 
 
 def times(number: int) -> range:
@@ -102,8 +102,9 @@ async def test_workers_are_killed(workers: tuple[Cluster, Supervised]) -> None:
     print_shares(server)
     seconds = sorted(each.seconds for each in takeovers)
     print(f"takeover of {len(seconds)} tasks: p50 {median(seconds):.2f} s, max {seconds[-1]:.2f} s")
-    assert seconds[-1] < MAX_TAKEOVER_SECONDS
-    assert "".join(server.process.output).count("was killed by SIGKILL and is started again\n") == len(times(30))
+    assert median(seconds) < LEASE_SECONDS
+    assert seconds[-1] <= MAX_TAKEOVER_SECONDS
+    assert "".join(server.process.output).count("was killed by SIGKILL and is started again") == len(times(30))
 
 
 async def test_the_supervisor_is_killed_and_another_one_is_started_at_once(workers: tuple[Cluster, Supervised]) -> None:

@@ -15,10 +15,11 @@ from cluster.workers.supervised import children, until_ended
 from unit.cli.conftest import Terminal
 
 from dragoman import sync
+from dragoman.server.listen.port import SharedPort
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 HELLO = """
-import asyncio, os, signal
+import asyncio, os, signal, time
 from dragoman import Agent
 
 agent = Agent("hello", description="Greets")
@@ -32,6 +33,12 @@ def greet(text: str) -> str:
 @agent.skill
 async def sleep() -> str:
     await asyncio.sleep(60)
+    return "done"
+
+
+@agent.skill
+async def block() -> str:
+    time.sleep(60)
     return "done"
 
 
@@ -125,6 +132,17 @@ def test_a_worker_that_does_not_stop_is_killed(start: Start) -> None:
     code, seen = server.ended()
     assert code == 0
     assert "does not stop: it is killed" in seen
+
+
+def test_workers_whose_event_loop_is_blocked_close_the_port_when_their_supervisor_is_killed(start: Start) -> None:
+    port = free_port()
+    server = start("--port", str(port), "--drain", "0")
+    pids = children(server.process.pid)
+    begin(port, "block")
+    server.process.kill()
+    SharedPort("127.0.0.1", port).close()
+    for pid in pids:
+        until_ended(pid)
 
 
 def test_a_closed_terminal_ends_all(start: Start) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from dragoman import Agent
+from dragoman.cli.main import group
 from dragoman.cli.serve.slot import RestartBackoff
 from dragoman.errors import ConfigError
 from dragoman.server.config.memory_limit import memory_for
@@ -65,6 +67,15 @@ def test_a_python_program_is_told_the_command(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("DRAGOMAN_STORE", POSTGRES)
     with pytest.raises(ConfigError, match=r"set it to 1, or start the agents with `dragoman serve FILE --workers 2`"):
         Agent("hello").serve()
+
+
+def test_on_another_system_than_linux_it_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dragoman.server.listen.port.sys.platform", "darwin")
+    done = CliRunner().invoke(group, ["serve", "app.py", "--workers", "2", "--store", POSTGRES])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("several workers need Linux")
+    assert "use --workers 1, or start several servers, each on a port of its own" in str(done.exception)
 
 
 def test_what_is_wrong_with_the_code_is_printed_once_and_nothing_is_left(tmp_path: Path, run: Run) -> None:

@@ -45,6 +45,10 @@ class ServeChild(Protocol):
         """This process begins to stop. Return whether other processes accept connections at its address from now on."""
         ...
 
+    def orphaned(self) -> None:
+        """The parent is gone, and this process begins to stop. Called in a thread of its own."""
+        ...
+
     def announce(self, lines: Sequence[str]) -> None:
         """The server is ready: print these lines for the user, where they are new."""
         ...
@@ -109,7 +113,7 @@ def serve_in_child(arguments: ServeArguments, child: ServeChild) -> None:
     """Serve for the parent process, and end with it. Exits as `dragoman` does."""
     from dragoman.cli.main import run_and_exit
 
-    threading.Thread(target=_end_with_parent, name="dragoman-parent", daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(child,), name="dragoman-parent", daemon=True).start()
     child.prepare()
     run_and_exit(partial(_serve, arguments, child))
 
@@ -122,8 +126,9 @@ def _serve(arguments: ServeArguments, child: ServeChild) -> None:
     serve_agents(arguments, child)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(child: ServeChild) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()  # returns when the parent's end of a pipe is closed, however the parent has ended
     os.kill(os.getpid(), signal.SIGTERM)
+    child.orphaned()

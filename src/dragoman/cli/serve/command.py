@@ -135,6 +135,9 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
         Reloader(arguments, Path.cwd()).run()
     elif settings.workers > 1:
+        from dragoman.server.listen.port import check_sharing
+
+        check_sharing()  # first: the supervisor needs signals that other systems lack
         from dragoman.cli.serve.supervisor import WorkerSupervisor
 
         WorkerSupervisor(arguments, settings).run()

@@ -187,6 +187,9 @@ class ReloadChild(NamedTuple):
         """Return True: new callers wait for the next child."""
         return True
 
+    def orphaned(self) -> None:
+        """Do nothing: this process is the last one that has the socket."""
+
     def announce(self, lines: Sequence[str]) -> None:
         """Print lines for the user, each once for all children. Of a later one, only what is new and unindented."""
         for line in lines:

@@ -23,7 +23,7 @@ from dragoman.cli.serve.command import announce
 from dragoman.cli.serve.slot import WorkerProcess, WorkerSlot
 from dragoman.cli.serve.worker import PortRequest, WorkerReady
 from dragoman.model.error import ConfigError
-from dragoman.server.listen.port import SharedPort, check_sharing
+from dragoman.server.listen.port import SharedPort
 from dragoman.telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -64,10 +64,8 @@ class WorkerSupervisor:
         """Serve until SIGTERM, or until Ctrl-C, which raises KeyboardInterrupt.
 
         Raises:
-            ConfigError: the system cannot share a port.
             SystemExit: a worker did not start; it has printed why.
         """
-        check_sharing()
         received: deque[int] = deque()
         with _signals(received) as wakeup:
             try:

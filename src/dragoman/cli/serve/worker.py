@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.settings import Settings, WorkerSettings
-from dragoman.server.listen.port import bind_shared
+from dragoman.server.listen.port import ORPHAN_SECONDS, bind_shared
 
 if TYPE_CHECKING:
-    import socket
     from multiprocessing.connection import Connection
 
 
@@ -38,14 +40,16 @@ class ServerShutdown(NamedTuple):
     """The supervisor is about to stop all workers: they answer as long as they can, because nobody else does."""
 
 
-class Worker(NamedTuple):
+class Worker:
     """A worker: its number from 1 to `workers`, and the ids of its node and of those whose processes have ended."""
 
-    worker: int
-    workers: int
-    node_id: int
-    ended: tuple[int, ...]
-    pipe: Connection
+    def __init__(self, worker: int, workers: int, node_id: int, ended: tuple[int, ...], pipe: Connection) -> None:
+        self.worker = worker
+        self._workers = workers
+        self._node_id = node_id
+        self._ended = ended
+        self._pipe = pipe
+        self._listener: socket.socket | None = None
 
     def prepare(self) -> None:
         """Leave SIGHUP to the supervisor; a terminal sends it to all processes."""
@@ -62,8 +66,8 @@ class Worker(NamedTuple):
             raise ConfigError("the settings have changed: several workers need --store postgresql://user@host/database")
         request = PortRequest(settings.host, settings.port, settings.drain, settings.log, settings.log_level)
         try:
-            self.pipe.send(request)
-            answer: int | ConfigError | ServerShutdown = self.pipe.recv()
+            self._pipe.send(request)
+            answer: int | ConfigError | ServerShutdown = self._pipe.recv()
         except (EOFError, OSError):
             sys.exit(0)  # the supervisor is gone
         if isinstance(answer, ServerShutdown):
@@ -71,12 +75,13 @@ class Worker(NamedTuple):
         if isinstance(answer, ConfigError):
             raise answer
         fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-        fields |= {"port": answer, "workers": self.workers}
-        return WorkerSettings(**fields, worker=self.worker, node_id=self.node_id, ended=self.ended)
+        fields |= {"port": answer, "workers": self._workers}
+        return WorkerSettings(**fields, worker=self.worker, node_id=self._node_id, ended=self._ended)
 
     def listener_of(self, host: str, port: int) -> socket.socket:
         """Return a socket beside those of the other workers. Raises ConfigError when somebody else has the port."""
-        return bind_shared(host, port)
+        self._listener = bind_shared(host, port)
+        return self._listener
 
     def hands_over(self) -> bool:
         """Return whether other workers go on; else the supervisor has sent that all of them stop.
@@ -84,14 +89,22 @@ class Worker(NamedTuple):
         Without a supervisor they do not, but the port must be free for the next one.
         """
         try:
-            return not (self.pipe.poll() and isinstance(self.pipe.recv(), ServerShutdown))
+            return not (self._pipe.poll() and isinstance(self._pipe.recv(), ServerShutdown))
         except (EOFError, OSError):
             return True
+
+    def orphaned(self) -> None:
+        """Close the port for the next supervisor, even if the event loop is blocked by the code of an agent."""
+        time.sleep(ORPHAN_SECONDS / 3)
+        if self._listener is not None and self._listener.fileno() >= 0:
+            # Not closed, but replaced: the event loop still has the number, which must not become that of another file.
+            with suppress(OSError), closing(socket.socket()) as unbound:  # closed at the last moment
+                os.dup2(unbound.fileno(), self._listener.fileno())
 
     def announce(self, lines: Sequence[str]) -> None:
         """Tell the supervisor that this worker is ready. If it is gone, this worker is about to stop."""
         with suppress(OSError):
-            self.pipe.send(WorkerReady(tuple(lines)))
+            self._pipe.send(WorkerReady(tuple(lines)))
 
 
 def _do_nothing(*_: object) -> None:

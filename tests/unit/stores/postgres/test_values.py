@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from unit.stores.postgres.changes import NOW, created, new_row
+from unit.stores.postgres.changes import NOW, SCOPE, created, new_row
 from unit.stores.postgres.cluster import Cluster
 
-from dragoman.engine.ports.store import DedupeKey, Note, Push
+from dragoman.engine.ports.store import DedupeKey, Note, Push, TaskQuery
 from dragoman.stores.postgres.database import InvalidValue
 
 STRANGE = [
@@ -62,3 +62,11 @@ async def test_what_cannot_be_stored_is_refused_in_its_own_way(cluster: Cluster,
     node = await cluster.node()
     with pytest.raises(InvalidValue):
         await node.commit(created(structs.replace(new_row(), **row)))
+
+
+async def test_nothing_is_found_by_what_cannot_be_stored(cluster: Cluster) -> None:
+    node = await cluster.node()
+    await node.create("c")
+    assert await node.database.task("a\0b") is None
+    assert (await node.database.page(TaskQuery(SCOPE, "a\0b"))).tasks == ()
+    assert len((await node.database.page(TaskQuery(SCOPE, "c"))).tasks) == 1

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from dragoman.engine.ports.store import TaskPage
 from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.database import InvalidValue
 from dragoman.stores.postgres.grouped_calls import GroupedCalls
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         Scope,
         StoredTask,
         Sweep,
-        TaskPage,
         TaskQuery,
         TaskRow,
         Write,
@@ -196,7 +196,10 @@ class PostgresDatabase:
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
-        return await self._run(reader.page, query)
+        try:
+            return await self._run(reader.page, query)
+        except InvalidValue:  # no task has what the query asks for
+            return TaskPage((), more=False, total=0)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
