@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -17,10 +16,9 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from postgres_server import programs_path
+from postgres_server import database, programs_path
 
 from dragoman import Agent
-from dragoman.net.postgres import connect
 from dragoman.stores.administration import HealthFinding, NodeState, NodeStatus
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
@@ -50,21 +48,6 @@ INSERT INTO nodes (id, name, agents, version, lease, keys, seen) VALUES
 INSERT INTO nodes (id, name, agents, version, lease, keys, dead) VALUES
     (9, 'three', '{{hello}}', '0.1.0', 20, '{{}}', true);
 """
-
-
-def database(url: str, *statements: str) -> list[Any]:
-    """Execute statements, and return the rows of the last one."""
-
-    async def work() -> list[Any]:
-        connection = await connect(url)
-        try:
-            for statement in statements[:-1]:
-                await connection.execute(statement)
-            return [tuple(row) for row in await connection.fetch(statements[-1])]
-        finally:
-            await connection.close()
-
-    return asyncio.run(work())
 
 
 @pytest.fixture
