@@ -334,6 +334,15 @@ def test_standbys_that_the_url_does_not_name_are_not_found() -> None:
     assert list(check_hosts(facts, 2)) == list(check_hosts(facts._replace(standbys=0), 1)) == []
 
 
+def test_hosts_of_the_url_that_follow_nobody_are_reported() -> None:
+    facts = StandbyFacts("*", "on", 1, 1, 0, 0, 0)
+    found = [*check_hosts(facts, 3), *check_hosts(facts._replace(standbys=0), 2)]
+    assert [finding.says for finding in found] == [
+        "the URL names 3 hosts, and 1 standby follows the primary",
+        "the URL names 2 hosts, and no standbys follow the primary",
+    ]
+
+
 @pytest.mark.parametrize(
     ("finding", "level", "says"),
     [
