@@ -48,6 +48,21 @@ def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
     assert said(Server(Agent.from_command("cat"))) == []
 
 
+def test_a_node_that_may_have_fewer_connections_than_streams_is_warned() -> None:
+    resource = pytest.importorskip("resource")
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        pytest.skip("there is no limit")
+    node, agent = {"store": "postgresql://db/dragoman"}, Agent.from_command("cat")
+    (warning,) = said(agent, **node, limits=Limits(streams=files + 1))
+    assert warning == (
+        f"warning: only {files} files and connections may be open at once, and limits_streams is {files + 1}: raise "
+        "the limit, as with `ulimit -n 65536`, or lower limits_streams"
+    )
+    assert said(agent, **node, limits=Limits(streams=files)) == []
+    assert said(agent, limits=Limits(streams=files + 1)) == []
+
+
 def test_an_agent_without_skills_is_warned_about_with_what_to_add() -> None:
     bare, full = Agent("bare"), Agent("full", run=lambda ctx: ctx.messages())
     warning = "warning: `bare` has no skills, so its tasks fail: put `@agent.skill` above a function"

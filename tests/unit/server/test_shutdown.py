@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
+import pytest
+
+from dragoman import Agent
 from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
 from dragoman.server.listen.serve import GRACE, STORE_SECONDS, connection_seconds
 from dragoman.server.listen.shutdown import FINAL_SECONDS, Shutdown
@@ -53,3 +58,34 @@ def test_another_thread_than_the_main_one_takes_no_signals() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+async def _nothing(_: Any) -> AsyncIterator[str]:
+    yield "nothing"
+
+
+@pytest.mark.parametrize("stops", [True, False])
+async def test_a_request_that_is_ended_because_the_server_stops_gets_a_response(stops: bool) -> None:
+    app = Agent("one", run=_nothing).app(store="memory:")
+    await app.start()
+    sent: list[MutableMapping[str, Any]] = []
+    waits = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        waits.set()
+        return await asyncio.Future[MutableMapping[str, Any]]()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b""}
+    request = asyncio.ensure_future(app(scope, receive, send))
+    await waits.wait()
+    if stops:
+        await app.drain()
+    request.cancel()
+    await asyncio.wait((request,))
+    assert request.cancelled() is not stops
+    assert [message.get("status") for message in sent] == ([503, None] if stops else [])
+    await app.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
-from dragoman.transports.http import REQUEST, Request
+from dragoman.transports.http import REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.server")
+_RETRY_SOON = (b"retry-after", b"1")
 
 
 class App:
@@ -265,6 +267,10 @@ class App:
             app = route.starting
         try:
             await app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._draining:
+                raise
+            await _give_up(send)
         finally:
             # The scope and the request reference each other: break the cycle.
             scope.pop(REQUEST, None)
@@ -343,3 +349,12 @@ class HostedAgent:
         )
         self.rpc = JsonRpc(endpoint)
         self.rest = Rest(endpoint, self.rpc)
+
+
+async def _give_up(send: Send) -> None:
+    """Respond for a request that the HTTP server ends because it stops: perhaps the store does not answer."""
+    try:
+        await respond(send, 503, b'{"status":"unavailable","reason":"the server is stopping"}', headers=[_RETRY_SOON])
+    except RuntimeError:  # the response has begun: if it is a stream, it ends here
+        with suppress(RuntimeError):
+            await send({"type": "http.response.body"})

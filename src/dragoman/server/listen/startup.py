@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import shutil
@@ -124,6 +125,11 @@ class Startup(NamedTuple):
         warnings = [f"warning: {text}" for agent in self.agents if (text := _missing_skills(agent))]
         if self.settings.reload and self.settings.store == "memory:":
             warnings.append("warning: the tasks are in memory: every restart loses them")
+        if is_postgres_url(self.settings.store) and (files := _open_files()) < self.settings.limits.streams:
+            warnings.append(
+                f"warning: only {files} files and connections may be open at once, and limits_streams is "
+                f"{self.settings.limits.streams}: raise the limit, as with `ulimit -n 65536`, or lower limits_streams"
+            )
         if self.settings.auth is not None:
             if not Trial(self.agents[0], self.settings, self.base).commands():
                 text = "nobody gets in: users are kept in the store, and `memory:` has none. Use"
@@ -139,6 +145,16 @@ class Startup(NamedTuple):
                 "they know"
             )
         return warnings
+
+
+def _open_files() -> float:
+    """How many files and connections this process may have open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def _store(url: str) -> str:

@@ -28,7 +28,7 @@ TOO_LARGE: Final = LargeResult.UNREAD
 
 
 class GroupedCalls(Generic[K, V]):
-    """Collects the calls that begin in one turn of the event loop, or while the statements before them are under way.
+    """Collects the calls that begin while another one is under way, and makes them together.
 
     `call_one` makes one call. `call_many` makes several that differ, in one statement, and returns their results in the
     same order. A call never gets the answer of a statement that was sent before it began.
@@ -41,16 +41,24 @@ class GroupedCalls(Generic[K, V]):
     ) -> None:
         self._call_one = call_one
         self._call_many = call_many
+        self._active = 0  # statements under way
+        self._is_due = False  # another one is sent at the end of this turn of the event loop
         self._waiting: dict[K, list[asyncio.Future[V | LargeResult]]] = {}
-        self._is_due = False  # a statement is sent at the end of this turn
-        self._statements: dict[asyncio.Task[None], list[asyncio.Future[V | LargeResult]]] = {}
+        self._groups: dict[asyncio.Task[None], list[asyncio.Future[V | LargeResult]]] = {}
 
     async def call(self, key: K) -> V:
         """Make a call. Raises what the statement raises."""
+        if not self._active:  # whoever is alone does not wait for others
+            self._active = 1
+            try:
+                return await self._call_one(key)
+            finally:
+                self._active -= 1
+                self._send()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[V | LargeResult] = loop.create_future()
         self._waiting.setdefault(key, []).append(future)
-        if not self._is_due and len(self._statements) < MAX_STATEMENTS:
+        if self._active < MAX_STATEMENTS and not self._is_due:
             self._is_due = True
             loop.call_soon(self._send)
         try:
@@ -61,16 +69,16 @@ class GroupedCalls(Generic[K, V]):
         return await self._call_one(key) if result is TOO_LARGE else result
 
     def _send(self) -> None:
+        """Send what has collected since the last statement was sent."""
         self._is_due = False
-        keys = list(islice(self._waiting, MAX_CALLS))
-        groups = [(key, self._waiting.pop(key)) for key in keys]
-        futures = [future for _, group in groups for future in group]
-        if not all(future.cancelled() for future in futures):
-            statement = asyncio.ensure_future(self._execute(groups))
-            self._statements[statement] = futures
-            statement.add_done_callback(self._on_done)
-        elif self._waiting:
-            self._send()
+        while self._waiting and self._active < MAX_STATEMENTS:
+            groups = [(key, self._waiting.pop(key)) for key in list(islice(self._waiting, MAX_CALLS))]
+            futures = [future for _, group in groups for future in group if not future.done()]
+            if futures:
+                self._active += 1
+                statement = asyncio.ensure_future(self._execute(groups))
+                self._groups[statement] = futures
+                statement.add_done_callback(self._on_done)
 
     async def _execute(self, groups: Sequence[tuple[K, list[asyncio.Future[V | LargeResult]]]]) -> None:
         keys = [key for key, _ in groups]
@@ -94,12 +102,12 @@ class GroupedCalls(Generic[K, V]):
             return [TOO_LARGE] * len(keys)
 
     def _on_done(self, statement: asyncio.Task[None]) -> None:
-        del self._statements[statement]
-        if self._waiting and not self._is_due:
-            self._send()
+        del self._groups[statement]
+        self._active -= 1
+        self._send()
 
     def _give_up(self) -> None:
         """Cancel the statements that nobody waits for: their connection may be dead."""
-        for statement, futures in self._statements.items():
+        for statement, futures in self._groups.items():
             if all(future.done() for future in futures):
                 statement.cancel()

@@ -1,4 +1,4 @@
-"""Calls that begin together share a statement, and get what they would have got alone."""
+"""Calls that begin while others are under way share a statement, and get what they would have got alone."""
 
 from __future__ import annotations
 
@@ -58,84 +58,122 @@ class Reading:
     def begin(self, *keys: str) -> list[asyncio.Task[int]]:
         return [asyncio.ensure_future(self._calls.call(key)) for key in keys]
 
+    async def occupy(self) -> list[asyncio.Task[int]]:
+        """Begin as many reads as are made at a time, each alone. What begins later waits for them."""
+        reads = self.begin(*(f"first {number}" for number in range(MAX_STATEMENTS)))
+        await self.table.sent(MAX_STATEMENTS)
+        return reads
+
+
+# The number of the first statement for many.
+NEXT = MAX_STATEMENTS
+
 
 @pytest.fixture
 async def reading() -> Reading:
     return Reading()
 
 
-async def test_reads_that_begin_in_one_turn_are_one_statement_and_each_key_is_read_once(reading: Reading) -> None:
+async def test_whoever_is_alone_is_answered_alone(reading: Reading) -> None:
+    reads = reading.begin("a", "b")
+    await reading.table.answer(1)
+    await reading.table.answer(0)
+    assert await asyncio.gather(*reads) == [0, 1]
+    assert reading.table.statements == [["a"], ["b"]]
+
+
+async def test_what_comes_while_others_are_under_way_is_one_statement_and_each_key_is_read_once(
+    reading: Reading,
+) -> None:
+    early = await reading.occupy()
     reads = reading.begin("a", "b", "a", "c")
     await reading.table.answer(0)
-    assert await asyncio.gather(*reads) == [0, 0, 0, 0]
-    assert reading.table.statements == [["a", "b", "c"]]
+    await reading.table.answer(NEXT)
+    assert await asyncio.gather(*reads) == [NEXT] * 4
+    assert reading.table.statements[NEXT:] == [["a", "b", "c"]]
+    for number in range(1, MAX_STATEMENTS):
+        await reading.table.answer(number)
+    assert await asyncio.gather(*early) == list(range(MAX_STATEMENTS))
 
 
 async def test_a_read_is_never_answered_by_a_statement_that_was_sent_before_it(reading: Reading) -> None:
+    await reading.occupy()
     (early,) = reading.begin("a")
-    await reading.table.sent(1)
-    (late,) = reading.begin("a")
     await reading.table.answer(0)
-    await reading.table.answer(1)
-    assert (await early, await late) == (0, 1)
+    await reading.table.sent(NEXT + 1)
+    (late,) = reading.begin("a")
+    await reading.table.answer(NEXT)
+    await reading.table.answer(NEXT + 1)
+    assert (await early, await late) == (NEXT, NEXT + 1)
 
 
-async def test_what_comes_while_statements_are_under_way_is_read_by_the_next(reading: Reading) -> None:
-    under_way: list[asyncio.Task[int]] = []
-    for number in range(MAX_STATEMENTS):
-        under_way += reading.begin(f"first {number}")
-        await reading.table.sent(number + 1)
+async def test_a_statement_has_no_more_than_so_many_calls(reading: Reading) -> None:
+    await reading.occupy()
     keys = [f"{number}" for number in range(MAX_CALLS + 1)]
-    later = reading.begin(*keys)
-    await asyncio.wait(later, timeout=0)
-    assert len(reading.table.statements) == MAX_STATEMENTS
-    for number in range(MAX_STATEMENTS + 2):
+    reads = reading.begin(*keys)
+    for number in range(NEXT + 2):
         await reading.table.answer(number)
-    await asyncio.gather(*under_way, *later)
-    assert reading.table.statements[MAX_STATEMENTS:] == [keys[:MAX_CALLS], keys[MAX_CALLS:]]
+    await asyncio.gather(*reads)
+    assert reading.table.statements[NEXT:] == [keys[:MAX_CALLS], keys[MAX_CALLS:]]
 
 
 async def test_what_is_too_large_to_come_along_is_read_alone(reading: Reading) -> None:
+    await reading.occupy()
     small, large = reading.begin("small", "large")
-    await reading.table.answer(0)
-    await reading.table.answer(1)
-    assert (await small, await large) == (0, 1)
-    assert reading.table.statements == [["small", "large"], ["large"]]
+    for number in (0, NEXT, NEXT + 1):
+        await reading.table.answer(number)
+    assert (await small, await large) == (NEXT, NEXT + 1)
+    assert reading.table.statements[NEXT:] == [["small", "large"], ["large"]]
 
 
 async def test_a_failure_reaches_everybody_who_waits_and_nobody_else(reading: Reading) -> None:
+    early = await reading.occupy()
     reads = reading.begin("a", "b")
-    await reading.table.sent(1)
-    reading.table.answers[0].set_exception(OSError("cut"))
+    await reading.table.answer(0)
+    await reading.table.sent(NEXT + 1)
+    reading.table.answers[NEXT].set_exception(OSError("cut"))
     assert [str(error) for error in await asyncio.gather(*reads, return_exceptions=True)] == ["cut", "cut"]
-    (again,) = reading.begin("a")
     await reading.table.answer(1)
-    assert await again == 1
+    assert await asyncio.gather(*early) == list(range(MAX_STATEMENTS))
+
+
+async def test_a_failure_of_one_lets_the_others_go_on(reading: Reading) -> None:
+    early = await reading.occupy()
+    (read,) = reading.begin("a")
+    reading.table.answers[0].set_exception(OSError("cut"))
+    await reading.table.answer(NEXT)
+    assert await read == NEXT
+    await asyncio.wait(early[:1])
+    assert str(early[0].exception()) == "cut"
 
 
 async def test_a_statement_is_given_up_when_nobody_waits_for_it_any_more(reading: Reading) -> None:
+    await reading.occupy()
     first, second = reading.begin("a", "b")
-    await reading.table.sent(1)
+    await reading.table.answer(0)
+    await reading.table.sent(NEXT + 1)
     first.cancel()
     await asyncio.wait((first,))
     assert reading.table.canceled == 0
     second.cancel()
     await asyncio.wait((second,))
-    await asyncio.sleep(0)
-    assert reading.table.canceled == 1
     (again,) = reading.begin("a")
-    await reading.table.answer(1)
-    assert await again == 1
+    await reading.table.answer(NEXT + 1)
+    assert await again == NEXT + 1
+    assert reading.table.canceled == 1
 
 
 async def test_a_read_that_is_given_up_before_it_was_sent_is_not_sent(reading: Reading) -> None:
+    await reading.occupy()
     (read,) = reading.begin("a")
-    await asyncio.sleep(0)
+    await asyncio.wait((read,), timeout=0)
     read.cancel()
-    (other,) = reading.begin("b")
+    await asyncio.wait((read,))
     await reading.table.answer(0)
-    assert await other == 0
-    assert reading.table.statements in ([["b"]], [["a", "b"]])
+    (other,) = reading.begin("b")
+    await reading.table.answer(NEXT)
+    assert await other == NEXT
+    assert reading.table.statements[NEXT:] == [["b"]]
 
 
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800"])
@@ -144,7 +182,8 @@ async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same
 ) -> None:
     node = await cluster.node()
     row = await node.create()
-    found, other = await asyncio.gather(node.database.task(row.id), node.database.task(strange))
+    found, other, again = await asyncio.gather(*map(node.database.task, (row.id, strange, row.id)))
+    assert found == again
     assert found is not None
     assert other is None
 
