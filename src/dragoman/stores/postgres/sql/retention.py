@@ -276,20 +276,20 @@ class DaySweeper:
         """Drop what can be dropped, and run a step of clearing. Returns how many tasks lost their events by that.
 
         It returns 0 also while another node is at it. The lock is that of the session, because a partition cannot be
-        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun.
+        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun. If this is
+        canceled or raises an error, the session has to be closed.
         """
         if not await connection.fetchval(_TRY_LOCK):
             return 0
         try:
-            return await self._step(connection, rules)
+            cleared = await self._step(connection, rules)
         except Exception as error:
             if not is_conflict(error):
-                raise
+                raise  # the lock ends with the session
             logger.info("a day could not be dropped, because a transaction uses its events; the next sweep tries again")
-            return 0
-        finally:
-            if not connection.is_closed():
-                await connection.execute(_UNLOCK)
+            cleared = 0
+        await connection.execute(_UNLOCK)
+        return cleared
 
     async def _step(self, connection: PostgresConnection, rules: Sweep) -> int:
         await attach_ahead(connection)
