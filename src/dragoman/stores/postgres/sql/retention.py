@@ -196,7 +196,7 @@ SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_times
 FROM days WHERE day <= $1 ORDER BY dropped DESC, day
 """
 # A server that does not know partitions may still use numbers of days long past.
-_HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
+HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
 # Whether task `t` needs its events: it has not ended before `{0}`, or has no snapshot of its end.
 _NEEDS_EVENTS = f"""NOT (t.{ENDED} AND t.status_ms < {{0}} AND EXISTS (
     SELECT 1 FROM snapshots p WHERE p.task = t.number AND p.generation = t.generation
@@ -294,7 +294,7 @@ class DaySweeper:
     async def _step(self, connection: PostgresConnection, rules: Sweep) -> int:
         await attach_ahead(connection)
         today: int = await connection.fetchval(READ_TODAY)
-        has_older_nodes = await connection.fetchval(_HAS_OLDER_NODES)
+        has_older_nodes = await connection.fetchval(HAS_OLDER_NODES)
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
         keeps_all = cutoff_ms < 0 and rules.keep_tasks is None  # then there is nothing to clear in any day
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
