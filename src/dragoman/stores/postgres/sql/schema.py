@@ -198,6 +198,7 @@ async def attach_today(connection: PostgresConnection, name: str) -> None:
     Raises:
         ConfigError: the role lacks rights.
     """
+    before = await connection.fetchval("SELECT current_setting('lock_timeout')")  # perhaps the URL says so
     await connection.execute(f"SET lock_timeout = {LOCK_MS}")
     try:
         await attach_ahead(connection)
@@ -207,7 +208,7 @@ async def attach_today(connection: PostgresConnection, name: str) -> None:
         if not is_conflict(error):
             raise
         logger.info("partitions are not made yet, because a transaction uses the events; a sweep tries again")
-    await connection.execute("SET lock_timeout = 0")
+    await connection.fetchval("SELECT set_config('lock_timeout', $1, false)", before)
 
 
 def no_rights_error(name: str, error: Exception | str) -> ConfigError:
