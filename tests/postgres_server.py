@@ -323,6 +323,23 @@ async def _execute(url: str, statement: str) -> None:
         await connection.close()
 
 
+def database(url: str, *statements: str) -> list[Any]:
+    """Execute statements, and return the rows of the last one."""
+
+    async def work() -> list[Any]:
+        import asyncpg
+
+        connection = await asyncpg.connect(url)
+        try:
+            for statement in statements[:-1]:
+                await connection.execute(statement)
+            return [tuple(row) for row in await connection.fetch(statements[-1])]
+        finally:
+            await connection.close()
+
+    return asyncio.run(work())
+
+
 def _in_thread(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, whether or not this thread has an event loop."""
     results: list[T] = []

@@ -18,6 +18,7 @@ from migration.comparer import compare_users, compared_stores
 from migration.filled_file import FilledFile, read
 from migration.programs import SECRET, Dragoman, Receiver
 from migration.travel import LATER, build_agent
+from postgres_server import database
 
 from dragoman import Client
 from dragoman.auth.inbound.passwords import key_digest
@@ -37,21 +38,6 @@ from dragoman.testing import served
 
 GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v1.db"
 SECONDS = 20
-
-
-def database(url: str, *statements: str) -> list[Any]:
-    """Execute statements, and return the rows of the last one."""
-
-    async def work() -> list[Any]:
-        connection = await connect(url)
-        try:
-            for statement in statements[:-1]:
-                await connection.execute(statement)
-            return [tuple(row) for row in await connection.fetch(statements[-1])]
-        finally:
-            await connection.close()
-
-    return asyncio.run(work())
 
 
 def backup_of(path: Path) -> Path:

@@ -186,9 +186,9 @@ async def test_ten_thousand_streams_on_one_node(tmp_path: Path, postgres: Postgr
             plain = SIZE - SIZE * 15 // 100
             await asyncio.to_thread(node.process.wait)
             stopped = loop.time() - before
-            await audience.until(lambda plain=plain: audience.open == plain)
+            await audience.until(lambda plain=plain: audience.open == plain, 180)
             resumed = loop.time() - before
-            await audience.until(lambda begins=begins: audience.begins >= begins + SIZE // 2, 120)
+            await audience.until(lambda begins=begins: audience.begins >= begins + SIZE // 2, 180)
             taken = loop.time() - before
             after = Usage.of(other.process.pid)
             await asyncio.to_thread(node.launch)
@@ -199,7 +199,7 @@ async def test_ten_thousand_streams_on_one_node(tmp_path: Path, postgres: Postgr
                 f"RSS {after.rss / 1e6:.0f} MB"
             )
             ticks = audience.ticks
-            await audience.until(lambda ticks=ticks: audience.ticks >= ticks + 2 * SIZE, 120)
+            await audience.until(lambda ticks=ticks: audience.ticks >= ticks + 2 * SIZE, 180)
             print(f"longest silence of a stream {audience.longest_silence:.1f} s")
         await show.end()
         print(audience)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -17,10 +16,9 @@ from uuid import uuid4
 
 import httpx2
 import pytest
-from postgres_server import programs_path
+from postgres_server import database, programs_path
 
 from dragoman import Agent
-from dragoman.net.postgres import connect
 from dragoman.stores.administration import HealthFinding, NodeState, NodeStatus
 from dragoman.stores.postgres.admin import health
 from dragoman.stores.postgres.admin.backup import split_password
@@ -50,21 +48,6 @@ INSERT INTO nodes (id, name, agents, version, lease, keys, seen) VALUES
 INSERT INTO nodes (id, name, agents, version, lease, keys, dead) VALUES
     (9, 'three', '{{hello}}', '0.1.0', 20, '{{}}', true);
 """
-
-
-def database(url: str, *statements: str) -> list[Any]:
-    """Execute statements, and return the rows of the last one."""
-
-    async def work() -> list[Any]:
-        connection = await connect(url)
-        try:
-            for statement in statements[:-1]:
-                await connection.execute(statement)
-            return [tuple(row) for row in await connection.fetch(statements[-1])]
-        finally:
-            await connection.close()
-
-    return asyncio.run(work())
 
 
 @pytest.fixture
@@ -291,7 +274,7 @@ def test_nodes_without_a_server_or_a_store(typed: Typed, postgres_url: str, empt
     assert run(typed, "nodes", "--store", postgres_url).err == "no server is running\n"
     assert "has no tables yet" in run(typed, "nodes", "--store", empty_postgres_url).err
     refused = run(typed, "nodes", "--store", "postgresql://me:hunter2@127.0.0.1:1/db")
-    assert (refused.code != 0, "refuses connections" in refused.err) == (True, True)
+    assert (refused.code, "refuses connections" in refused.err) == (1, True)
 
 
 def test_a_node_that_serves_is_listed(typed: Typed, postgres_url: str) -> None:
@@ -349,6 +332,15 @@ def test_standbys_that_the_url_does_not_name_are_not_found() -> None:
     facts = StandbyFacts("*", "on", 1, 1, 0, 0, 0)
     assert [finding.says for finding in check_hosts(facts, 1)] == ["the URL names one host"]
     assert list(check_hosts(facts, 2)) == list(check_hosts(facts._replace(standbys=0), 1)) == []
+
+
+def test_hosts_of_the_url_that_follow_nobody_are_reported() -> None:
+    facts = StandbyFacts("*", "on", 1, 1, 0, 0, 0)
+    found = [*check_hosts(facts, 3), *check_hosts(facts._replace(standbys=0), 2)]
+    assert [finding.says for finding in found] == [
+        "the URL names 3 hosts, and 1 standby follows the primary",
+        "the URL names 2 hosts, and no standbys follow the primary",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_of_many_who_want_a_port_at_the_same_time_one_gets_it(shared: SharedPort
         with suppress(PortInUse):
             winners.append(SharedPort(HOST, shared.number))
 
-    for _ in range(20):
+    for _ in range(100):
         threads = [threading.Thread(target=reserve) for _ in range(8)]
         for thread in threads:
             thread.start()

@@ -46,6 +46,18 @@ def test_ctrl_c_counts_where_it_was_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_thousands_of_connections_get_more_time() -> None:
+    with Shutdown(0) as shutdown:
+        shutdown.allow(10)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert FINAL_SECONDS - 1 < shutdown.seconds_left <= FINAL_SECONDS
+        shutdown.allow(10)
+        assert FINAL_SECONDS + 9 < shutdown.seconds_left <= FINAL_SECONDS + 10
+        shutdown.record_drained()
+        assert FINAL_SECONDS + 9 < shutdown.seconds_left <= FINAL_SECONDS + 10
+        assert connection_seconds(shutdown.seconds_left, more=10) == GRACE + 10
+
+
 def test_another_thread_than_the_main_one_takes_no_signals() -> None:
     seen: list[Any] = []
 

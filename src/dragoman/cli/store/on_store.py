@@ -12,7 +12,7 @@ import click
 
 from dragoman.cli.options import config_option
 from dragoman.cli.printing import warn
-from dragoman.model.error import ConfigError
+from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import SETTINGS, Settings, load_settings
 
@@ -27,7 +27,8 @@ IN_MEMORY = (
 def on_store(in_memory: str) -> Callable[[Command], Command]:
     """Return a decorator that adds the options, and passes the store and the settings before other arguments.
 
-    `in_memory` is the text of the ConfigError for a store in memory.
+    `in_memory` is the text of the ConfigError for a store in memory. When the store fails, the command raises
+    DragomanError.
     """
 
     def decorate(function: Command) -> Command:
@@ -41,7 +42,10 @@ def on_store(in_memory: str) -> Callable[[Command], Command]:
             administration = open_administration(settings.store)
             if administration is None:
                 raise ConfigError(in_memory)
-            function(administration, settings, *args, **more)
+            try:
+                function(administration, settings, *args, **more)
+            except ServerError as error:  # of the database: no agent was asked
+                raise DragomanError(str(error)) from None
 
         return command
 

@@ -105,8 +105,9 @@ def _reserve(host: str, port: int) -> socket.socket:
             raise listen_error(error, host, port) from error
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reservation = bind_shared(host, _port_of(alone))
-    # Without it, nobody can listen who does not share the port. It was needed for connections that are still closing.
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        # It was needed for connections that are still closing. Without it, nobody can listen who does not share the
+        # port; so this comes before `alone` is closed.
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     return reservation
 
 

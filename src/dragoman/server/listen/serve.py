@@ -39,6 +39,8 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 # How long connections may take to end once the app has drained, in seconds, and what they leave for the store, of the
 # time that `Shutdown` allows for everything.
 GRACE, STORE_SECONDS = 3, 1
+# There is a second more for everything for each so many connections.
+CONNECTIONS_PER_SECOND = 1000
 # Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
 # streams come to another one at once, and a connection that is dropped is tried again after a second or more.
 BACKLOG = 65_535
@@ -160,13 +162,15 @@ def _run(
             if shutdown.interrupted and getattr(app, "running", 0):
                 logging.getLogger("dragoman.server").info("stopping; press Ctrl-C again to stop at once")
             close_after_responses(self.server_state)
+            more = len(self.server_state.connections) // CONNECTIONS_PER_SECOND
+            shutdown.allow(more)
             ticking = asyncio.create_task(_keep_ticking(self.on_tick))
             try:
                 await _drain(app, self.servers if hands_over is not None and hands_over() else ())
             finally:
                 ticking.cancel()
             shutdown.record_drained()
-            self.config.timeout_graceful_shutdown = connection_seconds(shutdown.seconds_left)
+            self.config.timeout_graceful_shutdown = connection_seconds(shutdown.seconds_left, more)
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
                 shutdown.exit_process()  # the event loop would wait for them forever
@@ -191,6 +195,7 @@ def _run(
     config.load()
     config.lifespan_class = Lifespan
     server = UvicornServer(config)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     with _suppress_startup_log(app):
         try:
             server.run(sockets=[listener])
@@ -206,9 +211,9 @@ async def _keep_ticking(on_tick: Callable[[int], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.1)
 
 
-def connection_seconds(left: float) -> int:
-    """How long connections may take to end, of the time that is left for everything."""
-    return int(min(GRACE, max(0, left - STORE_SECONDS)))
+def connection_seconds(left: float, more: int = 0) -> int:
+    """How long connections may take to end, of the time that is left for everything; many may take so much more."""
+    return int(min(GRACE + more, max(0, left - STORE_SECONDS)))
 
 
 async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> None:
@@ -253,6 +258,11 @@ def tune_gc() -> None:
 def _startup_error(app: AsgiApp) -> BaseException:
     error = getattr(app, "startup_error", None)
     return error if isinstance(error, BaseException) else DragomanError("the server did not start: the log says why")
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Keep uvicorn from logging a traceback for each stream whose reader was too slow when the server stopped."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 @contextmanager

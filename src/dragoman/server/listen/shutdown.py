@@ -28,9 +28,9 @@ class Shutdown:
     """Turns the first SIGINT or SIGTERM into a graceful stop, and ends the process when that takes too long.
 
     The process ends at the latest `drain` plus five seconds after the signal, or five seconds after the runs have ended
-    if that is sooner, and at once with a second Ctrl-C. SIGINT counts even where it was ignored, as it is for shell
-    background jobs: whoever sends it to a server wants it to stop. With `final` the deadline also covers the time after
-    the server has stopped: threads of agents may keep the process alive.
+    if that is sooner, and at once with a second Ctrl-C; `allow` adds to the five seconds. SIGINT counts even where it
+    was ignored, as it is for shell background jobs: whoever sends it to a server wants it to stop. With `final` the
+    deadline also covers the time after the server has stopped: threads of agents may keep the process alive.
     """
 
     def __init__(self, drain: float, *, final: bool = False) -> None:
@@ -41,6 +41,7 @@ class Shutdown:
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._devnull = -1
         self._until = float("inf")  # when the process ends, on the monotonic clock
+        self._more = 0.0
         self.received: list[int] = []
 
     def __enter__(self) -> Shutdown:
@@ -71,9 +72,18 @@ class Shutdown:
         """How long the process has until it ends whatever happens."""
         return max(0.0, self._until - time.monotonic())
 
+    def allow(self, seconds: float) -> None:
+        """Allow so many seconds more: there is much to end. For once, after the signal."""
+        if self.received and seconds > 0:
+            self._more = seconds
+            self._until += seconds
+            self._steps.put(True)
+            if self._previous_handlers:
+                faulthandler.dump_traceback_later(self.seconds_left + _MARGIN, exit=True, file=self._devnull)
+
     def record_drained(self) -> None:
         """Record that the runs have ended or were given up: the rest has five seconds."""
-        self._end_within(FINAL_SECONDS)
+        self._end_within(FINAL_SECONDS + self._more)
 
     def exit_process(self) -> NoReturn:
         """End the process now, without waiting for anything."""

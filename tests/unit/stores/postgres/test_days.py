@@ -16,6 +16,7 @@ from dragoman.model.error import ConfigError
 from dragoman.model.state import State
 from dragoman.net.postgres import connect
 from dragoman.stores.postgres import numbers
+from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.partition import (
@@ -233,6 +234,54 @@ async def test_two_nodes_sweep_at_the_same_time(cluster: Cluster) -> None:
         await day.task()
     await asyncio.gather(*(node.database.sweep(COMPACT) for node in (day.node, other) for _ in range(4)))
     assert not await day.has_partition()
+
+
+_KILL_WAITING = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "SELECT 1 FROM days WHERE day = {day} FOR UPDATE",
+        "LOCK TABLE events IN ACCESS SHARE MODE",
+        "LOCK TABLE {partition} IN ACCESS SHARE MODE",
+        "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE",
+    ],
+    ids=["decided", "detached", "dropped", "cleared"],
+)
+async def test_a_sweep_that_is_killed_at_any_step_is_finished_by_the_next(cluster: Cluster, lock: str) -> None:
+    day, other, holder = await past(cluster), await cluster.node(), await cluster.stranger()
+    await day.task()
+    async with holder.transaction():
+        await holder.execute(lock.format(day=day.day, partition=partition_of(day.day)))
+        sweeping = asyncio.ensure_future(day.node.database.sweep(COMPACT))
+        await cluster.until_waiting()
+        assert await cluster.value(_KILL_WAITING)
+        with pytest.raises(ConnectionLost):
+            await sweeping
+    await other.database.sweep(COMPACT)
+    assert not await day.has_partition()
+    assert await cluster.value("SELECT to_regclass($1) IS NULL", partition_of(day.day))
+    assert await cluster.value("SELECT count(*) FROM days WHERE day = $1", day.day) == 0
+
+
+async def test_partitions_are_made_while_another_is_only_half_dropped(cluster: Cluster) -> None:
+    day, reader = await past(cluster), await cluster.stranger()
+    await day.task()
+    last = partition_of(day.today + DAYS_AHEAD)
+    await cluster.value(f"DROP TABLE {last}")
+    await cluster.value("DELETE FROM days WHERE day = $1", day.today + DAYS_AHEAD)
+    async with reader.transaction():
+        await reader.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}")
+        for _ in range(2):
+            await day.node.database.sweep(COMPACT)
+        assert await cluster.value("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") == 1
+        assert last in await cluster.value(PARTITIONS)
+        node = await cluster.node()
+        await node.create(number=await node.database.numbers(1))
 
 
 async def test_there_are_partitions_for_a_week(cluster: Cluster) -> None:

@@ -74,7 +74,11 @@ def check_standbys(facts: StandbyFacts) -> Iterator[HealthFinding]:
 
 
 def check_hosts(facts: StandbyFacts, hosts: int) -> Iterator[HealthFinding]:
-    """Say when nodes could not find a standby that is promoted."""
+    """Say when nodes could not find a standby that is promoted, or when a host of the URL is none."""
+    if facts.standbys < hosts - 1:
+        standbys = f"{facts.standbys or 'no'} {'standby follows' if facts.standbys == 1 else 'standbys follow'}"
+        says = f"the URL names {hosts} hosts, and {standbys} the primary"
+        yield HealthFinding("warn", "hosts", says, "start the others, or remove them from the URL")
     if facts.standbys and hosts == 1:
         yield HealthFinding(
             "ok",

@@ -205,7 +205,7 @@ SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_times
 FROM days WHERE day <= $1 ORDER BY dropped DESC, day
 """
 # A server that does not know partitions may still use numbers of days long past.
-_HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
+HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
 # Whether task `t` needs its events: it has not ended before `{0}`, or has no snapshot of its end.
 _NEEDS_EVENTS = f"""NOT (t.{ENDED} AND t.status_ms < {{0}} AND EXISTS (
     SELECT 1 FROM snapshots p WHERE p.task = t.number AND p.generation = t.generation
@@ -285,25 +285,25 @@ class DaySweeper:
         """Drop what can be dropped, and run a step of clearing. Returns how many tasks lost their events by that.
 
         It returns 0 also while another node is at it. The lock is that of the session, because a partition cannot be
-        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun.
+        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun. If this is
+        canceled or raises an error, the session has to be closed.
         """
         if not await connection.fetchval(_TRY_LOCK):
             return 0
         try:
-            return await self._step(connection, rules)
+            cleared = await self._step(connection, rules)
         except Exception as error:
             if not is_conflict(error):
-                raise
+                raise  # the lock ends with the session
             logger.info("a day could not be dropped, because a transaction uses its events; the next sweep tries again")
-            return 0
-        finally:
-            if not connection.is_closed():
-                await connection.execute(_UNLOCK)
+            cleared = 0
+        await connection.execute(_UNLOCK)
+        return cleared
 
     async def _step(self, connection: PostgresConnection, rules: Sweep) -> int:
         await attach_ahead(connection)
         today: int = await connection.fetchval(READ_TODAY)
-        has_older_nodes = await connection.fetchval(_HAS_OLDER_NODES)
+        has_older_nodes = await connection.fetchval(HAS_OLDER_NODES)
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
         keeps_all = cutoff_ms < 0 and rules.keep_tasks is None  # then there is nothing to clear in any day
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
