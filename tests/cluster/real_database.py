@@ -23,10 +23,14 @@ _NOT_AWAITED = "UPDATE nodes SET seen = seen - interval '1 hour' WHERE id = $1"
 
 
 class RealDatabase:
-    """Both ports on PostgreSQL. Each of a few nodes has its own connection for commits, so that they meet there."""
+    """Both ports on PostgreSQL. Each of a few nodes has its own connection for commits, so that they meet there.
 
-    def __init__(self, url: str, now_ms: Callable[[], int], writers: int = 4) -> None:
+    In virtual time the clock of PostgreSQL hardly moves: with `is_hasty`, nobody waits for nodes that have left.
+    """
+
+    def __init__(self, url: str, now_ms: Callable[[], int], writers: int = 4, *, is_hasty: bool = False) -> None:
         self._url = url
+        self._is_hasty = is_hasty
         self._control: Any = None
         self._tables = [PostgresDatabase(url, now_ms) for _ in range(writers)]
         self._nodes = PostgresNodes(url)
@@ -45,9 +49,10 @@ class RealDatabase:
         return await self._tables[node % len(self._tables)].commit(node, changes)
 
     async def leave(self, node: int) -> None:
-        """Leave for good: the clock of PostgreSQL does not move, and nobody would wait for so long."""
+        """Leave."""
         await self._nodes.leave(node)
-        await self._tables[0]._pool.run(lambda connection: connection.execute(_NOT_AWAITED, node))
+        if self._is_hasty:
+            await self._tables[0]._pool.run(lambda connection: connection.execute(_NOT_AWAITED, node))
 
     async def cut(self) -> None:
         """Cut all connections, in the middle of whatever they do."""

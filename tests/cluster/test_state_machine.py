@@ -69,7 +69,7 @@ def run_on_postgres(url: str, seed: int, steps: int) -> Cluster:
     """A history as above, with the statements of the nodes on PostgreSQL, many at the same time."""
     backend = RealBackend()
     clusters: list[Cluster] = []
-    database = RealDatabase(url, lambda: clusters[0].world.now_ms() if clusters else 0)
+    database = RealDatabase(url, lambda: clusters[0].world.now_ms() if clusters else 0, is_hasty=True)
     backend.run(database.open())
     try:
         clusters.append(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -368,6 +369,20 @@ def _connection_class() -> type:
             plug = transport.get_extra_info("socket")
             if plug is not None and plug.family in (socket.AF_INET, socket.AF_INET6):
                 _keep_alive(plug)
+
+        @asynccontextmanager
+        async def transaction(self, **options: Any) -> AsyncGenerator[None]:
+            transaction = base.transaction(self, **options)
+            await transaction.start()
+            try:
+                yield
+            except asyncio.CancelledError:
+                self.terminate()  # a server that is silent would not answer to a rollback either
+                raise
+            except BaseException:
+                await transaction.rollback()
+                raise
+            await transaction.commit()
 
     return KeptAlive
 

@@ -111,6 +111,28 @@ async def test_a_server_that_is_not_there_can_come_back(unused_tcp_port: int) ->
         await connect("postgresql://me@no.such.host.invalid/tasks")
 
 
+async def test_whoever_gives_up_a_transaction_does_not_wait_for_its_rollback(postgres_url: str) -> None:
+    one, other = await connect(postgres_url), await connect(postgres_url)
+    process = one.get_server_pid()
+
+    async def work() -> None:
+        async with one.transaction():
+            await one.execute("SELECT pg_sleep(3600)")
+
+    working = asyncio.ensure_future(work())
+    async with asyncio.timeout(10):
+        while not await other.fetchval(
+            "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = $1)",
+            process,
+        ):
+            pass
+    working.cancel()
+    await asyncio.wait((working,))
+    assert one.is_closed()
+    await other.execute("SELECT pg_terminate_backend($1)", process)
+    await other.close()
+
+
 async def test_of_several_hosts_the_first_that_takes_writes_is_used(postgres_url: str, unused_tcp_port: int) -> None:
     good = urlsplit(postgres_url).netloc.rpartition("@")[2]
     hosts = f"127.0.0.1:{unused_tcp_port},{good}"

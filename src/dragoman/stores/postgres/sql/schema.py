@@ -198,19 +198,16 @@ async def attach_today(connection: PostgresConnection, name: str) -> None:
     Raises:
         ConfigError: the role lacks rights.
     """
+    await connection.execute(f"SET lock_timeout = {LOCK_MS}")
     try:
-        await connection.execute(f"SET lock_timeout = {LOCK_MS}")
-        try:
-            await attach_ahead(connection)
-        finally:
-            if not connection.is_closed():
-                await connection.execute("SET lock_timeout = 0")
+        await attach_ahead(connection)
     except Exception as error:
         if is_forbidden(error):
             raise no_rights_error(name, error) from None
         if not is_conflict(error):
             raise
         logger.info("partitions are not made yet, because a transaction uses the events; a sweep tries again")
+    await connection.execute("SET lock_timeout = 0")
 
 
 def no_rights_error(name: str, error: Exception | str) -> ConfigError:
