@@ -94,13 +94,10 @@ class Callers:
     async def write_at(self, url: str) -> float:
         """Send something to one node until it is acknowledged. Returns when it was, on the monotonic clock."""
         send, message = self._new("quick")
-        tries = 0
         while True:
             try:
                 self._accepted(send, await ask(url, "SendMessage", _immediately(message)))
-            except Lost as error:
-                tries += 1
-                self._repeats(tries, error)
+            except Lost:
                 await asyncio.sleep(IMPATIENT_SECONDS)
             else:
                 return time.monotonic()

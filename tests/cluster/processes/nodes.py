@@ -99,9 +99,9 @@ class NodeProcess:
         return self._process.poll() is None
 
     def ready(self) -> None:
-        """Wait until it announces its address."""
+        """Wait until it has announced its address, and printed the last line of its start."""
         while (line := self._lines.get(timeout=SECONDS)) is not None:
-            if re.match(r"\s+card\s+http://", line):
+            if re.match(r"\s+try\s+", line):
                 return
         raise AssertionError("the node did not start:\n" + "".join(self.output))
 

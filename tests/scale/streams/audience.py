@@ -32,6 +32,7 @@ class Seat:
         elif self.is_over:
             self.fail(f"{generation} came after the end")
         self.generation = generation
+        audience.behind.discard(self)
         if self._at:
             audience.longest_silence = max(audience.longest_silence, now - self._at)
         self._at = now
@@ -59,7 +60,7 @@ class Audience:
 
     `ticks` and `begins` count events of these kinds, and `delays` are the seconds from a tick to its arrival. `open`
     are streams whose response has begun, `attempts` connections that were tried, and `failures` those that came to
-    nothing, by their reason.
+    nothing, by their reason. Who is `behind` has had no event since he was put there.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,7 @@ class Audience:
         self.problems: list[str] = []
         self.delays: list[float] = []
         self.longest_silence = 0.0
+        self.behind: set[Seat] = set()
         self._wanted: Callable[[], object] | None = None
         self._enough: asyncio.Future[None] | None = None
 

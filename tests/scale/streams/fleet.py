@@ -103,6 +103,31 @@ class Usage(NamedTuple):
         return 100 * (self.cpu - before.cpu) / (self.at - before.at)
 
 
+class Peak:
+    """Looks at a process every second while the context is open: the most CPU, in percent of a core, and memory."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.percent = 0.0
+        self.rss = 0
+
+    async def _look(self) -> None:
+        before = Usage.of(self._pid)
+        while True:
+            await asyncio.sleep(1)
+            now = Usage.of(self._pid)
+            self.percent, self.rss = max(self.percent, now.percent_since(before)), max(self.rss, now.rss)
+            before = now
+
+    async def __aenter__(self) -> Peak:
+        self._looking = asyncio.ensure_future(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.wait((self._looking,))
+
+
 def family_of(pid: int) -> list[int]:
     """A process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

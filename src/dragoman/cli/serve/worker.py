@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,9 @@ from dragoman.server.listen.port import ORPHAN_SECONDS, bind_shared
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+
+logger = logging.getLogger("dragoman.server")
 
 
 class PortRequest(NamedTuple):
@@ -100,6 +104,8 @@ class Worker:
             # Not closed, but replaced: the event loop still has the number, which must not become that of another file.
             with suppress(OSError), closing(socket.socket()) as unbound:  # closed at the last moment
                 os.dup2(unbound.fileno(), self._listener.fileno())
+        # Last, because writing may block: perhaps nobody reads the log any more.
+        logger.warning("the supervisor is gone: this worker accepts nothing more, and ends with its runs")
 
     def announce(self, lines: Sequence[str]) -> None:
         """Tell the supervisor that this worker is ready. If it is gone, this worker is about to stop."""

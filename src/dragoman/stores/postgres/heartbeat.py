@@ -88,6 +88,7 @@ class Heartbeat:
         self._pause: asyncio.Future[None] | None = None
         self._joined = False  # the node is registered
         self._is_new = True  # nobody was told that it is
+        self._former: list[NodeInfo] = []  # what it was until others declared it dead, and is to be buried
 
     @property
     def node(self) -> int:
@@ -172,6 +173,7 @@ class Heartbeat:
             self._lease.end()
             self._observer.reset()
             self._joined, self._is_new = False, True
+            self._former.append(self._info)
             self._info = self._info._replace(id=new_node_id())
             logger.warning(
                 "the other nodes have declared this one dead and take its tasks over: it goes on as a new one"
@@ -184,7 +186,20 @@ class Heartbeat:
             self._is_new = False
             listener.on_joined(self._info.id)
         listener.on_renewed()
+        while self._former:
+            await self._answer(self._bury_former)
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
+
+    async def _bury_former(self) -> None:
+        """Make sure that the database knows a former self of this node as dead.
+
+        A standby that was behind when it took over may never have heard of it. Others take over from a dead node only,
+        and this one may have written something before it found out.
+        """
+        former = self._former[-1]
+        await self._database.join(former)
+        await self._database.leave(former.id)
+        self._former.remove(former)
 
     async def _observe(self, peers: list[Peer], listener: NodeListener) -> None:
         for warning in () if self._is_retired else self._peer_check.check(peers):

@@ -12,10 +12,12 @@ from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.engine.journal.follow import Batch, Follower
-from dragoman.engine.ports.store import DedupeKey, TaskRow
+from dragoman.engine.ports.store import DedupeKey, Sweep, TaskRow
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
-from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
+from dragoman.stores.postgres.heartbeat import Heartbeat
+from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.writer import GroupCommit
 
@@ -101,3 +103,27 @@ async def until_watched(bus: LocalBus, row: TaskRow, generation: int) -> None:
     async with asyncio.timeout(10):
         while any(listener.generation < generation for listener in bus.listeners[row.id]):  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+async def test_what_a_forgotten_node_has_claimed_is_taken_over(cluster: Cluster) -> None:
+    """It joined when the standby was behind, and went on to write until it noticed that it is not known any more."""
+    one, two = await cluster.node(), await cluster.node()
+    row = await one.create()
+    await cluster.value("DELETE FROM nodes WHERE id = $1", one.id)
+    assert await two.take() == []
+    while await two.database.sweep(Sweep(NOW)):
+        pass
+    assert await two.take() == [row.number]
+
+
+async def test_a_forgotten_node_says_itself_that_it_is_dead(cluster: Cluster) -> None:
+    one, two = await cluster.node(), await cluster.node()
+    info = NodeInfo(one.id, "one", ("agent",), "1")
+    heartbeat = Heartbeat(one.nodes, info, NodeLease(6))
+    await heartbeat.start()
+    row = await one.create()
+    await cluster.value("DELETE FROM nodes WHERE id = $1", one.id)
+    await heartbeat.start()  # it renews its lease, and goes on as a new node
+    assert heartbeat.node != one.id
+    assert await two.take() == [row.number]
+    await heartbeat.stop()

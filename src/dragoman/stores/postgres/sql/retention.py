@@ -109,6 +109,14 @@ INSERT INTO state_counts AS s (scope, state, node, tasks)
 SELECT scope, state, 0, sum(tasks) FROM old GROUP BY scope, state ORDER BY scope, state
 ON CONFLICT (scope, state, node) DO UPDATE SET tasks = s.tasks + excluded.tasks
 """
+# A standby that was behind when it took over may have forgotten a node whose claims it has: it counts as dead.
+_BURY_FORGOTTEN = """
+INSERT INTO nodes (id, name, agents, version, lease, keys, dead, stopped)
+SELECT o.owner, '', '{}', '', 0, '{}', true, true FROM (
+    SELECT t.owner FROM tasks t WHERE t.owner IS NOT NULL
+    UNION SELECT p.owner FROM pushes p WHERE p.owner IS NOT NULL AND p.state = 0
+) o WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.owner) ON CONFLICT (id) DO NOTHING
+"""
 # A dead node is forgotten when nothing refers to it any more.
 _FORGET_NODES = """
 DELETE FROM nodes n WHERE n.dead AND n.seen < clock_timestamp() - interval '1 day'
@@ -157,6 +165,7 @@ async def sweep(connection: PostgresConnection, rules: Sweep, tables: Sequence[T
         touched = await _delete_aged(connection, rules, tables, rules.limit)
         touched += await _delete_surplus(connection, rules, tables, rules.limit - touched)
         if not touched and not has_worked:
+            await connection.execute(_BURY_FORGOTTEN)
             await connection.execute(_FOLD)
             await connection.execute(_FORGET_NODES)
             await connection.execute(_FORGET_PROBES)
