@@ -41,8 +41,9 @@ _FIRST_PAUSE = 0.1
 _MAX_PAUSE = 5.0
 _FACTOR = 1.5
 _MAX_PAUSE_EXPONENT = 10
-# After this many consecutive breaks without an event, what is new is read from the task itself.
-_MAX_IDLE_ROUNDS = 3
+# After this many consecutive breaks without an event, what is new is read from the task itself. A server that refuses
+# streams for now, because it stops, gets more time: the next one tells every event.
+_MAX_IDLE_ROUNDS, _MAX_REFUSED_ROUNDS = 3, 12
 # How long to gather events before the task is read, where a stream serves only as a wake-up.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
@@ -302,7 +303,8 @@ class ResumableStream:
             if problem is not None and self._should_give_up(problem, task, refused):
                 raise problem
             # Where events are numbered, the next stream yields them one by one: prefer that, but not in every round.
-            next_stream_may_tell = not refused and not _is_permanent(problem) and idle_rounds < _MAX_IDLE_ROUNDS
+            rounds = _MAX_REFUSED_ROUNDS if isinstance(problem, ServerError) else _MAX_IDLE_ROUNDS
+            next_stream_may_tell = not refused and not _is_permanent(problem) and idle_rounds < rounds
             # The stream ended without an event because the task has ended: no later stream will report that.
             next_stream_may_tell = next_stream_may_tell and not (problem is None and task.state.final)
             news = (

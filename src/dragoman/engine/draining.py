@@ -23,6 +23,8 @@ logger = logging.getLogger("dragoman.engine")
 # How long handing over may take when the store is slow. What is not handed over then, others take when this process
 # has left.
 HAND_OVER_SECONDS = 1.0
+# Thousands of tasks may take longer: a second for each so many, up to so many seconds.
+TASKS_PER_SECOND, LONGEST_HAND_OVER = 2500, 3.0
 
 
 class Draining:
@@ -100,7 +102,8 @@ class Draining:
 
     async def _hand_over(self, keeper: ClaimKeeper, restartable: Sequence[Claim]) -> None:
         handing = asyncio.ensure_future(keeper.hand_over(restartable))
-        if not await wait(self._clock, handing, HAND_OVER_SECONDS):
+        seconds = min(LONGEST_HAND_OVER, HAND_OVER_SECONDS + len(restartable) // TASKS_PER_SECOND)
+        if not await wait(self._clock, handing, seconds):
             handing.cancel()
         (error,) = await asyncio.gather(handing, return_exceptions=True)
         if isinstance(error, (ServerError, asyncio.CancelledError)):
