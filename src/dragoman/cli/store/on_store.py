@@ -14,10 +14,12 @@ from dragoman.cli.options import config_option
 from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.administration import open_administration
-from dragoman.server.config.settings import SETTINGS, Settings, load_settings
+from dragoman.server.config.settings import Settings, load_settings
 
 Command = Callable[..., None]
-store_option = click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+store_option = click.option(
+    "--store", metavar="URL", help="Where the tasks are: sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+)
 IN_MEMORY = (
     "the store is memory: its {} live in the server's process, and nobody else can reach them. "
     "Serve with --store sqlite:///FILE to have some that last"
