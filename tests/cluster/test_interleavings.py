@@ -135,6 +135,29 @@ def test_a_session_goes_on_at_its_node_if_the_one_that_got_the_answer_cannot_lea
     assert found.state is State.COMPLETED
 
 
+@pytest.mark.parametrize("scene", [2], indirect=True)
+def test_a_message_that_another_node_has_accepted_is_not_refused_because_its_task_has_just_ended(scene: Scene) -> None:
+    one, two = scene.nodes
+    task = scene.send(one, "once slow")
+    message = new_message(str(uuid4()), "more", task.id, None)
+    request = SendMessageRequest(message, SendMessageConfiguration(return_immediately=True))
+    fast = one.link.duplicate_of
+
+    async def answer_late(*args: Any) -> Any:
+        one.link.duplicate_of = fast
+        answer = await fast(*args)
+        await sleep(_LoopClock(scene.cluster.world, one), 7)
+        return answer
+
+    one.link.duplicate_of = answer_late
+    sending = scene.start(one, one.services["serial"].send(ANYBODY, request))
+    scene.cluster.run(0.1)
+    assert scene.call(two, two.services["serial"].send(ANYBODY, request)).result.id == task.id
+    assert scene.cluster.run(30, sending.done)
+    assert scene.get(two, task).state is State.COMPLETED
+    assert sending.result().result.id == task.id
+
+
 def reply_slowly(node: SimulatedNode) -> None:
     """Let an agent promise a reply, and take so long that its draft becomes a task; its runs may be repeated."""
     tries = count(1)

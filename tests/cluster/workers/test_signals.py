@@ -126,7 +126,7 @@ def test_sigterm_lets_tasks_end_within_drain_and_is_a_success(start: Start) -> N
 
 def test_a_worker_that_does_not_stop_is_killed(start: Start) -> None:
     port = free_port()
-    server = start("--port", str(port), "--drain", "0")
+    server = start("--port", str(port), "--drain", "0", "--limits-streams", "10")
     begin(port, "freeze")
     server.process.send_signal(signal.SIGTERM)
     code, seen = server.ended()

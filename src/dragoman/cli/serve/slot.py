@@ -94,8 +94,8 @@ class WorkerProcess:
         if all_stop:
             self._send(ServerShutdown())
         if self.kill_at is None:
-            drain = 0.0 if self.request is None else self.request.drain
-            self.kill_at = time.monotonic() + drain + FINAL_SECONDS + KILL_SECONDS
+            seconds = FINAL_SECONDS if self.request is None else self.request.stop_seconds
+            self.kill_at = time.monotonic() + seconds + KILL_SECONDS
             self._child.terminate()
 
     def kill(self) -> None:

@@ -25,11 +25,14 @@ logger = logging.getLogger("dragoman.server")
 
 
 class PortRequest(NamedTuple):
-    """A worker has imported what it serves, and asks for its port. The answer is its number, or a ConfigError."""
+    """A worker has imported what it serves, and asks for its port. The answer is its number, or a ConfigError.
+
+    `stop_seconds` is the longest that it may take to stop, with as many streams as it accepts.
+    """
 
     host: str
     port: int
-    drain: float
+    stop_seconds: float
     log: str
     log_level: str
 
@@ -66,9 +69,11 @@ class Worker:
         Raises:
             ConfigError: the port cannot be had, or the settings have changed and the store is one for a single process.
         """
+        from dragoman.server.listen.serve import longest_stop
+
         if not is_postgres_url(settings.store):
             raise ConfigError("the settings have changed: several workers need --store postgresql://user@host/database")
-        request = PortRequest(settings.host, settings.port, settings.drain, settings.log, settings.log_level)
+        request = PortRequest(settings.host, settings.port, longest_stop(settings), settings.log, settings.log_level)
         try:
             self._pipe.send(request)
             answer: int | ConfigError | ServerShutdown = self._pipe.recv()

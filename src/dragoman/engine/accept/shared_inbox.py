@@ -75,14 +75,10 @@ class SharedInbox(Inbox):
     ) -> AcceptedMessage | None:
         """Accept a message to an existing task, or one that creates it. None when another process was faster."""
         tasks, message = self._tasks, request.message
-        current = tasks.live.get(task_id)
-        if current is not None and current.draft:  # wait until it is either a task or answered without one
-            with suppress(OwnershipLost):
-                await current.wait_opened()
         try:
-            found = await tasks.find(scope, task_id)
-        except TaskNotFound:
-            found = None
+            found, had_ended = await self._find_existing(scope, task_id)
+        except OwnershipLost:
+            return None
         # After the task was read: what another process accepts from now on changes its generation.
         if dedupe_key is not None:
             duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
@@ -98,6 +94,8 @@ class SharedInbox(Inbox):
                 raise InvalidParams("this id cannot be used: choose another", field="id")
             return await self._create_shared(scope, call, request, dedupe_key, caller)
         row, live, stored = found
+        if live is not None and live.ended and not had_ended:  # only now: another process may have been faster
+            return None
         self._check_can_accept(request, row, live)
         if live is not None and live.state.waiting:  # it has just paused and its run is still being released
             with suppress(OwnershipLost):
@@ -108,6 +106,24 @@ class SharedInbox(Inbox):
         if row.state.waiting:
             return await self._answer_shared(stored, call, request, dedupe_key, caller)
         return await self._post(scope, call, request, dedupe_key, row, live)
+
+    async def _find_existing(
+        self, scope: Scope, task_id: str
+    ) -> tuple[tuple[TaskRow, LiveTask | None, StoredTask | None] | None, bool]:
+        """Find a task, and whether its run here has ended. Raises OwnershipLost when its end was refused."""
+        current = self._tasks.live.get(task_id)
+        if current is not None and current.draft:  # wait until it is either a task or answered without one
+            with suppress(OwnershipLost):
+                await current.wait_opened()
+        try:
+            found = await self._tasks.find(scope, task_id)
+        except TaskNotFound:
+            return None, False
+        live = found[1]
+        if live is None or not live.ended:
+            return found, False
+        await live.wait_durable()  # until then, other processes accept messages for it, and perhaps this one
+        return found, True
 
     async def _post(
         self,

@@ -23,7 +23,7 @@ from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts, close_after_responses
 from dragoman.server.listen.port import bind, listen_error
 from dragoman.server.listen.request_log import RequestLog
-from dragoman.server.listen.shutdown import Shutdown
+from dragoman.server.listen.shutdown import FINAL_SECONDS, Shutdown
 from dragoman.server.listen.startup import Startup
 from dragoman.telemetry.terminal import Style, wants_color
 
@@ -209,6 +209,11 @@ async def _keep_ticking(on_tick: Callable[[int], Awaitable[bool]]) -> None:
     for counter in itertools.count():
         await on_tick(counter)
         await asyncio.sleep(0.1)
+
+
+def longest_stop(settings: Settings) -> float:
+    """How long a server may take to stop, in seconds, with as many connections as it has streams at most."""
+    return settings.drain + FINAL_SECONDS + settings.limits.streams / CONNECTIONS_PER_SECOND
 
 
 def connection_seconds(left: float, more: int = 0) -> int:
