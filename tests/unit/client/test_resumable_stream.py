@@ -315,6 +315,22 @@ async def test_a_subscription_that_never_comes_through_does_not_hide_what_the_ta
     assert wire.names.count("SUBSCRIBE") == 4
 
 
+async def test_a_server_that_refuses_streams_while_it_stops_is_resumed_event_by_event() -> None:
+    stopping = ServerError("the server is stopping", retryAfter="1")
+    after = [numbered(2, chunk("a "), chunk("b"), DONE)]
+    wire = Scripted([numbered(1, task()), CUT], *[stopping] * 8, after, gets=[task("a b", generation=3)])
+    events = await sent_events(wire.stream())
+    assert [(event.id, event.text) for event in events] == [(1, ""), (2, "a "), (3, "b"), (4, "")]
+
+
+async def test_a_server_that_refuses_streams_for_long_does_not_hide_what_the_task_says() -> None:
+    busy = ServerError("too many streams", retryAfter="1")
+    wire = Scripted([numbered(1, task()), CUT], *[busy] * 30, gets=[task("a", State.COMPLETED, generation=9)])
+    events = await sent_events(wire.stream())
+    assert [(event.id, event.text) for event in events] == [(1, ""), (9, "a"), (9, "")]
+    assert 10 < sum(wire.clock.slept) < 60
+
+
 async def test_the_place_is_forgotten_when_what_is_new_has_no_number() -> None:
     wire = Scripted(
         [numbered(1, task(), chunk("a ")), CUT],
