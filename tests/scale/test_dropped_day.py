@@ -184,4 +184,6 @@ async def test_a_day_of_a_million_events_is_dropped_under_load(tmp_path: Path, k
     for name, (count, median, slow) in {"before": quiet, "meanwhile": busy, "after": after}.items():
         print(f"  {name:9} {count:6} sends, p50 {median:6.1f} ms, p99 {slow:6.1f} ms ({slow / quiet[2]:.2f}x)")
     assert events == TASKS * EVENTS
-    assert busy[2] <= 2 * quiet[2], "the 99th percentile has more than doubled"
+    # The tasks are deleted row by row, and were changed before: vacuum and checkpoints are in this figure too.
+    limit = 2 if keeps_tasks else 4
+    assert busy[2] <= limit * quiet[2], f"the 99th percentile is more than {limit} times as high"

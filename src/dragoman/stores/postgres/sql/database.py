@@ -14,7 +14,7 @@ from dragoman.stores.postgres.grouped_calls import GroupedCalls
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import reserve_numbers
-from dragoman.stores.postgres.sql.retention import DaySweeper, PacedStep
+from dragoman.stores.postgres.sql.retention import UNHURRIED, DaySweeper, PacedStep
 from dragoman.stores.postgres.sql.schema import LOCK_MS, attach_today, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
@@ -159,7 +159,7 @@ class PostgresDatabase:
             touched = await self._run(retention.sweep, rules, self._tables)
         if touched:
             return touched
-        session = Session(self._url, {"lock_timeout": str(LOCK_MS)})
+        session = Session(self._url, {"lock_timeout": str(LOCK_MS), "synchronous_commit": UNHURRIED})
         try:
             return await session.run(lambda connection: self._days.step(connection, rules))
         finally:

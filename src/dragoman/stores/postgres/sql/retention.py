@@ -33,14 +33,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.store")
 
 # Records or notes that are deleted in one step, about; it has at least one task.
-STEP_RECORDS = 1000
+STEP_RECORDS = 250
 # Tasks that are looked at in one step.
 STEP_TASKS = 5000
 # After a step there is a pause, so many times as long as the step took: nobody waits for retention, and no caller must
 # wait because of it.
 PAUSE = 4.0
 # Dedupe keys in one step.
-STEP_KEYS = 2000
+STEP_KEYS = 250
+# Tasks that are deleted in one step at most.
+STEP_DELETED = 50
+# What is deleted need not be on the disk at once: after a crash it is deleted again.
+UNHURRIED = "off"
 # A day can be dropped when it ended a whole day ago: no node has task numbers of it any more.
 DROP_AFTER = 2
 # A day that cannot be dropped, because a task of it waits, is cleared row by row after so many days, and then in these
@@ -162,9 +166,12 @@ async def sweep(connection: PostgresConnection, rules: Sweep, tables: Sequence[T
         has_worked = False
         if rules.expired_before_ms is not None:
             has_worked = bool(await connection.fetchval(_EXPIRED, rules.expired_before_ms, STEP_KEYS))
-        touched = await _delete_aged(connection, rules, tables, rules.limit)
-        touched += await _delete_surplus(connection, rules, tables, rules.limit - touched)
-        if not touched and not has_worked:
+        limit = min(rules.limit, STEP_DELETED)
+        touched = await _delete_aged(connection, rules, tables, limit)
+        touched += await _delete_surplus(connection, rules, tables, limit - touched)
+        if touched or has_worked:
+            await connection.execute(f"SET LOCAL synchronous_commit = {UNHURRIED}")
+        else:
             await connection.execute(_BURY_FORGOTTEN)
             await connection.execute(_FOLD)
             await connection.execute(_FORGET_NODES)
