@@ -217,7 +217,8 @@ class Effects:
         home = self._homes.setdefault(run.context, node.name) if agent.pinned else node.name
         if home != node.name:
             self._audit.report(f"task {live.id} runs on another node than its context", run.number)
-        if not agent.parallel:
+        # A run whose task was canceled elsewhere may not have learned of that yet, whether it ends or begins.
+        if not agent.parallel and self._is_valid(run):
             for other in self._active:
                 if other.context == run.context and other.number != run.number and self._is_valid(other):
                     self._audit.report(
