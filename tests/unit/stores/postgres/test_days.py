@@ -18,7 +18,7 @@ from dragoman.net.postgres import connect
 from dragoman.stores.postgres import numbers
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.numbers import TaskNumbers
-from dragoman.stores.postgres.sql import schema
+from dragoman.stores.postgres.sql import retention, schema
 from dragoman.stores.postgres.sql.partition import (
     DAYS_AHEAD,
     READ_TODAY,
@@ -27,7 +27,7 @@ from dragoman.stores.postgres.sql.partition import (
     first_number,
     partition_of,
 )
-from dragoman.stores.postgres.sql.retention import DROP_AFTER
+from dragoman.stores.postgres.sql.retention import DROP_AFTER, SweepPauses
 from dragoman.stores.postgres.sql.schema import migrate
 
 COMPACT = Sweep(compact_before_ms=NOW + 1)
@@ -338,6 +338,32 @@ async def test_reserved_numbers_are_given_up_before_their_day_can_go(cluster: Cl
     clock.later = numbers.RENEW_MS
     await task_numbers.renew()
     assert task_numbers.next() >= first + numbers.BLOCK
+
+
+async def test_a_day_that_takes_long_is_dropped_over_several_sweeps(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = await past(cluster)
+    await day.task()
+    await day.task(State.INPUT_REQUIRED)
+    monkeypatch.setattr(retention, "DAYS_SECONDS", -1.0)
+    assert await day.node.database.sweep(COMPACT) == 1, "there is more to do"
+    monkeypatch.undo()
+    await cluster.value("UPDATE tasks SET state = 3 WHERE state = 6")
+    assert await day.node.database.sweep(COMPACT) == 0
+    assert not await day.has_partition()
+
+
+async def test_retention_rests_unless_it_does_not_keep_up() -> None:
+    now = [0.0]
+    pauses = SweepPauses(lambda: now[0])
+    async with pauses.step():
+        pass
+    assert pauses.pause(0.1) == pytest.approx(0.9)
+    now[0] = retention.LATE_SECONDS + 1
+    assert pauses.pause(0.1) == 0
+    pauses.end()
+    assert pauses.pause(0.1) == pytest.approx(0.9)
 
 
 # -- migration ---------------------------------------------------------------------------------------------------------

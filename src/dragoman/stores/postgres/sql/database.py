@@ -14,7 +14,7 @@ from dragoman.stores.postgres.grouped_calls import GroupedCalls
 from dragoman.stores.postgres.sql import claims, reader, retention, tables
 from dragoman.stores.postgres.sql.commit import BatchCommit
 from dragoman.stores.postgres.sql.partition import reserve_numbers
-from dragoman.stores.postgres.sql.retention import UNHURRIED, DaySweeper, PacedStep
+from dragoman.stores.postgres.sql.retention import UNHURRIED, DaySweeper, SweepPauses
 from dragoman.stores.postgres.sql.schema import LOCK_MS, attach_today, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
@@ -59,6 +59,7 @@ class PostgresDatabase:
         self._writer = Session(url)
         self._pool = SessionPool(url, POOL_SIZE)
         self._days = days or DaySweeper()
+        self._pauses = SweepPauses()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
         self._group_calls()
@@ -155,10 +156,11 @@ class PostgresDatabase:
 
     async def sweep(self, rules: Sweep) -> int:
         """One step of retention. Returns how many tasks were touched; 0 when all is done."""
-        async with PacedStep():
+        async with self._pauses.step():
             touched = await self._run(retention.sweep, rules, self._tables)
         if touched:
             return touched
+        self._pauses.end()
         session = Session(self._url, {"lock_timeout": str(LOCK_MS), "synchronous_commit": UNHURRIED})
         try:
             return await session.run(lambda connection: self._days.step(connection, rules))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.net.postgres import is_conflict
@@ -38,7 +40,10 @@ STEP_RECORDS = 250
 STEP_TASKS = 5000
 # After a step there is a pause, so many times as long as the step took: nobody waits for retention, and no caller must
 # wait because of it.
-PAUSE = 4.0
+PAUSE = 9.0
+LATE_SECONDS = 600.0
+# How long one call goes on with days, in seconds. What it has done is saved after each step.
+DAYS_SECONDS = 60.0
 # Dedupe keys in one step.
 STEP_KEYS = 250
 # Tasks that are deleted in one step at most.
@@ -131,19 +136,29 @@ AND NOT EXISTS (SELECT 1 FROM state_counts s WHERE s.node = n.id)
 _FORGET_PROBES = "DELETE FROM probes p WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = p.node)"
 
 
-class PacedStep:
-    """A step of work, and the pause after it."""
+class SweepPauses:
+    """The pauses after the steps of retention. There are none when it has had no end for long: it does not keep up."""
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since: float | None = None
 
-    async def __aenter__(self) -> None:
-        """Begin."""
+    @asynccontextmanager
+    async def step(self) -> AsyncIterator[None]:
+        """A step of work, and the pause after it."""
+        began = self._now()
+        self._since = began if self._since is None else self._since
+        yield
+        await asyncio.sleep(self.pause(self._now() - began))
 
-    async def __aexit__(self, *error: object) -> None:
-        """Pause, unless the step has failed."""
-        if error == (None, None, None):
-            await asyncio.sleep(PAUSE * (time.monotonic() - self._began))
+    def pause(self, seconds: float) -> float:
+        """How long to rest after a step that took so many seconds."""
+        is_late = self._since is not None and self._now() - self._since > LATE_SECONDS
+        return 0.0 if is_late else PAUSE * seconds
+
+    def end(self) -> None:
+        """There is nothing more to do."""
+        self._since = None
 
 
 async def delete_task(connection: PostgresConnection, node: int, row: TaskRow, tables: Sequence[TaskTable]) -> bool:
@@ -287,18 +302,25 @@ class DaySweeper:
     def __init__(self, clear_after: int = CLEAR_AFTER, clear_seconds: float = CLEAR_SECONDS) -> None:
         self._clear_after = clear_after
         self._clear_seconds = clear_seconds
+        self._pauses = SweepPauses()
+        self._until = 0.0
 
     async def step(self, connection: PostgresConnection, rules: Sweep) -> int:
         """Drop what can be dropped, and run a step of clearing. Returns how many tasks lost their events by that.
 
-        It returns 0 also while another node is at it. The lock is that of the session, because a partition cannot be
-        detached within a transaction: when a node dies in the middle, the lock ends with what it had begun. If this is
-        canceled or raises an error, the session has to be closed.
+        It returns at least 1 when there was no time to drop all that can be, and 0 also while another node is at it.
+        The lock is that of the session, because a partition cannot be detached within a transaction: when a node dies
+        in the middle, the lock ends with what it had begun. If this is canceled or raises an error, the session has to
+        be closed.
         """
         if not await connection.fetchval(_TRY_LOCK):
             return 0
+        self._until = time.monotonic() + DAYS_SECONDS
         try:
             cleared = await self._step(connection, rules)
+            self._pauses.end()
+        except _TimeOver:
+            cleared = 1
         except Exception as error:
             if not is_conflict(error):
                 raise  # the lock ends with the session
@@ -316,8 +338,8 @@ class DaySweeper:
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
             day = _Day(*row)
             may_drop = day.day <= today - DROP_AFTER and not has_older_nodes and not day.is_kept
-            if day.dropped or (may_drop and await _is_unneeded(connection, day, cutoff_ms)):
-                await _drop(connection, day)
+            if day.dropped or (may_drop and await self._is_unneeded(connection, day, cutoff_ms)):
+                await self._drop(connection, day)
             elif day.day <= today - self._clear_after and not keeps_all:
                 cleared = await self._clear(connection, day, cutoff_ms, rules.limit)
                 if cleared:
@@ -331,43 +353,53 @@ class DaySweeper:
         query, position, tasks = _CLEAR.format(partition=partition_of(day.day)), day.cleared, 0
         update = "UPDATE days SET cleared = $2, cleared_at = clock_timestamp() WHERE day = $1"
         while position is not None and not tasks:
-            async with PacedStep():
+            async with self._step_and_pause():
                 position, tasks = await connection.fetchrow(query, position, cutoff_ms, limit)
                 await connection.execute(update, day.day, position or 0)
         return tasks
 
+    async def _is_unneeded(self, connection: PostgresConnection, day: _Day, cutoff_ms: int) -> bool:
+        """True when no task of a day needs its events.
 
-async def _is_unneeded(connection: PostgresConnection, day: _Day, cutoff_ms: int) -> bool:
-    """True when no task of a day needs its events.
+        Each task is looked at once: what has ended does not change, and a past day gets no new tasks.
+        """
+        # If the rules have changed, and tasks are kept for longer now, all are looked at again.
+        number = day.checked if cutoff_ms >= day.cutoff_ms else first_number(day.day)
+        in_need, count, before = None, STEP_TASKS, (day.checked, day.cutoff_ms)
+        while in_need is None and count == STEP_TASKS:
+            async with self._step_and_pause():
+                in_need, last, count = await connection.fetchrow(_CHECK_TASKS, number, day.end, cutoff_ms)
+                number = in_need or (last + 1 if last else number)
+                # After each step: a day with very many tasks takes longer than a sweep may.
+                if (number, cutoff_ms) != before:
+                    before = number, cutoff_ms
+                    await connection.execute(
+                        "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1", day.day, *before
+                    )
+        return in_need is None
 
-    Each task is looked at once: what has ended does not change, and a past day gets no new tasks.
-    """
-    # If the rules have changed, and tasks are kept for longer now, all are looked at again.
-    number = day.checked if cutoff_ms >= day.cutoff_ms else first_number(day.day)
-    in_need, count, before = None, STEP_TASKS, (day.checked, day.cutoff_ms)
-    while in_need is None and count == STEP_TASKS:
-        async with PacedStep():
-            in_need, last, count = await connection.fetchrow(_CHECK_TASKS, number, day.end, cutoff_ms)
-            number = in_need or (last + 1 if last else number)
-            # After each step: a day with very many tasks takes longer than a sweep may.
-            if (number, cutoff_ms) != before:
-                before = number, cutoff_ms
-                await connection.execute(
-                    "UPDATE days SET checked = $2, cutoff_ms = $3 WHERE day = $1", day.day, *before
-                )
-    return in_need is None
+    async def _drop(self, connection: PostgresConnection, day: _Day) -> None:
+        """Drop a day: first its events, then the notes, which give some of them their meaning."""
+        had_events = day.dropped or await connection.fetchval(f"SELECT EXISTS (SELECT FROM {partition_of(day.day)})")
+        # From here on it is decided, whoever finishes it.
+        await connection.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
+        await detach_day(connection, day.day)
+        position: int | None = first_number(day.day) - 1
+        while position is not None:
+            async with self._step_and_pause():
+                position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
+        await connection.execute("DELETE FROM days WHERE day = $1", day.day)
+        if had_events:
+            logger.info("the events of %s were dropped", date_of(day.day))
+
+    @asynccontextmanager
+    async def _step_and_pause(self) -> AsyncIterator[None]:
+        """A step whose result is saved. Raises _TimeOver when there is no time for another one."""
+        async with self._pauses.step():
+            yield
+        if time.monotonic() > self._until:
+            raise _TimeOver
 
 
-async def _drop(connection: PostgresConnection, day: _Day) -> None:
-    """Drop a day: first its events, then the notes, which give some of them their meaning."""
-    had_events = day.dropped or await connection.fetchval(f"SELECT EXISTS (SELECT FROM {partition_of(day.day)})")
-    # From here on it is decided, whoever finishes it.
-    await connection.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
-    await detach_day(connection, day.day)
-    position: int | None = first_number(day.day) - 1
-    while position is not None:
-        async with PacedStep():
-            position = await connection.fetchval(_CLEAR_NOTES, position, day.end)
-    await connection.execute("DELETE FROM days WHERE day = $1", day.day)
-    if had_events:
-        logger.info("the events of %s were dropped", date_of(day.day))
+class _TimeOver(Exception):
+    """The rest is for the next call."""
