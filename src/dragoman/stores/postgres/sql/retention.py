@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,7 +144,7 @@ class SweepPauses:
         self._since: float | None = None
 
     @asynccontextmanager
-    async def step(self) -> AsyncIterator[None]:
+    async def step(self) -> AsyncGenerator[None]:
         """A step of work, and the pause after it."""
         began = self._now()
         self._since = began if self._since is None else self._since
@@ -393,7 +393,7 @@ class DaySweeper:
             logger.info("the events of %s were dropped", date_of(day.day))
 
     @asynccontextmanager
-    async def _step_and_pause(self) -> AsyncIterator[None]:
+    async def _step_and_pause(self) -> AsyncGenerator[None]:
         """A step whose result is saved. Raises _TimeOver when there is no time for another one."""
         async with self._pauses.step():
             yield
