@@ -105,6 +105,7 @@ async def running_show(folder: Path, store: str, flags: Sequence[str] = (), peri
                 assert not process.tracebacks
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(60)
 async def test_every_stream_goes_on_where_it_was_over_a_rolling_restart(tmp_path: Path, postgres_url: str) -> None:
     async with running_show(tmp_path, postgres_url, ["--drain", "0"]) as show:

@@ -40,8 +40,9 @@ async def small(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(gauge, "GAP", 0.0)
     control = await connect(postgres_url)
     backend = await control.fetchval("SELECT pg_backend_pid()")
+    postmaster = Postmaster(_parent(backend))  # while the backend is there
     await control.close()
-    small = Gauge(Postmaster(_parent(backend)), postgres_url)  # type: ignore[arg-type]
+    small = Gauge(postmaster, postgres_url)  # type: ignore[arg-type]
     await small.open()
     yield small
     await small.close()
