@@ -361,15 +361,16 @@ class SimulatedDatabase(MemoryStore):
             if ownership.row.scope.agent != agent:
                 continue
             owner, home = ownership.owner, self._home(ownership)
+            is_elsewhere = home is not None and home != self._nodes[node].info.name
             may_return = not self._is_gone(home) or self._was_stopped(home)
             if owner is None:
                 if not queued:
                     continue
                 if not parallel and self._is_behind(number, ownership):
                     continue
-                if home is not None and may_return and home != self._nodes[node].info.name:
+                if is_elsewhere and may_return:
                     continue
-            elif not self._is_dead(owner):
+            elif not self._is_dead(owner) or (is_elsewhere and not self._is_gone(home)):
                 continue
             taken.append(self._claim(node, ownership))
         return taken

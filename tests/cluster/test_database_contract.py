@@ -341,6 +341,16 @@ async def test_a_pinned_context_is_left_to_its_node_while_that_lives(tables: Tab
     assert (claimed.claim.task, claimed.home) == (row.number, f"node-{TWO}")
 
 
+async def test_a_run_whose_cancel_was_cut_off_goes_back_to_the_node_of_its_session(tables: Tables) -> None:
+    await tables.database.join(NodeInfo(3, "node-3", ("agent",), "1"))
+    row = await tables.create(TWO, "c", begins=True, pins=True)
+    assert await tables.database.claim(3, row.number, 1, revoke=True) is not None
+    await tables.kill(3)
+    assert await tables.take(ONE) == []
+    (claimed,) = await tables.database.take(TWO, "agent", parallel=False, limit=5)
+    assert (claimed.claim.task, claimed.begun, claimed.home) == (row.number, True, None)
+
+
 async def test_a_pinned_context_waits_for_a_node_that_was_stopped_and_comes_back(tables: Tables) -> None:
     first = await tables.create(TWO, "c", begins=True, pins=True)
     assert await tables.commit(TWO, change(after(first, State.COMPLETED), 1)) == "committed"

@@ -193,8 +193,8 @@ class Database(Protocol):
         `attempts` counts the runs of nodes that were declared dead: one that has left was not stopped by its tasks.
         What a dead node had claimed and not begun is queued again first. Unless `parallel`, a queued task is left alone
         while an older one of its context is unfinished. One whose context is pinned to another live node is left alone
-        too, and so is one of a node that has left less than 30 seconds ago: it may come back. Pinned to a node that is
-        gone, it is claimed with `home` set.
+        too, begun or not, and so is a queued one of a node that has left less than 30 seconds ago: it may come back.
+        Pinned to a node that is gone, it is claimed with `home` set.
         """
         ...
 

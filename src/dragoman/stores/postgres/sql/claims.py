@@ -82,6 +82,11 @@ _ORDER = f"""AND (EXISTS (
     SELECT 1 FROM contexts c JOIN tasks d ON d.number = c.running WHERE c.scope = t.scope
     AND c.context_id = t.context_id AND c.running <> t.number AND d.begun
 )) IS NOT TRUE"""
+# The session of a run is on a live node, which takes it itself: the node that died had only begun to cancel it.
+_IS_AT_HOME = """NOT EXISTS (
+    SELECT 1 FROM contexts c JOIN nodes h ON h.name = c.home AND NOT h.dead
+    WHERE c.scope = t.scope AND c.context_id = t.context_id AND c.home <> (SELECT name FROM nodes WHERE id = $1)
+)"""
 _TAKE = f"""
 WITH queued AS MATERIALIZED (
     SELECT t.number FROM tasks t WHERE t.{UNFINISHED} AND t.owner IS NULL AND t.agent = $2 {{0}}
@@ -91,7 +96,7 @@ WITH queued AS MATERIALIZED (
     )
     ORDER BY t.number LIMIT $4 FOR UPDATE OF t SKIP LOCKED
 ), orphans AS MATERIALIZED (
-    {_ORPHANS.format(f"t.agent = $2 AND (t.begun OR t.state = {DRAFT})")} ORDER BY t.number LIMIT $3
+    {_ORPHANS.format(f"t.agent = $2 AND (t.begun OR t.state = {DRAFT}) AND {_IS_AT_HOME}")} ORDER BY t.number LIMIT $3
 ), lost AS MATERIALIZED (
     SELECT t.number FROM orphans o JOIN tasks t ON t.number = o.number WHERE t.begun OR t.state = {DRAFT}
     FOR UPDATE OF t SKIP LOCKED
