@@ -90,8 +90,9 @@ class Row(Struct, frozen=True):
     """One version over one binding.
 
     `methods` are the JSON-RPC or gRPC methods of operations, `method_aliases` other names for them, `service` is the
-    gRPC service they belong to; `paths` are those of REST, under `prefix`, after a tenant where `tenants` is set. `headers` are sent with every request, `extensions_header` is
-    the response header of activated extensions, in lower case. `card_path` is the path of the interface on our cards.
+    gRPC service they belong to; `paths` are those of REST, under `prefix`, after a tenant where `tenants` is set.
+    `headers` are sent with every request, `extensions_header` is the response header of activated extensions, in lower
+    case. `card_path` is the path of the interface on our cards.
 
     `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can get a result before the task
     has ended. `chooses_ids`: callers choose the id of a new task, and messages have none. `subscribes_again`: a
