@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dragoman.transports.grpc.decoder import reader_of
-from dragoman.transports.grpc.encoder import writer_of
-from dragoman.transports.grpc.wire import Budget, MalformedMessage
+from dragoman.transports.grpc.proto.decoder import reader_of
+from dragoman.transports.grpc.proto.encoder import writer_of
+from dragoman.transports.grpc.proto.wire import Budget, MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dragoman.transports.grpc.decoder import Reader
+    from dragoman.transports.grpc.proto.decoder import Reader
 
 __all__ = ["Codec", "MalformedMessage", "codec_of"]
 

@@ -6,7 +6,7 @@ import struct
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from dragoman.transports.grpc.wire import (
+from dragoman.transports.grpc.proto.wire import (
     MalformedMessage,
     checked,
     read_end,
@@ -19,7 +19,7 @@ from dragoman.transports.grpc.wire import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dragoman.transports.grpc.wire import Budget
+    from dragoman.transports.grpc.proto.wire import Budget
 
 # The tags of the kinds of a Value, each a number and a wire type.
 _NULL: Final = 0x08

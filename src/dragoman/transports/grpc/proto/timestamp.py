@@ -6,10 +6,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dragoman.transports.grpc.wire import MalformedMessage, read_long_tag, read_varint, skip, varint
+from dragoman.transports.grpc.proto.wire import MalformedMessage, read_long_tag, read_varint, skip, varint
 
 if TYPE_CHECKING:
-    from dragoman.transports.grpc.wire import Budget
+    from dragoman.transports.grpc.proto.wire import Budget
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS, _NANOS = 0x08, 0x10

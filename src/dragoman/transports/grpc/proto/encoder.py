@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.dialects.protobuf import files
 from dragoman.dialects.protobuf.schema import FieldSchema, Label
 from dragoman.dialects.reading.lenient import from_base64
-from dragoman.transports.grpc.timestamp import write_timestamp
-from dragoman.transports.grpc.values import write_list, write_struct, write_value
-from dragoman.transports.grpc.wire import BYTES, SHORT_SIZES, VARINT, size_of, varint
+from dragoman.transports.grpc.proto.timestamp import write_timestamp
+from dragoman.transports.grpc.proto.values import write_list, write_struct, write_value
+from dragoman.transports.grpc.proto.wire import BYTES, SHORT_SIZES, VARINT, size_of, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

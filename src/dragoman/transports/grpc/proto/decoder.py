@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.protobuf import files
 from dragoman.dialects.protobuf.schema import FieldSchema, Label, MessageSchema
-from dragoman.transports.grpc.timestamp import read_timestamp
-from dragoman.transports.grpc.values import read_list, read_struct, read_value
-from dragoman.transports.grpc.wire import BYTES, VARINT, checked, read_end, read_long_tag, read_varint, skip, too_long
+from dragoman.transports.grpc.proto.timestamp import read_timestamp
+from dragoman.transports.grpc.proto.values import read_list, read_struct, read_value
+from dragoman.transports.grpc.proto.wire import (
+    BYTES,
+    VARINT,
+    checked,
+    read_end,
+    read_long_tag,
+    read_varint,
+    skip,
+    too_long,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.transports.grpc.wire import Budget
+    from dragoman.transports.grpc.proto.wire import Budget
 
     # data, start, end, budget, and what an earlier occurrence of the same field gave; returns the value
     Reader = Callable[[bytes, int, int, Budget, Any], Any]
