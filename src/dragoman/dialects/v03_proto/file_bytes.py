@@ -1,4 +1,4 @@
-"""How the bytes of a file are encoded in 0.3 over REST and gRPC: once, as ProtoJSON does, or twice.
+"""How the bytes of a file are encoded in 0.3 over REST: once, as ProtoJSON does, or twice.
 
 a2a-sdk and a2a-go keep the base64 text of a file in the proto's field of bytes, which ProtoJSON encodes again. They
 refuse or lose a file that is encoded once. The protocol and @a2a-js/sdk encode it once.
@@ -45,10 +45,6 @@ _CALLERS = {
     "grpc-node-js": _JAVASCRIPT,
     "Java-http-client": _JAVA,
     "Vert.x-WebClient": _JAVA,
-    "grpc-python": _LIKELY_TWICE,
-    "grpc-python-asyncio": _LIKELY_TWICE,
-    "grpc-go": _LIKELY_TWICE,
-    "grpc-node-js": _JAVASCRIPT,
 }
 _ZIP = ((0, b"PK\x03\x04"),)
 _RIFF = ((0, b"RIFF"),)
