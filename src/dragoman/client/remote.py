@@ -1,4 +1,4 @@
-"""The connection to an agent over HTTP: resolves its card, picks the interface that works, retries where safe."""
+"""The connection to an agent over a network: resolves its card, picks the interface that works, retries where safe."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
+from dragoman.client.cards.interfaces import interfaces_of, transport_name
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
-from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.response import ResponseEvents
@@ -38,8 +38,9 @@ from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_u
 from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
+    from dragoman.client.cards.interfaces import Interface
     from dragoman.client.connection import ByteBudget, Sender, StreamEvent
-    from dragoman.client.discovery import Discovery, Interface
+    from dragoman.client.discovery import Discovery
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Request, SubscribeToTaskRequest
@@ -62,7 +63,7 @@ _TASK_OPERATIONS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
 class RemoteConnection:
-    """A `Connection` to an agent over HTTP. `target` is a URL or a card."""
+    """A `Connection` to an agent over HTTP or gRPC. `target` is a URL or a card."""
 
     def __init__(
         self,
@@ -158,8 +159,12 @@ class RemoteConnection:
             return self._interfaces[0]
         if self.cached_card is not None:
             with contextlib.suppress(DragomanError):  # a call says what is wrong with the card
-                return interfaces_of(self.cached_card, self._protocol, self._transport)[0]
+                return self._interfaces_of(self.cached_card)[0]
         return None
+
+    def _interfaces_of(self, card: AgentCard) -> list[Interface]:
+        source = self._target if isinstance(self._target, str) else None
+        return interfaces_of(card, self._protocol, self._transport, source=source)
 
     @property
     def can_resubscribe(self) -> bool:
@@ -379,7 +384,7 @@ class RemoteConnection:
         return await asyncio.shield(choosing)
 
     async def _load_interfaces(self) -> list[Interface]:
-        interfaces = interfaces_of(await self.card(), self._protocol, self._transport)
+        interfaces = self._interfaces_of(await self.card())
         if not self._interfaces:
             self._interfaces = interfaces
         return self._interfaces

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dragoman import Client
+from dragoman.client.cards.interfaces import interfaces_of
 from dragoman.client.connect import SHARED_CARDS
-from dragoman.client.discovery import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,

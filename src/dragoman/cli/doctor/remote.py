@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.cli.doctor.interface import InterfaceChecker
 from dragoman.cli.printing import state_name
+from dragoman.client.cards.interfaces import interfaces_of
 from dragoman.client.connection import Sender
-from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
+from dragoman.client.discovery import WELL_KNOWN, is_card_url
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.error import BadCard, ConfigError, DragomanError
@@ -30,8 +31,8 @@ from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.cli.remote.session import CommandSession, Options
+    from dragoman.client.cards.interfaces import Interface
     from dragoman.client.client import Client
-    from dragoman.client.discovery import Interface
     from dragoman.client.event import Event
     from dragoman.model.card import AgentCard
     from dragoman.net.exchange import HttpResponse

@@ -5,7 +5,6 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,7 +16,7 @@ from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.grpc.frames import MEDIA_TYPE, FrameReader, message_of, read_frames, write_message
 from dragoman.net.grpc.status import http_status, status_name
-from dragoman.transports.binding import as_client_error, not_json_error
+from dragoman.transports.binding import as_client_error
 from dragoman.transports.grpc.codec import MalformedMessage, codec_of
 from dragoman.transports.grpc.methods import METHODS
 
@@ -33,37 +32,10 @@ if TYPE_CHECKING:
 # Response metadata of a stream of ours: the id of its first event. Each event after it is one more.
 FIRST_EVENT_ID = "first-event-id"
 _GATEWAY_ERRORS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
-_SECURE_SCHEMES, _PLAIN_SCHEMES = ("grpcs", "https"), ("grpc", "http")
-_HTTPS_PORT = 443
-
-
-def grpc_url(address: str, *, secure: bool) -> str:
-    """Return the `grpc://` or `grpcs://` URL of the address of an interface, which most cards write as `host:port`.
-
-    `secure` says whether an address without a scheme means TLS; at port 443 it always does.
-
-    Raises:
-        ValueError: it is no address.
-    """
-    scheme, separator, rest = address.partition("://")
-    if not separator:
-        scheme, rest = "", address.removeprefix("dns:")
-    elif scheme.lower() == "dns":
-        # dns://SERVER/host:port, where the name server may be left out.
-        scheme, rest = "", rest.partition("/")[2]
-    parts = urlsplit(f"//{rest.lstrip('/')}")
-    host, port = parts.hostname, parts.port
-    if not host or not rest.isprintable() or " " in rest:
-        raise ValueError(f"{redact_url(address)!r} is not the address of a gRPC server")
-    is_secure = scheme.lower() in _SECURE_SCHEMES or (
-        scheme.lower() not in _PLAIN_SCHEMES and (secure or port == _HTTPS_PORT)
-    )
-    name = f"[{host}]" if ":" in host else host
-    return f"{'grpcs' if is_secure else 'grpc'}://{name}:{port or (443 if is_secure else 80)}"
 
 
 class GrpcBinding:
-    """A gRPC interface in one version of A2A. `url` is as `grpc_url` returns it."""
+    """A gRPC interface in one version of A2A. `url` is a `grpc://` or `grpcs://` URL."""
 
     name = GRPC
 
@@ -108,11 +80,7 @@ class GrpcBinding:
 
     def read_result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         if status >= 300:
-            raise (
-                self.read_error(headers)
-                if "grpc-status" in headers
-                else not_json_error(body, status, headers, self.url)
-            )
+            raise self.read_error(headers)
         messages = [frame.data for frame in read_frames(body) if not frame.is_trailers]
         if not messages:
             raise BadResponse(f"{redact_url(self.url)} answered with neither a message nor an error")
