@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import grpc
@@ -42,15 +42,15 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not used
 class GrpcCall:
     """One call as an ASGI connection: its metadata are headers, a message is a body, the status is in the trailers."""
 
-    __slots__ = ("_body", "_context", "_failed", "_headers", "_status", "_streams")
+    __slots__ = ("_body", "_context", "_headers", "_status", "_streams", "_trailers")
 
     def __init__(self, context: Any, *, streams: bool) -> None:
         self._context = context
         self._streams = streams
         self._headers: Sequence[Header] = ()
+        self._trailers: Sequence[Header] = OK
         self._body = b""
         self._status = 200
-        self._failed = False
 
     async def receive(self) -> Message:
         """Return the one message of the call."""
@@ -61,42 +61,42 @@ class GrpcCall:
         """Take a part of the response: a stream is sent at once, and waits for its reader; anything else at the end."""
         kind: str = message["type"]
         if kind == "http.response.body":
-            if not self._streams or self._status != 200:
-                self._body += message["body"]
-            elif message["body"]:
+            if self._streams and self._status == 200:
                 await self._context.write(message["body"])
+            else:
+                self._body += message["body"]
         elif kind == "http.response.start":
             self._headers, self._status = message["headers"], message["status"]
-            if self._streams and self._status == 200:
-                await self._send_headers()
-        elif message["headers"] is not OK:
-            self._fail(message["headers"])
+        else:
+            self._trailers = message["headers"]
+            return
+        if self._streams and self._headers and self._status == 200:
+            headers, self._headers = self._headers, ()
+            if metadata := _metadata(headers):
+                await self._context.send_initial_metadata(metadata)
 
     async def finish(self) -> bytes:
-        """End the call, and return its message, which is empty for a stream and for a call that has failed."""
+        """End the call, and return its message, which is empty for a stream.
+
+        Raises:
+            grpc.aio.AbortError: the call has failed; grpcio sends its status.
+        """
+        trailers = self._trailers
         if self._status != 200:  # what answered knows nothing of gRPC
             code = _BY_HTTP.get(self._status, StatusCode.UNKNOWN)
-            self._fail([(STATUS, b"%d" % code.value[0]), (MESSAGE, self._body)])
-        elif not self._failed and not self._streams:
-            await self._send_headers()
-        return self._body
-
-    def _fail(self, trailers: Sequence[Header]) -> None:
-        context, metadata = self._context, _metadata(self._headers)
-        for name, value in trailers:
-            if name == STATUS:
-                context.set_code(_CODES[int(value)])
-            elif name == MESSAGE:
-                context.set_details(value.decode("utf-8", "replace"))
-            else:
-                metadata.append((name.decode(), value if name == DETAILS else value.decode("latin-1")))
-        context.set_trailing_metadata(metadata)
-        self._failed, self._body = True, b""
-
-    async def _send_headers(self) -> None:
-        metadata, self._headers = _metadata(self._headers), ()
-        if metadata:
-            await self._context.send_initial_metadata(metadata)
+            trailers = [(STATUS, b"%d" % code.value[0]), (MESSAGE, self._body)]
+        # Initial metadata of their own would cost a call a third more.
+        metadata = _metadata(self._headers)
+        if trailers is OK:
+            if metadata:
+                self._context.set_trailing_metadata(metadata)
+            return self._body
+        fields = dict(trailers)
+        code, text = _CODES[int(fields.pop(STATUS))], fields.pop(MESSAGE, b"").decode("utf-8", "replace")
+        if DETAILS in fields:
+            metadata.append((DETAILS.decode(), fields.pop(DETAILS)))
+        await self._context.abort(code, text, (*metadata, *_metadata(tuple(fields.items()))))
+        return b""
 
 
 def _metadata(headers: Sequence[Header]) -> list[tuple[str, str | bytes]]:
@@ -172,7 +172,7 @@ class GrpcListener:
         if self._closing is not None:
             await self._closing
 
-    async def _serve(self, path: str, streams: bool, _: object, context: Any) -> bytes:
+    async def _serve(self, path: str, context: Any, *, streams: bool) -> bytes:
         scope: Message = {
             "type": GRPC_CALL,
             "http_version": "2",
@@ -196,19 +196,29 @@ class GrpcListener:
 class _Handlers(grpc.GenericRpcHandler):
     """Finds the handler of a path. A call is admitted before its message is read, so all of them read it themselves."""
 
-    def __init__(self, serve: Any) -> None:
+    def __init__(self, serve: Callable[..., Awaitable[bytes]]) -> None:
         self._handlers: dict[str, Any] = {}
         for path, method in METHODS.items():
-            kind = (
-                grpc.stream_stream_rpc_method_handler
-                if method.operation.streams
-                else grpc.stream_unary_rpc_method_handler
-            )
-            self._handlers[path] = kind(partial(serve, path, method.operation.streams))
+            self._handlers[path] = _handler(path, serve, streams=method.operation.streams)
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler of a call, or None: then grpcio answers that there is no such method."""
         return self._handlers.get(handler_call_details.method)
+
+
+def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool) -> Any:
+    # grpcio runs whatever is not an `async def` in threads.
+    if streams:
+
+        async def stream(_: object, context: Any) -> None:
+            await serve(path, context, streams=True)
+
+        return cast("Any", grpc.stream_stream_rpc_method_handler(stream))
+
+    async def answer(_: object, context: Any) -> bytes:
+        return await serve(path, context, streams=False)
+
+    return cast("Any", grpc.stream_unary_rpc_method_handler(answer))
 
 
 def _credentials(settings: Settings) -> Any:

@@ -115,7 +115,7 @@ class Grpc:
         try:
             values = codec.decode(method.request, data)
         except MalformedMessage as error:
-            raise InvalidRequest(f"the message is not a {method.request}: {error}") from None
+            raise InvalidRequest(f"the message cannot be read: {error}") from None
         agent = self._choose(values)
         endpoint = agent.endpoint
         body = msgspec.json.encode(values)
