@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
-from dragoman.dialects.table import ADK_EXTENSION, EXTENSIONS_HEADERS, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
+from dragoman.dialects.table import ADK_EXTENSION, EXTENSIONS_HEADERS, GRPC, JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.dialects.v03_proto.dialect import (
@@ -50,6 +50,10 @@ _DIALECTS: dict[tuple[str, str], CallingDialect] = {
     (V1_0.version, REST): V1_0,
     (V1_1.version, JSONRPC): V1_1,
     (V1_1.version, REST): V1_1,
+    (V0_2, GRPC): V03_PROTO,
+    (V0_3, GRPC): V03_PROTO,
+    (V1_0.version, GRPC): V1_0,
+    (V1_1.version, GRPC): V1_1,
 }
 
 
@@ -179,10 +183,10 @@ class Dialects:
             raise MethodNotFound(f"Method not found: {quoted(method)}{_suggest(method)}")
         return match
 
-    def for_rest(
+    def for_row(
         self, row: table.Row, version: str | None, user_agent: str = "", body: bytes | None = None
     ) -> CallingDialect:
-        """Return the dialect of a REST request whose path belongs to that row.
+        """Return the dialect of a request whose REST path, or gRPC service, belongs to that row.
 
         In 0.3, the caller's SDK decides how files are encoded: its User-Agent and its body show which it is.
         """
@@ -196,8 +200,8 @@ class Dialects:
             dialect = self._v03_proto[files] = V03Proto(blocking_by_default=self._blocking, files=files)
         return dialect
 
-    def rest_response_dialect(self, dialect: CallingDialect, origin: str) -> CallingDialect:
-        """Return the dialect of a REST response, once the origin of the task is known."""
+    def row_response_dialect(self, dialect: CallingDialect, origin: str) -> CallingDialect:
+        """Return the dialect of a response over REST or gRPC, once the origin of the task is known."""
         if origin == TWICE_ORIGIN and isinstance(dialect, V03Proto) and dialect.files.guessed:
             return self._with_files(dialect.files._replace(twice=True))
         return dialect

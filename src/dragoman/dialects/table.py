@@ -89,9 +89,10 @@ CARD_PROTOCOL_VERSION = "0.3.0"
 class Row(Struct, frozen=True):
     """One version over one binding.
 
-    `methods` are the JSON-RPC methods of operations, `method_aliases` other names for them; `paths` are those of REST,
-    under `prefix`, after a tenant where `tenants` is set. `headers` are sent with every request, `extensions_header` is
-    the response header of activated extensions, in lower case. `card_path` is the path of the interface on our cards.
+    `methods` are the JSON-RPC or gRPC methods of operations, `method_aliases` other names for them, `service` is the
+    gRPC service they belong to; `paths` are those of REST, under `prefix`, after a tenant where `tenants` is set.
+    `headers` are sent with every request, `extensions_header` is the response header of activated extensions, in lower
+    case. `card_path` is the path of the interface on our cards.
 
     `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can get a result before the task
     has ended. `chooses_ids`: callers choose the id of a new task, and messages have none. `subscribes_again`: a
@@ -106,6 +107,7 @@ class Row(Struct, frozen=True):
     methods: dict[Operation, str]
     paths: dict[Operation, RestPath]
     method_aliases: dict[str, Operation] = {}
+    service: str = ""
     prefix: tuple[str, ...] = ()
     tenants: bool = True
     headers: dict[str, str] = {}
@@ -216,8 +218,36 @@ ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC}
     for row in _RPC
     if row.paths
 }
-# The interfaces on our cards, best first.
+_GRPC_1_0 = replace(_RPC_1_0, binding=GRPC, paths={}, service="lf.a2a.v1.A2AService", card_path="")
+_GRPC_0_3 = replace(
+    _RPC_0_3,
+    binding=GRPC,
+    methods={
+        **{operation: operation.value for operation in _RPC_0_3.methods},
+        Operation.SUBSCRIBE: "TaskSubscription",
+        Operation.LIST_PUSH: "ListTaskPushNotificationConfig",
+        Operation.EXTENDED_CARD: "GetAgentCard",
+    },
+    method_aliases={},
+    paths={},
+    prefix=(),
+    service="a2a.v1.A2AService",
+    card_path="",
+    alternative=None,
+    errors_as_events=frozenset(),
+)
+_GRPC = (
+    replace(_GRPC_0_3, version=V0_2, errors=_RPC_0_2.errors),
+    _GRPC_0_3,
+    _GRPC_1_0,
+    replace(_GRPC_1_0, version=V1_1, headers=_RPC_1_1.headers, generations=True),
+)
+ROWS |= {(row.version, GRPC): row for row in _GRPC}
+# The gRPC services, in the newest version of each package.
+GRPC_ROWS = (_GRPC_1_0, _GRPC_0_3)
+# The interfaces on our cards, best first; those of gRPC follow where it is served.
 CARD_ROWS = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
+GRPC_CARD_ROWS = tuple(ROWS[version, GRPC] for version in (V1_0, V1_1, V0_3))
 _NEAREST = {"0": V0_3, "1": V1_1}
 # langgraph-api declares 1.0 and sends the events of 0.3, and of files it takes only those of 0.3, which it speaks well.
 _FIRST_CHOICES = {"https://langchain.com/a2a/extensions/history-scope/v1": V0_3}

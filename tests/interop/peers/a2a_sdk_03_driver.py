@@ -2,7 +2,7 @@
 
 Runs in the environment of tests/interop/peers/a2a-sdk-03.txt, never in ours:
 
-    a2a_sdk_03_driver.py BASE_URL --transport jsonrpc|rest --protocol 0.3 [--only CASE]
+    a2a_sdk_03_driver.py BASE_URL --transport jsonrpc|rest|grpc --protocol 0.3 [--only CASE]
 
 The agent must have the skills of tests/interop/agents.py. Exit code 1: a case failed.
 """
@@ -15,6 +15,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, A2AClientHTTPError, Client, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientJSONRPCError
@@ -42,15 +43,33 @@ from a2a.types import (
 from a2a.utils import get_artifact_text, get_data_parts, get_file_parts, get_message_text
 from driving import HTTP_TIMEOUT, UNSUPPORTED, CaseFailed, PeerAtFault, case, drive, expect, receiving
 
-TRANSPORTS = {"jsonrpc": TransportProtocol.jsonrpc, "rest": TransportProtocol.http_json}
+TRANSPORTS = {
+    "jsonrpc": TransportProtocol.jsonrpc,
+    "rest": TransportProtocol.http_json,
+    "grpc": TransportProtocol.grpc,
+}
 TERMINAL = {TaskState.completed, TaskState.failed, TaskState.canceled, TaskState.rejected}
 CREDENTIALS = {"Authorization": "Bearer open-sesame"}
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
-# The code over JSON-RPC, and what may come instead of it over REST: 0.3 never said which status an error has.
-TASK_NOT_FOUND = ({-32001}, {404})
-TASK_NOT_CANCELABLE = ({-32002}, {400, 409})
-ANY_REFUSAL = ({-32600, -32602, -32004, -32007}, {400, 404, 409, 422})
+
+@dataclass(frozen=True)
+class Refusal:
+    """The code over JSON-RPC, and what may come instead of it: 0.3 never said which status an error has elsewhere."""
+
+    codes: set[int]
+    statuses: set[int]
+    names: set[str]
+    """Over gRPC, where the SDKs put the name of the error before its text."""
+
+
+TASK_NOT_FOUND = Refusal({-32001}, {404}, {"TaskNotFoundError"})
+TASK_NOT_CANCELABLE = Refusal({-32002}, {400, 409}, {"TaskNotCancelableError"})
+ANY_REFUSAL = Refusal(
+    {-32600, -32602, -32004, -32007},
+    {400, 404, 409, 422},
+    {"InvalidRequestError", "InvalidParamsError", "UnsupportedOperationError"},
+)
 
 Event = tuple[Task, TaskStatusUpdateEvent | TaskArtifactUpdateEvent | None]
 
@@ -70,20 +89,21 @@ class Peer:
 
 
 @contextmanager
-def refusing(error: tuple[set[int], set[int]]) -> Iterator[None]:
-    """The block must raise an error with such a code; over REST the client keeps nothing but the HTTP status."""
-    codes, statuses = error
-    wanted = f"wanted code {sorted(codes)} or status {sorted(statuses)}"
+def refusing(wanted: Refusal) -> Iterator[None]:
+    """The block must raise such an error; over REST the client keeps nothing but the HTTP status."""
     try:
         yield
     except A2AClientJSONRPCError as refusal:
-        expect(refusal.error.code in codes, f"code {refusal.error.code}, {wanted}")
+        expect(refusal.error.code in wanted.codes, f"code {refusal.error.code}, wanted {wanted}")
     except A2AClientHTTPError as refusal:
-        expect(refusal.status_code in statuses, f"status {refusal.status_code}, {wanted}")
+        expect(refusal.status_code in wanted.statuses, f"status {refusal.status_code}, wanted {wanted}")
+    except grpc.aio.AioRpcError as refusal:
+        name, _, text = (refusal.details() or "").partition(": ")
+        expect(name in wanted.names and text, f"{refusal.code()} {refusal.details()!r}, wanted {wanted}")
     except Exception as other:
-        raise CaseFailed(f"raised {other!r}, {wanted}") from other
+        raise CaseFailed(f"raised {other!r}, wanted {wanted}") from other
     else:
-        raise CaseFailed(f"nothing was raised, {wanted}")
+        raise CaseFailed(f"nothing was raised, wanted {wanted}")
 
 
 def expect_state(task: Task, wanted: TaskState) -> None:
@@ -372,13 +392,28 @@ async def push_arrives(peer: Peer) -> str:
     return f"{len(states)} states"
 
 
+class WithToken(grpc.aio.UnaryUnaryClientInterceptor):
+    """Says who calls: the SDK has no metadata of the caller's own."""
+
+    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        credentials = [(name.lower(), value) for name, value in CREDENTIALS.items()]
+        metadata = grpc.aio.Metadata(*(client_call_details.metadata or ()), *credentials)
+        return await continuation(client_call_details._replace(metadata=metadata), request)
+
+
 @case
 async def extended_card(peer: Peer) -> str:
     # Without the claim the client answers from its own copy, and nothing would be tested.
     expect(peer.card.supports_authenticated_extended_card, "the card claims no extended card")
     public = {skill.id for skill in peer.card.skills}
     async with httpx.AsyncClient(timeout=HTTP_TIMEOUT, headers=CREDENTIALS) as http:
-        factory = ClientFactory(ClientConfig(httpx_client=http, supported_transports=[peer.transport]))
+        factory = ClientFactory(
+            ClientConfig(
+                httpx_client=http,
+                grpc_channel_factory=lambda address: grpc.aio.insecure_channel(address, interceptors=[WithToken()]),
+                supported_transports=[peer.transport],
+            )
+        )
         extended = await factory.create(peer.card.model_copy(deep=True)).get_card()
     more = {skill.id for skill in extended.skills} - public
     expect(more == {"vault"}, f"beyond the public card it has {more}")
@@ -401,7 +436,12 @@ async def opened(url: str, transport: str, protocol: str) -> AsyncIterator[tuple
 
         def factory(*, streaming: bool) -> ClientFactory:
             return ClientFactory(
-                ClientConfig(httpx_client=http, streaming=streaming, supported_transports=[TRANSPORTS[transport]])
+                ClientConfig(
+                    httpx_client=http,
+                    grpc_channel_factory=grpc.aio.insecure_channel,
+                    streaming=streaming,
+                    supported_transports=[TRANSPORTS[transport]],
+                )
             )
 
         card = await A2ACardResolver(http, url).get_agent_card()

@@ -1,17 +1,21 @@
-"""The scripted agent on a2a-sdk 0.3: JSON-RPC and REST on one port.
+"""The scripted agent on a2a-sdk 0.3: JSON-RPC and REST on one port, gRPC on another.
 
 Runs in the environment of tests/interop/peers/a2a-sdk-03.txt:  a2a_sdk_03_server.py [PORT]
 """
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import script
+from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.tasks import InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import (
     AgentCapabilities,
@@ -93,7 +97,7 @@ async def _stream(updater: TaskUpdater, count: int) -> None:
     await updater.complete()
 
 
-def card_of(name: str, url: str) -> AgentCard:
+def card_of(name: str, url: str, grpc_address: str) -> AgentCard:
     return AgentCard(
         name=name,
         description=script.DESCRIPTION,
@@ -103,6 +107,7 @@ def card_of(name: str, url: str) -> AgentCard:
         additional_interfaces=[
             AgentInterface(transport=TransportProtocol.jsonrpc, url=url),
             AgentInterface(transport=TransportProtocol.http_json, url=url),
+            AgentInterface(transport=TransportProtocol.grpc, url=grpc_address),
         ],
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
@@ -113,16 +118,27 @@ def card_of(name: str, url: str) -> AgentCard:
 
 
 def app_at(url: str) -> Any:
-    card, extended = card_of(script.NAME, url), card_of(script.EXTENDED_NAME, url)
+    grpc_server = grpc.aio.server()
+    grpc_address = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    card, extended = (card_of(name, url, grpc_address) for name in (script.NAME, script.EXTENDED_NAME))
     handler = DefaultRequestHandler(
         agent_executor=Scripted(),
         task_store=InMemoryTaskStore(),
         push_config_store=InMemoryPushNotificationConfigStore(),  # and no sender: nothing is delivered
     )
-    app = A2ARESTFastAPIApplication(card, handler, extended_agent_card=extended).build()
+    # Over gRPC there is one card and no other to ask for, so it is the extended one.
+    add_service(GrpcHandler(extended, handler), grpc_server)
+
+    @asynccontextmanager
+    async def serving_grpc(_: Any) -> AsyncIterator[None]:
+        await grpc_server.start()
+        yield
+        await grpc_server.stop(None)
+
+    app = A2ARESTFastAPIApplication(card, handler, extended_agent_card=extended).build(lifespan=serving_grpc)
     A2AStarletteApplication(card, handler, extended_agent_card=extended).add_routes_to_app(app)
     return app
 
 
 if __name__ == "__main__":
-    serve(app_at)
+    serve(app_at, in_loop=True)

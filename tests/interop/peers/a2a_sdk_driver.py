@@ -2,7 +2,7 @@
 
 Runs in the environment of tests/interop/peers/a2a-sdk.txt, never in ours:
 
-    a2a_sdk_driver.py BASE_URL --transport jsonrpc|rest --protocol 1.0|0.3 [--only CASE]
+    a2a_sdk_driver.py BASE_URL --transport jsonrpc|rest|grpc --protocol 1.0|0.3 [--only CASE]
 
 The agent must have the skills of tests/interop/agents.py. Exit code 1: a case failed.
 """
@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import httpx
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.compat.v0_3.types import Task as LegacyTask
 from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_data_part, new_raw_part, new_text_part
 from a2a.types import (
@@ -47,10 +48,14 @@ from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, InternalError, JSONParseEr
 from driving import HTTP_TIMEOUT, NOT_IN_0_3, UNSUPPORTED, case, drive, expect, raising, receiving
 from google.protobuf import json_format
 
-CREDENTIALS = {"Authorization": "Bearer open-sesame"}
+KNOWN_CALLER = ClientCallContext(service_parameters={"Authorization": "Bearer open-sesame"})
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
-BINDINGS = {"jsonrpc": TransportProtocol.JSONRPC.value, "rest": TransportProtocol.HTTP_JSON.value}
+BINDINGS = {
+    "jsonrpc": TransportProtocol.JSONRPC.value,
+    "rest": TransportProtocol.HTTP_JSON.value,
+    "grpc": TransportProtocol.GRPC.value,
+}
 
 TERMINAL = {
     TaskState.TASK_STATE_COMPLETED,
@@ -472,10 +477,9 @@ async def push_arrives(peer: Peer) -> str:
 async def extended_card(peer: Peer) -> str:
     # Without the capability the client answers from its own copy, and nothing would be tested.
     expect(peer.card.capabilities.extended_agent_card, "the card claims no extended card")
-    async with httpx.AsyncClient(timeout=HTTP_TIMEOUT, headers=CREDENTIALS) as http:
-        binding = peer.card.supported_interfaces[0].protocol_binding
-        factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
-        extended = await factory.create(peer.card).get_extended_agent_card(GetExtendedAgentCardRequest())
+    # The client keeps the card, and would use it for what comes after.
+    client = peer.factory.create(peer.card)
+    extended = await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=KNOWN_CALLER)
     public = {skill.id for skill in peer.card.skills}
     more = {skill.id for skill in extended.skills} - public
     expect(more == {"vault"}, f"beyond the public card it has {more}")
@@ -506,7 +510,12 @@ def narrowed(card: AgentCard, binding: str, protocol: str) -> AgentCard:
 async def discover(url: str, http: httpx.AsyncClient, binding: str, protocol: str) -> Peer:
     def factory(*, streaming: bool) -> ClientFactory:
         return ClientFactory(
-            ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+            ClientConfig(
+                httpx_client=http,
+                grpc_channel_factory=grpc.aio.insecure_channel,
+                streaming=streaming,
+                supported_protocol_bindings=[binding],
+            )
         )
 
     unary, streaming = factory(streaming=False), factory(streaming=True)

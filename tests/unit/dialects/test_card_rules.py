@@ -56,6 +56,7 @@ CARD_1: dict[str, Any] = SHARED | {
     "supportedInterfaces": [
         {"url": "https://a.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "t"},
         {"url": "https://a.example/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+        {"url": "a.example:50051", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
         {"url": "wss://a.example/ws", "protocolBinding": "https://a.example/ws/v1", "protocolVersion": "1.0"},
     ],
     "capabilities": {
@@ -80,6 +81,7 @@ CARD_03: dict[str, Any] = SHARED | {
     "additionalInterfaces": [
         {"url": "https://a.example/a2a", "transport": "JSONRPC"},
         {"url": "https://a.example/grpc", "transport": "GRPC"},
+        {"url": "a.example:50051", "transport": "GRPC"},
     ],
     "capabilities": {"streaming": True, "stateTransitionHistory": False, "extensions": [EXTENSION]},
     "securitySchemes": {
@@ -227,7 +229,8 @@ API_KEY = "securitySchemes/key/apiKeySecurityScheme"
 FLOWS = "securitySchemes/code/oauth2SecurityScheme/flows"
 OIDC = "securitySchemes/oidc/openIdConnectSecurityScheme/openIdConnectUrl"
 PROTECTED = "signatures/0/protected"
-ONCE = CARD_1["supportedInterfaces"][1]
+AGAIN = CARD_1["supportedInterfaces"][1]
+ONCE = {key: value for key, value in CARD_1["supportedInterfaces"][0].items() if key != "tenant"}
 # version, what is changed, to what, the problem's level, its field where it is another, part of its rule, part of found
 WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
     ("1.0", "capabilities/streaming", "yes", "error", "", "4.4.3", "'yes' instead of true or false"),
@@ -239,11 +242,16 @@ WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
     ("1.0", "supportedInterfaces", [], "error", "", "4.4.1: an agent card names at least one", "an empty list"),
     ("1.0", "supportedInterfaces/1", "x", "error", "", "4.4.1", "'x' instead of an object"),
     ("1.0", "supportedInterfaces/0/url", "/a2a", "error", "", "4.4.6", "'/a2a' is not an absolute URL"),
-    ("1.0", "supportedInterfaces/1/url", "localhost:5001", "error", "", "4.4.6", "is not an absolute URL"),
+    ("1.0", "supportedInterfaces/0/url", "localhost:5001", "error", "", "4.4.6: only GRPC", "not an absolute URL"),
+    ("1.0", "supportedInterfaces/3/url", "localhost:5001", "error", "", "4.4.6: only GRPC", "not an absolute URL"),
+    ("1.0", "supportedInterfaces/1/url", "localhost:grpc", "error", "", "GRPC also host:port", "'localhost:grpc'"),
+    ("1.0", "supportedInterfaces/1/url", "localhost:0", "error", "", "GRPC also host:port", "'localhost:0'"),
+    ("1.0", "supportedInterfaces/1/url", "localhost:65536", "error", "", "GRPC also host:port", "'localhost:65536'"),
+    ("1.0", "supportedInterfaces/1/url", "0.0.0.0:5001", "warning", "", "Advice", "0.0.0.0"),
     ("1.0", "supportedInterfaces/1/url", "https://[::1", "error", "", "4.4.6", "is not an absolute URL"),
     ("1.0", "supportedInterfaces/1/url", "https://a:99999/", "error", "", "4.4.6", "is not an absolute URL"),
     ("1.0", "supportedInterfaces/1/url", "https://a b/", "error", "", "4.4.6", "is not an absolute URL"),
-    ("1.0", "supportedInterfaces/1/url", "grpc://a.example", "error", "", "4.4.6", "is neither"),
+    ("1.0", "supportedInterfaces/1/url", "grpc://a.example", "error", "", "4.4.6: GRPC", "is none of them"),
     ("1.0", "supportedInterfaces/1/url", "http://a.example", "warning", "", "7.1", "plain http"),
     ("1.0", "supportedInterfaces/1/url", "http://127.0.0.1.a.example", "warning", "", "7.1", "plain http"),
     ("1.0", "supportedInterfaces/1/url", "http://0.0.0.0:80", "warning", "", "Advice", "0.0.0.0"),
@@ -254,7 +262,7 @@ WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
     ("1.0", "supportedInterfaces/1/protocolVersion", "v1", "error", "", "3.6", "'v1' is not a version"),
     ("1.0", "supportedInterfaces/1/protocolVersion", "1.0.1", "warning", "", "3.6", "has a patch number"),
     ("1.0", "supportedInterfaces/0/tenant", "a/b", "warning", "", "Advice", "'a/b'"),
-    ("1.0", "supportedInterfaces/3", ONCE, "warning", "", "Advice", "the same as supportedInterfaces[1]"),
+    ("1.0", "supportedInterfaces/4", AGAIN, "warning", "", "Advice", "the same as supportedInterfaces[1]"),
     ("1.0", "defaultInputModes", [], "error", "", "4.4.1", "an empty list"),
     ("1.0", "defaultOutputModes/0", "text", "error", "", "4.4.1", "'text' is not a media type"),
     ("1.0", "skills", [], "warning", "", "5.7", "an empty list"),
@@ -303,6 +311,8 @@ WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
     ("0.3", "preferredTransport", GONE, "warning", "", "5.6.1", "missing"),
     ("0.3", "preferredTransport", "grpc", "error", "", "5.6.1", "is not how GRPC is written"),
     ("0.3", "url", "ftp://a.example/a2a", "error", "", "3.1", "is neither"),
+    ("0.3", "url", "a.example:50051", "error", "", "3.1: only GRPC", "is not an absolute URL"),
+    ("0.3", "additionalInterfaces/1/url", "ftp://a.example", "error", "", "3.1: GRPC", "is none of them"),
     ("0.3", "url", "/a2a", "error", "", "5.5", "is not an absolute URL"),
     ("0.3", "additionalInterfaces", {}, "error", "", "5.5", "an object instead of a list"),
     ("0.3", "additionalInterfaces/0", GONE, "warning", "additionalInterfaces", "5.6.4", "no such entry"),
@@ -326,6 +336,7 @@ WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
      "is not a known type"),
     ("0.2", "url", "http://a.example", "warning", "", "Advice", "plain http"),
     ("0.1", "url", "a2a", "error", "", "AgentCard", "is not an absolute URL"),
+    ("0.1", "url", "a.example:80", "error", "", "AgentCard", "is not an absolute URL"),
     ("0.1", "defaultInputModes/0", 1, "error", "", "AgentCard", "a number instead of a text"),
     ("0.1", "skills/0/description", GONE, "warning", "", "AgentSkill", "missing"),
     ("0.1", "authentication", {"schemes": ["cookie"]}, "warning", "", "A2A 0.2", "deprecated"),
@@ -387,13 +398,33 @@ def test_an_address_at_the_origin_of_the_card_is_no_problem(address: str, source
     assert card_problems(changed(CARD_1, "supportedInterfaces", [ONCE | {"url": address}]), url=source) == []
 
 
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("a.example:50051", SITE), ("https://a.example:50051", SITE), ("dns:///a.example:443", SITE),
+        ("localhost:50051", None), ("127.0.0.1:50051", "http://127.0.0.1:8080/"), ("[::1]:50051", "http://[::1]:8080/"),
+    ],
+)  # fmt: skip
+def test_grpc_has_a_port_of_its_own_on_the_host_of_the_card(address: str, source: str | None) -> None:
+    card = changed(CARD_1, "supportedInterfaces", [ONCE | {"url": address, "protocolBinding": "GRPC"}])
+    assert card_problems(card, url=source) == []
+
+
+@pytest.mark.parametrize("address", ["b.example:50051", "https://b.example"])
+def test_grpc_on_another_host_than_the_card_is_a_warning(address: str) -> None:
+    card = changed(CARD_1, "supportedInterfaces", [ONCE | {"url": address, "protocolBinding": "GRPC"}])
+    (problem,) = card_problems(card, url=SITE)
+    assert problem[:2] == ("warning", "supportedInterfaces[0].url")
+    assert "while the card is at" in problem.found
+
+
 def test_an_identity_provider_on_the_same_machine_may_do_without_https() -> None:
     assert card_problems(changed(CARD_1, OIDC, "http://127.0.0.1:9000/configuration")) == []
 
 
 def test_older_addresses_are_compared_with_the_origin_too() -> None:
     problems = card_problems(CARD_03, url="https://b.example/")
-    assert [each.field for each in problems] == ["url", "additionalInterfaces[0].url", "additionalInterfaces[1].url"]
+    assert [each.field for each in problems] == ["url", *(f"additionalInterfaces[{index}].url" for index in range(3))]
 
 
 @pytest.mark.rows(

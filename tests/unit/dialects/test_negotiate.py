@@ -16,8 +16,8 @@ from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *VERSIONS)
 DEFAULT = Dialects()
-for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.response_dialect
-REST_03 = for_rest(rest_row(["v1"]), None)
+for_method, for_row, answering = DEFAULT.for_method, DEFAULT.for_row, DEFAULT.response_dialect
+REST_03 = for_row(rest_row(["v1"]), None)
 
 
 @pytest.mark.rows(
@@ -173,8 +173,8 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
         (False, "0.3", V1_0),
     ],
 )
-def test_the_path_decides_for_rest(path_is_v1: bool, asked: str | None, dialect: Any) -> None:
-    assert for_rest(rest_row(["v1"] if path_is_v1 else []), asked) is dialect
+def test_the_path_decides_for_row(path_is_v1: bool, asked: str | None, dialect: Any) -> None:
+    assert for_row(rest_row(["v1"] if path_is_v1 else []), asked) is dialect
 
 
 def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
@@ -182,7 +182,7 @@ def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
     rpc = dialects.for_method("message/send", None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
-    rest = dialects.for_rest(rest_row(["v1"]), None).read_values(
+    rest = dialects.for_row(rest_row(["v1"]), None).read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}}
     )
 

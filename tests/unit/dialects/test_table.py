@@ -22,10 +22,23 @@ def test_every_row_has_a_dialect_that_says_the_same_of_itself(key: tuple[str, st
     assert dialect.row.asks == row.asks == dialect.asks
 
 
-def test_every_version_is_spoken_over_json_rpc_and_all_but_the_oldest_over_rest() -> None:
+def test_every_version_is_spoken_over_json_rpc_and_all_but_the_oldest_over_rest_and_grpc() -> None:
     spoken = [(version, table.JSONRPC) for version in table.VERSIONS]
-    assert list(table.ROWS) == [*spoken, *((version, table.REST) for version in table.VERSIONS[1:])]
-    assert dialect_of(table.V0_1, table.REST) is None
+    newer = [(version, binding) for binding in (table.REST, table.GRPC) for version in table.VERSIONS[1:]]
+    assert list(table.ROWS) == [*spoken, *newer]
+    assert dialect_of(table.V0_1, table.REST) is dialect_of(table.V0_1, table.GRPC) is None
+
+
+def test_the_package_of_a_grpc_service_tells_old_callers_from_new_ones() -> None:
+    services = {version: table.ROWS[version, table.GRPC].service for version in table.VERSIONS[1:]}
+    assert services == {
+        "0.2": "a2a.v1.A2AService",
+        "0.3": "a2a.v1.A2AService",
+        "1.0": "lf.a2a.v1.A2AService",
+        "1.1": "lf.a2a.v1.A2AService",
+    }
+    assert table.ROWS["0.3", table.GRPC].methods[Operation.SUBSCRIBE] == "TaskSubscription"
+    assert table.ROWS["1.1", table.GRPC].methods[Operation.SUBSCRIBE] == "SubscribeToTask"
 
 
 def test_an_operation_a_version_lacks_has_no_name_in_it() -> None:

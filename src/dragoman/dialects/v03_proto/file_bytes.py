@@ -35,11 +35,14 @@ ONCE, TWICE, UNKNOWN = PeerFormat(), PeerFormat(twice=True), PeerFormat(guessed=
 _JAVA = PeerFormat(named=False, guessed=True)
 _LIKELY_TWICE = PeerFormat(twice=True, guessed=True, likely=True)
 _JAVASCRIPT = PeerFormat(appends=False)
-# By the product of the User-Agent: the HTTP libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
+# By the product of the User-Agent: the HTTP and gRPC libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
 _CALLERS = {
     "python-httpx": _LIKELY_TWICE,
+    "grpc-python-asyncio": _LIKELY_TWICE,
     "Go-http-client": _LIKELY_TWICE,
+    "grpc-go": _LIKELY_TWICE,
     "node": _JAVASCRIPT,
+    "grpc-node-js": _JAVASCRIPT,
     "Java-http-client": _JAVA,
     "Vert.x-WebClient": _JAVA,
 }

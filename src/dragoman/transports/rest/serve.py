@@ -156,12 +156,12 @@ class Rest:
                 await self._rpc.answer(request, send, body)
                 return
             await self._check_body(request, body)
-        dialect = endpoint.dialects.for_rest(row, version, request.headers.get("user-agent", ""), body)
+        dialect = endpoint.dialects.for_row(row, version, request.headers.get("user-agent", ""), body)
         params = _read_params(request, dialect, route, body)
         del body
         call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
-        dialect = endpoint.dialects.rest_response_dialect(dialect, outcome.origin)
+        dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
             if request.user is not None and request.method == "GET":

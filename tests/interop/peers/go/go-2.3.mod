@@ -2,7 +2,10 @@ module dragoman/interop
 
 go 1.25.0
 
-require github.com/a2aproject/a2a-go/v2 v2.3.1
+require (
+	github.com/a2aproject/a2a-go/v2 v2.3.1
+	google.golang.org/grpc v1.82.1
+)
 
 require (
 	github.com/a2aproject/a2a-go v0.3.15 // indirect
@@ -14,6 +17,5 @@ require (
 	golang.org/x/text v0.37.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260427160629-7cedc36a6bc4 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260427160629-7cedc36a6bc4 // indirect
-	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )

@@ -39,6 +39,12 @@ export function countingFetch(...request) {
   return fetch(...request);
 }
 
+/** The same for gRPC: an interceptor of its calls. */
+export function countingCall(options, nextCall) {
+  requestsSent += 1;
+  return nextCall(options);
+}
+
 /** The call must reach the agent and throw an error of one of these names, the SDK's own. */
 async function refusing(call, ...wanted) {
   const before = requestsSent;

@@ -1,4 +1,4 @@
-// A scripted agent served by @a2a-js/sdk: JSON-RPC and HTTP+JSON, protocol 1.0 and 0.3.
+// A scripted agent served by @a2a-js/sdk: JSON-RPC and HTTP+JSON on one port, gRPC on another, protocol 1.0 and 0.3.
 //
 //     node server.mjs PORT      (0: any free port)
 //
@@ -12,10 +12,13 @@ import { setTimeout as pause } from "node:timers/promises";
 
 const load = createRequire(new URL("../../../../.peers/js/", import.meta.url));
 const express = load("express");
+const grpc = load("@grpc/grpc-js");
 const { AgentCard, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent } = load("@a2a-js/sdk");
 const { AgentEvent, DefaultRequestHandler, InMemoryPushNotificationStore, InMemoryTaskStore } =
   load("@a2a-js/sdk/server");
 const { UserBuilder, agentCardHandler, jsonRpcHandler, restHandler } = load("@a2a-js/sdk/server/express");
+const { A2AService, grpcService } = load("@a2a-js/sdk/server/grpc");
+const { LegacyA2AService, legacyGrpcService } = load("@a2a-js/sdk/compat/v0_3/server/grpc");
 const { createLegacyAwarePushNotificationSender } = load("@a2a-js/sdk/compat/v0_3/server");
 
 const NAME = "interop-js";
@@ -144,10 +147,11 @@ function textOf(message) {
 
 // --- serving
 
-function cardAt(url, name = NAME) {
+function cardAt(url, grpcAddress, name = NAME) {
   const interfaces = ["1.0", "0.3"].flatMap((protocolVersion) => [
     { url: `${url}/jsonrpc`, protocolBinding: "JSONRPC", protocolVersion },
     { url: `${url}/rest`, protocolBinding: "HTTP+JSON", protocolVersion },
+    { url: grpcAddress, protocolBinding: "GRPC", protocolVersion },
   ]);
   const skills = [...Object.keys(COMMANDS), "message"].map((id) => ({ id, name: id, description: id, tags: ["test"] }));
   return AgentCard.fromJSON({
@@ -162,18 +166,21 @@ function cardAt(url, name = NAME) {
   });
 }
 
-function appAt(url) {
+function handlerAt(url, grpcAddress) {
   const pushConfigs = new InMemoryPushNotificationStore();
-  const requestHandler = new DefaultRequestHandler(
-    cardAt(url),
+  return new DefaultRequestHandler(
+    cardAt(url, grpcAddress),
     new InMemoryTaskStore(),
     new ScriptedAgent(),
     undefined,
     pushConfigs,
     createLegacyAwarePushNotificationSender(pushConfigs),
     // A function: a plain card would be kept back from callers who are not authenticated.
-    async () => cardAt(url, `${NAME}-extended`),
+    async () => cardAt(url, grpcAddress, `${NAME}-extended`),
   );
+}
+
+function appOf(requestHandler) {
   const legacyCompat = { enabled: true };
   const options = { requestHandler, userBuilder: UserBuilder.noAuthentication, legacyCompat };
   const app = express();
@@ -183,10 +190,22 @@ function appAt(url) {
   return app;
 }
 
-// The card names the port, so it is made when the port is known.
+function addServices(grpcServer, requestHandler) {
+  const options = { requestHandler, userBuilder: UserBuilder.noAuthentication };
+  grpcServer.addService(A2AService, grpcService(options));
+  grpcServer.addService(LegacyA2AService, legacyGrpcService(options));
+}
+
+// The card names both ports, so it is made when they are known.
 const server = createServer();
-server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {
-  const url = `http://127.0.0.1:${server.address().port}`;
-  server.on("request", appAt(url));
-  console.log(JSON.stringify({ url }));
+const grpcServer = new grpc.Server();
+grpcServer.bindAsync("127.0.0.1:0", grpc.ServerCredentials.createInsecure(), (error, grpcPort) => {
+  if (error) throw error;
+  server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {
+    const url = `http://127.0.0.1:${server.address().port}`;
+    const requestHandler = handlerAt(url, `127.0.0.1:${grpcPort}`);
+    server.on("request", appOf(requestHandler));
+    addServices(grpcServer, requestHandler);
+    console.log(JSON.stringify({ url }));
+  });
 });

@@ -13,6 +13,8 @@ _WEB = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", re.ASCII)
 _NOT_PRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
+# As gRPC libraries dial it, alone or with the name of their resolver: dns:a.example:443, dns:///a.example:443.
+_TARGET = re.compile(r"(?:dns:(?:///)?)?([\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d+)", re.ASCII)
 
 _LISTENING = "Advice: 0.0.0.0 and [::] are addresses to listen on; a card gives the one that callers can reach"
 _LOCAL = "Advice: an address on the agent's own machine cannot be reached from elsewhere"
@@ -44,6 +46,13 @@ def parse_url(text: str) -> ParsedUrl | None:
     return ParsedUrl(parts.scheme, host, port or _PORTS.get(parts.scheme), "@" in parts.netloc)
 
 
+def parse_target(text: str) -> ParsedUrl | None:
+    """Parse `host:port`, which gRPC dials, into parts without a scheme; None when the text is something else."""
+    found = _TARGET.fullmatch(text)
+    parsed = parse_url(f"grpc://{found[1]}:{found[2]}") if found else None
+    return None if parsed is None or not parsed.port else parsed._replace(scheme="")
+
+
 def is_uri(text: str) -> bool:
     """True for a URI of any scheme."""
     return _URI.fullmatch(text) is not None
@@ -63,15 +72,14 @@ def is_loopback_host(host: str) -> bool:
     return number is not None and number.is_loopback
 
 
-def check_url(report: Report, path: Path, url: object, encrypted: str, source: str | None) -> None:
+def check_url(
+    report: Report, path: Path, url: str, parsed: ParsedUrl, encrypted: str, source: str | None, *, any_port: bool
+) -> None:
     """Warn of a URL that callers cannot reach or should not trust.
 
-    `encrypted` is the rule that requires https, `source` the URL of the card. A value that is not a URL is skipped: the
-    tables have reported it.
+    `encrypted` is the rule that requires https, `source` the URL of the card. With `any_port`, the interface is where
+    its card is when both are on one host.
     """
-    parsed = parse_url(url) if isinstance(url, str) else None
-    if parsed is None:
-        return
     quoted_url = quoted(url)
     origin = parse_url(source) if source else None
     if parsed.names_user:
@@ -87,7 +95,9 @@ def check_url(report: Report, path: Path, url: object, encrypted: str, source: s
             return
     elif parsed.scheme == "http":
         report.warning(path, encrypted, f"{quoted_url} is plain http")
-    if origin is not None and parsed.scheme in _WEB and parsed[:3] != origin[:3]:
+    if origin is None or (any_port and parsed.host == origin.host):
+        return
+    if (parsed.scheme in _WEB and parsed[:3] != origin[:3]) or (any_port and not parsed.scheme):
         report.warning(path, _ELSEWHERE, f"{quoted_url}, while the card is at {quoted(source)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.dialects.cards.rules.shape import Fault, ListOf, Scalar, describe
-from dragoman.dialects.cards.rules.urls import is_loopback_host, is_uri, parse_url
+from dragoman.dialects.cards.rules.urls import is_loopback_host, is_uri, parse_target, parse_url
 
 CORE_BINDINGS = ("JSONRPC", "GRPC", "HTTP+JSON")
 
@@ -44,6 +44,12 @@ def _check_address(value: object) -> Fault:
     if isinstance(value, str) and parse_url(value) is None:
         return "error", f"{describe(value)} is not an absolute URL"
     return _check_string(value)
+
+
+def _check_interface_address(value: object) -> Fault:
+    if isinstance(value, str) and parse_target(value) is not None:
+        return None
+    return _check_address(value)
 
 
 def _check_secure_address(value: object) -> Fault:
@@ -114,6 +120,8 @@ TEXT = Scalar("a text that is not empty", _check_text)
 FLAG = Scalar("true or false", _check_flag)
 OBJECT = Scalar("an object", _check_object)
 ADDRESS = Scalar("an absolute URL", _check_address)
+# Only GRPC may have host:port; that is not for a table to say.
+INTERFACE_ADDRESS = Scalar("an absolute URL, for GRPC also host:port", _check_interface_address)
 SECURE_ADDRESS = Scalar("an absolute https URL", _check_secure_address)
 LINK = Scalar("an absolute URL", _check_link)
 URI = Scalar("a URI", _check_uri)

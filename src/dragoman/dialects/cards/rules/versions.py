@@ -25,12 +25,13 @@ from dragoman.dialects.cards.rules.shape import (
     format_path,
     quoted,
 )
-from dragoman.dialects.cards.rules.urls import check_url, is_http_url, parse_url
+from dragoman.dialects.cards.rules.urls import check_url, is_http_url, parse_target, parse_url
 from dragoman.dialects.cards.rules.values import (
     ADDRESS,
     BINDING,
     CORE_BINDINGS,
     FLAG,
+    INTERFACE_ADDRESS,
     LINK,
     MAJOR_MINOR,
     MEDIA_TYPES,
@@ -42,7 +43,7 @@ from dragoman.dialects.cards.rules.values import (
     URI,
     WORDS,
 )
-from dragoman.dialects.table import JSONRPC, V0_1, V0_2, V0_3, V1_0
+from dragoman.dialects.table import GRPC, JSONRPC, V0_1, V0_2, V0_3, V1_0
 from dragoman.model.json import as_list, as_object
 
 Version = Literal["1.0", "0.3", "0.2", "0.1"]
@@ -78,6 +79,8 @@ _ENCRYPTED = {
     V0_2: f"Advice: {_HTTPS}",
     V0_1: f"Advice: {_HTTPS}",
 }
+# Where it is written how an interface is reached.
+_REACHED: dict[str, str] = {V1_0: "A2A 1.0, 4.4.6", V0_3: "A2A 0.3, 3.1"}
 # Members of older cards that 1.0 does not read, and what it has instead.
 _REPLACED_BY = {
     "url": "supportedInterfaces",
@@ -146,7 +149,7 @@ def _build_table_1() -> ObjectOf:
         "an interface",
         interface,
         (
-            Field("url", ADDRESS, "error"),
+            Field("url", INTERFACE_ADDRESS, "error"),
             Field("protocolBinding", BINDING, "error", where=f"{interface} and 5.8"),
             Field("protocolVersion", MAJOR_MINOR, "error", where=f"{interface} and 3.6"),
             Field("tenant", STRING),
@@ -179,7 +182,7 @@ def _build_table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
     interface = ObjectOf(
         "an interface",
         _section(version, "AgentInterface"),
-        (Field("url", ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
+        (Field("url", INTERFACE_ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
     )
     skill = _build_skill(version, *_build_fields(REQUIREMENTS_03, "security") if new else ())
     # The text of 0.3 requires preferredTransport, while its schema defaults to JSONRPC.
@@ -195,7 +198,7 @@ def _build_table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
             # protocolVersion came with 0.2.5.
             Field("protocolVersion", RELEASE, "error" if new else "warning"),
             *_build_fields(TEXT, "name", "description", need="error"),
-            Field("url", ADDRESS, "error"),
+            Field("url", INTERFACE_ADDRESS, "error"),
             transport,
             Field("additionalInterfaces", ListOf("a list of interfaces", interface)),
             _build_provider(version),
@@ -307,14 +310,26 @@ def _check_requirements(
 def _check_address(
     report: Report, path: Path, url: object, binding: object, source: str | None, version: Version
 ) -> None:
-    if isinstance(url, str) and parse_url(url) and binding in CORE_BINDINGS and not is_http_url(url):
-        if version == V1_0:
-            rule = "A2A 1.0, 4.4.6: JSONRPC, GRPC and HTTP+JSON are reached by an http or https URL"
-        else:
-            where = "A2A 0.3, 3.1" if version == V0_3 else _section(version, "AgentCard")
-            rule = f"{where}: an agent is reached by an http or https URL"
-        report.error(path, rule, f"{quoted(url)} is neither")
-    check_url(report, path, url, _ENCRYPTED[version], source)
+    if not isinstance(url, str):
+        return
+    parsed, target = parse_url(url), parse_target(url)
+    where = _REACHED.get(version) or _section(version, "AgentCard")
+    if binding == GRPC:
+        # The specification wants a URL, while the official SDKs dial what is there as it is, and that is host:port.
+        parsed = parsed or target
+        if parsed is not None and target is None and not is_http_url(url):
+            rule = f"{where}: GRPC is reached by host:port, or by an http or https URL"
+            report.error(path, rule, f"{quoted(url)} is none of them")
+    elif parsed is None:
+        # The table of 0.1, which has no GRPC, has reported it.
+        if target is not None and version != V0_1:
+            rule = f"{where}: only GRPC is reached by host:port, all else by an absolute URL"
+            report.error(path, rule, f"{quoted(url)} is not an absolute URL")
+    elif binding in CORE_BINDINGS and not is_http_url(url):
+        reached = "JSONRPC and HTTP+JSON are" if version == V1_0 else "an agent is"
+        report.error(path, f"{where}: {reached} reached by an http or https URL", f"{quoted(url)} is neither")
+    if parsed is not None:
+        check_url(report, path, url, parsed, _ENCRYPTED[version], source, any_port=binding == GRPC)
 
 
 def _check_interfaces(

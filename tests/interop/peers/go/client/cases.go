@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -304,7 +305,9 @@ func pushListDelete(ctx context.Context, p *peer) string {
 func extendedCard(ctx context.Context, p *peer) string {
 	// Without the capability the SDK refuses by itself, and nothing would be tested.
 	expect(p.card.Capabilities.ExtendedAgentCard, "the card claims no extended card")
-	client := clientWith(ctx, p.card, &http.Client{Transport: withToken{}})
+	client := clientWith(
+		ctx, p.card, &http.Client{Transport: withToken{}}, grpc.WithPerRPCCredentials(withToken{}),
+	)
 	extended := must(client.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{}))
 	listed := map[string]bool{}
 	for _, skill := range p.card.Skills {

@@ -1,6 +1,6 @@
 // Command client drives an agent through the official Go SDK, one JSON line per case.
 //
-//	client URL JSONRPC|HTTP+JSON 1.0|0.3 [CASE]
+//	client URL JSONRPC|HTTP+JSON|GRPC 1.0|0.3 [CASE]
 //
 // The agent must have the skills of tests/interop/agents.py. Exit code 1: a case failed.
 package main
@@ -71,7 +71,7 @@ func passes(name string, run func(context.Context) string) (ok bool) {
 
 func main() {
 	if len(os.Args) < 4 || len(os.Args) > 5 {
-		fmt.Fprintln(os.Stderr, "usage: client URL JSONRPC|HTTP+JSON 1.0|0.3 [CASE]")
+		fmt.Fprintln(os.Stderr, "usage: client URL JSONRPC|HTTP+JSON|GRPC 1.0|0.3 [CASE]")
 		os.Exit(2)
 	}
 	var agent *peer

@@ -12,6 +12,10 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	grpcv0 "github.com/a2aproject/a2a-go/v2/a2agrpc/v0"
+	grpcv1 "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // The SDK also returns ErrServerError, ErrInternalError, ErrParseError and ErrMethodNotFound when it could not read
@@ -74,7 +78,18 @@ func (withToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-func clientWith(ctx context.Context, card *a2a.AgentCard, plain *http.Client) *a2aclient.Client {
+func (withToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer open-sesame"}, nil
+}
+
+func (withToken) RequireTransportSecurity() bool {
+	return false
+}
+
+func clientWith(
+	ctx context.Context, card *a2a.AgentCard, plain *http.Client, dialing ...grpc.DialOption,
+) *a2aclient.Client {
+	dialing = append(dialing, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	return must(a2aclient.NewFromCard(
 		ctx, card,
 		a2aclient.WithDefaultsDisabled(),
@@ -82,6 +97,8 @@ func clientWith(ctx context.Context, card *a2a.AgentCard, plain *http.Client) *a
 		a2aclient.WithRESTTransport(plain),
 		a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: plain}),
 		a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: plain}),
+		grpcv1.WithGRPCTransport(dialing...),
+		grpcv0.WithGRPCTransport(dialing...),
 	))
 }
 

@@ -3,7 +3,7 @@
 //	server PORT
 //
 // PORT 0 picks a free one. Once it listens on 127.0.0.1 it prints one line, {"url": "http://127.0.0.1:PORT"}.
-// It speaks 1.0 and 0.3, each over JSON-RPC and HTTP+JSON. What it does is in agent.go.
+// It speaks 1.0 and 0.3, each over JSON-RPC, HTTP+JSON and, on a port of its own, gRPC. What it does is in agent.go.
 package main
 
 import (
@@ -18,8 +18,11 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	grpcv0 "github.com/a2aproject/a2a-go/v2/a2agrpc/v0"
+	grpcv1 "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/a2aproject/a2a-go/v2/a2asrv/push"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -46,20 +49,27 @@ func serve(port string) error {
 	if err != nil {
 		return err
 	}
+	grpcListener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
 	base := "http://" + listener.Addr().String()
-	routes := routesOf(base)
+	card := cardOf(base, grpcListener.Addr().String())
+	handler := handlerOf(card)
+	ended := make(chan error, 1)
+	go func() { ended <- grpcServerOf(handler).Serve(grpcListener) }()
+	go func() { ended <- http.Serve(listener, routesOf(card, handler)) }()
 	if err := json.NewEncoder(os.Stdout).Encode(map[string]string{"url": base}); err != nil {
 		return err
 	}
-	return http.Serve(listener, routes)
+	return <-ended
 }
 
-func routesOf(base string) http.Handler {
-	card := cardOf(base)
+func handlerOf(card *a2a.AgentCard) a2asrv.RequestHandler {
 	extended := *card
 	extended.Name = name + "-extended"
 
-	handler := a2asrv.NewHandler(
+	return a2asrv.NewHandler(
 		scripted{},
 		a2asrv.WithLogger(slog.New(slog.DiscardHandler)), // whoever starts this may never read its stderr
 		a2asrv.WithCapabilityChecks(&card.Capabilities),
@@ -67,7 +77,17 @@ func routesOf(base string) http.Handler {
 		a2asrv.WithPushNotifications(push.NewInMemoryStore(), newLoopbackSender()),
 		a2asrv.WithExtendedAgentCard(&extended),
 	)
+}
 
+// grpcServerOf serves the packages of both versions on one port.
+func grpcServerOf(handler a2asrv.RequestHandler) *grpc.Server {
+	server := grpc.NewServer()
+	grpcv1.NewHandler(handler).RegisterWith(server)
+	grpcv0.NewHandler(handler).RegisterWith(server)
+	return server
+}
+
+func routesOf(card *a2a.AgentCard, handler a2asrv.RequestHandler) http.Handler {
 	routes := http.NewServeMux()
 	routes.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(card)))
 	routes.Handle(rpcPath, a2asrv.NewJSONRPCHandler(handler))
@@ -77,7 +97,7 @@ func routesOf(base string) http.Handler {
 	return routes
 }
 
-func cardOf(base string) *a2a.AgentCard {
+func cardOf(base, grpcAddress string) *a2a.AgentCard {
 	var skills []a2a.AgentSkill
 	for _, each := range []string{"echo", "stream", "ask", "fail", "message", "slow", "data", "file"} {
 		skills = append(skills, a2a.AgentSkill{
@@ -91,8 +111,10 @@ func cardOf(base string) *a2a.AgentCard {
 		SupportedInterfaces: []*a2a.AgentInterface{
 			a2a.NewAgentInterface(base+rpcPath, a2a.TransportProtocolJSONRPC),
 			a2a.NewAgentInterface(base, a2a.TransportProtocolHTTPJSON),
+			a2a.NewAgentInterface(grpcAddress, a2a.TransportProtocolGRPC),
 			{URL: base + oldRPCPath, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
 			{URL: base, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version},
+			{URL: grpcAddress, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2av0.Version},
 		},
 		Capabilities:       a2a.AgentCapabilities{Streaming: true, PushNotifications: true, ExtendedAgentCard: true},
 		DefaultInputModes:  []string{"text/plain"},

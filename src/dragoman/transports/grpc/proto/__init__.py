@@ -1,0 +1,1 @@
+"""The wire format of protobuf, and what ProtoJSON makes of it."""
