@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.client.cards.interfaces import check_options, main_url
+from dragoman.client.cards.interface import check_options, main_url
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery
 from dragoman.client.remote import RemoteConnection

@@ -85,8 +85,11 @@ class Binding(Protocol):
         """Switch to another HTTP method after HTTP 405; True when there is one to try."""
         ...
 
-    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
-        """Build a request that shows how to send this body, or to read it if it was `received`; None without need."""
+    def build_probe(self, operation: Operation, body: bytes, *, received: bool) -> HttpRequest | None:
+        """Build a request that shows how to send this body, or to read it if it was `received`; None without need.
+
+        What was received for a streaming operation is the data of one event.
+        """
         ...
 
     def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:

@@ -257,6 +257,4 @@ def takes_bare_webhooks(error: bytes) -> bool:
 
 V03_PROTO = V03Proto()
 V03_PROTO_TWICE = V03Proto(files=TWICE)
-# In protobuf, bytes are bytes: there is only one way to encode files.
-V03_GRPC = V03Proto(files=ONCE)
 V03_PROTO_BARE = V03Proto(files=ONCE, bare_webhooks=True)

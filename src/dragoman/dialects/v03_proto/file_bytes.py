@@ -1,4 +1,4 @@
-"""How the bytes of a file are encoded in 0.3 over REST: once, as ProtoJSON does, or twice.
+"""How the bytes of a file are encoded in 0.3 over REST and gRPC: once, as ProtoJSON does, or twice.
 
 a2a-sdk and a2a-go keep the base64 text of a file in the proto's field of bytes, which ProtoJSON encodes again. They
 refuse or lose a file that is encoded once. The protocol and @a2a-js/sdk encode it once.
@@ -69,6 +69,8 @@ _MAGIC_BYTES: dict[str, tuple[tuple[int, bytes], ...]] = {
 }
 # Office documents are archives.
 _ZIP_PREFIXES = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
+# How the error of a2a-sdk and that of a2a-go begin.
+_TWICE_ERRORS = ("TaskNotFoundError", "failed to get task")
 _PROBLEM_JSON = "application/problem+json"
 
 
@@ -97,6 +99,11 @@ def server_format(headers: Mapping[str, str], body: bytes) -> PeerFormat:
     is_google_status = isinstance(as_object(error.get("error")).get("details"), list)
     is_go = headers.get("Content-Type", "").startswith(_PROBLEM_JSON) and is_google_status
     return TWICE if is_go or error.keys() == {"message"} or (error.keys() == {"error"} and is_google_status) else ONCE
+
+
+def grpc_server_format(error: str) -> PeerFormat:
+    """Return the format of a server, by the text of its gRPC error for a task that it does not have."""
+    return TWICE if error.startswith(_TWICE_ERRORS) else ONCE
 
 
 def shows_twice(body: bytes) -> bool | None:

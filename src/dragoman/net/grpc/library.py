@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,7 +14,7 @@ INSTALL = "pip install 'dragoman[grpc]'"
 
 def has_grpc() -> bool:
     """True when grpcio is installed."""
-    return find_spec("grpc") is not None
+    return bool(sys.modules["grpc"]) if "grpc" in sys.modules else find_spec("grpc") is not None
 
 
 def load_grpc() -> Any:

@@ -14,10 +14,11 @@ import grpc.aio
 from grpc import StatusCode
 
 from dragoman.model.error import ConfigError
+from dragoman.net.grpc.status import CODES
 from dragoman.server.listen.port import bind
 from dragoman.server.listen.tls import tls_extension
-from dragoman.transports.grpc.serve import METHODS
-from dragoman.transports.grpc.status import CODES, DETAILS, MESSAGE, OK, STATUS
+from dragoman.transports.grpc.method import METHODS
+from dragoman.transports.grpc.status import DETAILS, MESSAGE, OK, STATUS
 from dragoman.transports.http import GRPC_CALL
 
 if TYPE_CHECKING:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 
 from dragoman.dialects.errors import error_from_grpc, names_error
+from dragoman.dialects.negotiate import after_file_probe, after_reading, needs_file_probe
 from dragoman.dialects.table import GRPC, no_operation, row_of
 from dragoman.dialects.v03_proto.names import named_request
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError, InvalidParams, InvalidRequest, as_received
-from dragoman.model.operation import Operation
+from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.net.grpc.frames import MEDIA_TYPE, FrameReader, message_of, read_frames, write_message
 from dragoman.net.grpc.status import http_status, status_name
 from dragoman.transports.binding import as_client_error
 from dragoman.transports.grpc.codec import MalformedMessage, codec_of
-from dragoman.transports.grpc.methods import METHODS
+from dragoman.transports.grpc.method import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.model.event import StreamResponse
     from dragoman.model.operation import Request
     from dragoman.transports.binding import StreamReader
-    from dragoman.transports.grpc.methods import GrpcMethod
+    from dragoman.transports.grpc.method import GrpcMethod
 
 # Response metadata of a stream of ours: the id of its first event. Each event after it is one more.
 FIRST_EVENT_ID = "first-event-id"
@@ -43,6 +45,7 @@ class GrpcBinding:
         self.url = url
         self.dialect = dialect
         self._row = row_of(dialect.version, GRPC)
+        self._is_probed = False
 
     def build_request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         path, method = self._method(operation)
@@ -61,11 +64,23 @@ class GrpcBinding:
     def switch_method(self, operation: Operation) -> bool:
         return False
 
-    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
-        return None
+    def build_probe(self, operation: Operation, body: bytes, *, received: bool) -> HttpRequest | None:
+        """In 0.3, the server's SDK decides how files are encoded: its error for an unknown task shows which it is."""
+        if self._row.tenants or self._is_probed:
+            return None
+        method = self._method(operation)[1]
+        message = body if received and operation.streams else next((each.data for each in read_frames(body)), b"")
+        try:
+            values = method.codec.decode(method.response if received else method.request, message)
+        except MalformedMessage:  # whoever reads it will say so
+            return None
+        if not needs_file_probe(self.dialect, msgspec.json.encode(values), received=received):
+            return None
+        self._is_probed = True
+        return self.build_request(Operation.GET, GetTaskRequest(str(uuid4())))
 
     def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
-        """Nothing is probed."""
+        self.dialect = after_file_probe(self.dialect, message_of(headers))
 
     def is_answer(self, headers: Mapping[str, str]) -> bool:
         """True for gRPC, which is all that its client returns."""
@@ -84,10 +99,14 @@ class GrpcBinding:
         messages = [frame.data for frame in read_frames(body) if not frame.is_trailers]
         if not messages:
             raise BadResponse(f"{redact_url(self.url)} answered with neither a message nor an error")
-        return self.dialect.read_result(operation, self._decode(self._method(operation)[1], messages[0]))
+        answer = self._decode(self._method(operation)[1], messages[0])
+        self.dialect = after_reading(self.dialect, answer)
+        return self.dialect.read_result(operation, answer)
 
     def read_event(self, data: bytes) -> StreamResponse:
-        return self.dialect.read_event(self._decode(self._method(Operation.SUBSCRIBE)[1], data))
+        event = self._decode(self._method(Operation.SUBSCRIBE)[1], data)
+        self.dialect = after_reading(self.dialect, event)
+        return self.dialect.read_event(event)
 
     def read_error(self, trailers: Mapping[str, str]) -> DragomanError:
         """Build the error for the status of a call, from its trailers."""
