@@ -16,6 +16,7 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
   shown. In text, lines are compared one by one. `…` stands for anything, a line of its own for any lines. Times are
   all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on
   and in later commands too.
+- With `needs=grpcurl` a block is left out where there is no such program, with its output; tests/interop has them.
 - any other language with a `title` is saved.
 - `no-run` is shown only, and a block without a language is a drawing. With `walk=NAME` it is a walk, which is tested
   in tests/architecture.
@@ -33,6 +34,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +86,11 @@ class Block(NamedTuple):
     @property
     def runs(self) -> bool:
         return self.language in ("python", "sh") and "no-run" not in self.words
+
+    @property
+    def needs(self) -> str | None:
+        """The program without which it is left out."""
+        return next((word.removeprefix("needs=") for word in self.words if word.startswith("needs=")), None)
 
     @property
     def is_output(self) -> bool:
@@ -406,7 +413,7 @@ class Reader:
         if block.title is not None:
             text = block.text if block.language == "python" else block.text.replace(SHOWN_ADDRESS, self._address)
             self._save(block.title, _any_port(text))
-        if not block.runs:
+        if not block.runs or (block.needs and shutil.which(block.needs, path=self._environment["PATH"]) is None):
             return
         if block.language == "python":
             if block.title is None or not block.title.startswith("test_"):

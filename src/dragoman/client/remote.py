@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
+from dragoman.client.streams.response import ResponseEvents
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -35,32 +36,25 @@ from dragoman.model.error import (
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
 from dragoman.transports.binding import not_json_error
-from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.client.connection import ByteBudget, Sender, StreamEvent
     from dragoman.client.discovery import Discovery, Interface
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.model.event import ArtifactUpdate, StatusUpdate
-    from dragoman.model.message import Message
     from dragoman.model.operation import Request, SubscribeToTaskRequest
-    from dragoman.model.task import Task
     from dragoman.net.exchange import HttpResponse
     from dragoman.transports.binding import Binding
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Request")
 
-logger = logging.getLogger("dragoman.client")
-# How many events that cannot be read are logged for one stream.
-_MAX_WARNINGS = 5
 
 # The timeout of operations that do no work, such as reading a task. Sending and streaming have none by default.
 QUERY_TIMEOUT = 60.0
 _PROBE_TIMEOUT = 10.0
-# How much is read of a body that is not JSON.
-_MAX_NON_JSON = 64 * 1024
+# How much is read of a body that is not of the binding.
+_MAX_OTHER = 64 * 1024
 _LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
 _NOT_FOUND = (404, 405)
@@ -273,45 +267,14 @@ class RemoteConnection:
             answer = binding.read_result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        async with contextlib.aclosing(self._read_events(binding, response, budget)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def _read_events(
-        self, binding: Binding, response: HttpResponse, budget: ByteBudget | None
-    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        reader, events = SseReader(self._max_bytes), EventReader(binding)
+        events = ResponseEvents(binding, response, self._max_bytes, budget)
         try:
-            async for chunk in response.chunks():
-                batch: list[NumberedEvent] = []
-                if budget is not None:
-                    budget.add(len(chunk))
-                unreadable = events.unreadable
-                try:
-                    for data, number in reader.feed(chunk):
-                        if not data:
-                            continue
-                        await self._probe(binding, data, received=True)
-                        if (event := events.read(data)) is not None:
-                            batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
-                except DragomanError:
-                    if batch:
-                        yield batch
-                    raise
-                if batch:
+            async with contextlib.aclosing(events.read(partial(self._probe, received=True))) as batches:
+                async for batch in batches:
                     yield batch
-                if events.unreadable > unreadable:
-                    yield ()
-            events.check()
-            if reader.pending:
-                raise CannotConnect(
-                    f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
-                )
         except CannotConnect as error:
             with_response(error, response.status, response.headers, self.clock)
             raise
-        finally:
-            await response.close()
 
     # -- one exchange ------------------------------------------------------------------------------------------------
 
@@ -372,11 +335,11 @@ class RemoteConnection:
         with contextlib.suppress(DragomanError):
             # It is only a question: whatever is wrong with the server, the request itself will show.
             response = await self._sender.send(probe, self.cached_card)
-            binding.read_probe(response.headers, await self._read_body(response))
+            binding.read_probe(response.headers, await self._read_body(binding, response))
         return True
 
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
-        body = await self._read_body(response)
+        body = await self._read_body(binding, response)
         await self._probe(binding, body, received=True)
         return binding.read_result(operation, response.status, response.headers, body)
 
@@ -384,24 +347,23 @@ class RemoteConnection:
         self, binding: Binding, response: HttpResponse, operation: Operation
     ) -> tuple[Binding, HttpResponse, bytes | None]:
         """Return the binding, the response, and its body if it is not a stream. Raises DragomanError on an error."""
-        kind = response.headers.get("Content-Type", "")
-        if "text/event-stream" in kind:
+        if binding.is_stream(response.status, response.headers):
             return binding, response, None
-        body = await self._read_body(response)
+        body = await self._read_body(binding, response)
         await self._probe(binding, body, received=True)
-        if response.status == 200 and "json" not in kind:
+        if response.status == 200 and not binding.is_answer(response.headers):
             raise not_json_error(body, 200, response.headers, binding.url)
         binding.read_result(Operation.SEND, response.status, response.headers, body)
         return binding, response, body
 
-    async def _read_body(self, response: HttpResponse) -> bytes:
-        kind = response.headers.get("Content-Type", "")
+    async def _read_body(self, binding: Binding, response: HttpResponse) -> bytes:
+        is_answer = binding.is_answer(response.headers)
         try:
-            return await response.read(self._max_bytes if "json" in kind else _MAX_NON_JSON)
+            return await response.read(self._max_bytes if is_answer else _MAX_OTHER)
         except BadResponse as error:
-            what = kind.partition(";")[0] or "nothing it names"
+            what = response.headers.get("Content-Type", "").partition(";")[0] or "nothing it names"
             text = f"HTTP {response.status}, {what}: {error}"
-            if isinstance(error, ResponseTooLarge) and "json" in kind:
+            if isinstance(error, ResponseTooLarge) and is_answer:
                 raise ResponseTooLarge(f"{text}. {LIMIT_HINT}", limit=error.limit) from None
             raise BadResponse(text) from None
 
@@ -458,35 +420,6 @@ class RemoteConnection:
         if not is_safe or (isinstance(error, CannotConnect) and not self.reached):
             raise error
         await backoff.pause(error)
-
-
-class EventReader:
-    """Reads the events of one stream. One that cannot be read is logged and passed over."""
-
-    def __init__(self, binding: Binding) -> None:
-        self._binding = binding
-        self._first_problem: BadResponse | None = None
-        self._has_events = False
-        self.unreadable = 0
-
-    def read(self, data: bytes) -> Task | Message | StatusUpdate | ArtifactUpdate | None:
-        """Read an event; None when it cannot be read. Raises A2AError and AuthError when it is an error."""
-        try:
-            event = self._binding.read_event(data).payload
-        except BadResponse as problem:
-            self._first_problem = self._first_problem or problem
-            self.unreadable += 1
-            if self.unreadable <= _MAX_WARNINGS:
-                more = "; further ones are not logged" if self.unreadable == _MAX_WARNINGS else ""
-                logger.warning("an event of %s is left out: %s%s", redact_url(self._binding.url), problem, more)
-            return None
-        self._has_events = True
-        return event
-
-    def check(self) -> None:
-        """Raise BadResponse if no event of the stream could be read."""
-        if self._first_problem is not None and not self._has_events:
-            raise self._first_problem
 
 
 def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:

@@ -21,9 +21,10 @@ from dragoman.model.error import (
 )
 from dragoman.model.json import UNREADABLE
 from dragoman.net.exchange import redact_url
+from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dragoman.dialects.dialect import CallingDialect, Result
     from dragoman.model.event import StreamResponse
@@ -33,6 +34,25 @@ if TYPE_CHECKING:
 _PREVIEW_BYTES = 200
 _GATEWAY_ERRORS = (502, 503, 504)
 _EXPLAINED = (*_GATEWAY_ERRORS, 404, 405, 429)
+
+
+class StreamReader(Protocol):
+    """An incremental parser of a stream: takes chunks, returns events as (data, id); an id of 0 is none."""
+
+    def feed(self, chunk: bytes) -> Sequence[tuple[bytes, int]]:
+        """Take a chunk and return the events that are complete now.
+
+        Raises:
+            ResponseTooLarge: an event exceeds the limit.
+            A2AError, AuthError: the stream ends with an error.
+            CannotConnect: the stream says that the agent goes away.
+        """
+        ...
+
+    @property
+    def pending(self) -> bool:
+        """True when the stream has stopped in the middle of an event."""
+        ...
 
 
 class Binding(Protocol):
@@ -85,6 +105,18 @@ class Binding(Protocol):
         """
         ...
 
+    def is_answer(self, headers: Mapping[str, str]) -> bool:
+        """True when a body is of the binding's media type, and not a page of a gateway."""
+        ...
+
+    def is_stream(self, status: int, headers: Mapping[str, str]) -> bool:
+        """True when the response to a streaming operation is a stream, and not an answer or an error."""
+        ...
+
+    def open_reader(self, headers: Mapping[str, str], limit: int) -> StreamReader:
+        """Return the parser for a stream, of which one event may have `limit` bytes."""
+        ...
+
     def read_event(self, data: bytes) -> StreamResponse:
         """Read one event of a stream.
 
@@ -94,6 +126,22 @@ class Binding(Protocol):
             BadResponse: the event is not A2A.
         """
         ...
+
+
+class SseStreams:
+    """What the bindings with JSON have in common: their streams are server-sent events."""
+
+    def is_answer(self, headers: Mapping[str, str]) -> bool:
+        """True for JSON."""
+        return "json" in headers.get("Content-Type", "")
+
+    def is_stream(self, status: int, headers: Mapping[str, str]) -> bool:
+        """True for server-sent events."""
+        return "text/event-stream" in headers.get("Content-Type", "")
+
+    def open_reader(self, headers: Mapping[str, str], limit: int) -> StreamReader:
+        """Return a parser of server-sent events."""
+        return SseReader(limit)
 
 
 def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> Any:

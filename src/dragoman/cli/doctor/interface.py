@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.requirement import declared_schemes
 from dragoman.auth.outbound.untrusted import as_object
-from dragoman.dialects.errors import DOMAIN, status_of
-from dragoman.dialects.table import VERSION_HEADER
+from dragoman.cli.doctor.faults import describe_response, find_faults
+from dragoman.cli.doctor.probe import Errors, Expectation, Fault, Probe
+from dragoman.dialects.table import JSONRPC, VERSION_HEADER
 from dragoman.model import error as e
 from dragoman.model.ids import new_id
 from dragoman.model.operation import (
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dragoman.client.discovery import Interface
     from dragoman.model.card import AgentCard
     from dragoman.model.operation import Request
-    from dragoman.transports.binding import Binding
 
 SLOW_SECONDS = 2.0
 _UNSUPPORTED_VERSION = "99.0"
@@ -55,53 +54,12 @@ _NO_PATH = "A2A 1.0, 5.4: a path that does not exist is HTTP 404"
 _NO_JSON = "A2A 1.0, 5.4 and 9.5: what is not JSON is -32700, or HTTP 400"
 _NO_VERSION = "A2A 1.0, 3.6.2: a version that is not spoken is VersionNotSupportedError, -32009"
 _MEDIA = "Advice: a body that is not declared as JSON is refused, so that no web page can send one unasked"
-_RPC_SHAPE = 'JSON-RPC 2.0, 5: an answer has `jsonrpc` "2.0", the id of the request, and either a result or an error'
-_RPC_ERROR = "JSON-RPC 2.0, 5.1: an error has a whole number as `code` and a text as `message`"
-_RPC_MEDIA = "A2A 1.0, 9.1: answers over JSON-RPC are application/json"
-_RPC_DETAILS = "A2A 1.0, 9.5: the `data` of an error is a list of objects that each have an `@type`"
-_REST_ERROR = "A2A 1.0, 11.6: an error is a google.rpc.Status: `error` with `code`, `status`, `message` and `details`"
-_REST_INFO = "A2A 1.0, 11.6: an error of A2A's own has an ErrorInfo in its `details` that says the reason"
-_REST_MEDIA = "A2A 1.0, 11.1: answers over HTTP+JSON are application/a2a+json"
-_LIST_SHAPE = "A2A 1.0, 3.1.4: a list of tasks always has `tasks`, `nextPageToken`, `pageSize` and `totalSize`"
-
-_Errors = tuple[type[e.A2AError], ...]
-# Level, problem, and the rule that it breaks.
-_Fault = tuple[Literal["warn", "FAIL"], str, str]
-
-
-class Expectation(NamedTuple):
-    """The responses that a rule allows: one of these errors, or a result where `result` is True."""
-
-    rule: str
-    errors: _Errors
-    result: bool = False
-    strict: bool = True  # False where the version only recommends the error
-
-
-class Probe(NamedTuple):
-    """A request to send, and the response that is expected."""
-
-    label: str
-    request: HttpRequest
-    expected: Expectation
-    operation: Operation | None = None
-
-    @property
-    def level(self) -> Literal["warn", "FAIL"]:
-        """The level of the finding for an unexpected response."""
-        return "FAIL" if self.expected.strict else "warn"
-
-    @property
-    def id(self) -> object:
-        """The id of a JSON-RPC request; None when it cannot be read."""
-        try:
-            return msgspec.json.decode(self.request.body or b"{}").get("id")
-        except msgspec.DecodeError:
-            return None
 
 
 class InterfaceChecker:
-    """Sends all probes to one interface. `card` says what it offers."""
+    """Sends all probes to one interface, over HTTP. `card` says what it offers."""
+
+    transport = ""
 
     def __init__(self, client: ProbeClient, interface: Interface, card: AgentCard) -> None:
         self._client = client
@@ -109,15 +67,19 @@ class InterfaceChecker:
         self._tenant = interface.tenant
         self._card = card
         self._times: list[float] = []
-        self._rpc = self._binding.name == "JSONRPC"
+        self._rpc = self._binding.name == JSONRPC
         self.version = self._binding.dialect.version
-        self.check = f"{'jsonrpc' if self._rpc else 'rest'} {self.version}"
+        self.check = f"{self.transport or ('jsonrpc' if self._rpc else 'rest')} {self.version}"
         self._is_modern = self._binding.dialect.row.errors.typed
 
     async def findings(self) -> AsyncIterator[HealthFinding]:
-        """Yield the findings. If the first probe is refused or gets no JSON, no other is sent."""
+        """Yield the findings. If the interface cannot be called, or refuses the first probe, no other is sent."""
         yield HealthFinding("ok", self.check, f"at {self._binding.url}")
         try:
+            async for finding in self._check_access():
+                yield finding
+                if finding.level == "FAIL":
+                    return
             for number, probe in enumerate([*self._harmless_probes(), *self._invalid_probes()]):
                 response = await self._send(probe.request)
                 refused = response.status in (401, 403)
@@ -126,15 +88,56 @@ class InterfaceChecker:
                     self._refusal_findings(response, label) if refused else self._check_response(probe, response)
                 ):
                     yield finding
-                if not number and (refused or not response.is_json):
+                if not number and (refused or not self._is_readable(response)):
                     return
-            yield await self._check_media_type()
-            if not self._rpc:
-                yield await self._check_unknown_path()
+            async for finding in self._check_more():
+                yield finding
         except e.DragomanError as error:
             yield HealthFinding("FAIL", self.check, str(error), _CALLABLE)
             return
         yield self._latency_finding()
+
+    # -- what differs between transports ------------------------------------------------------------------------------
+
+    async def _check_access(self) -> AsyncIterator[HealthFinding]:
+        """Check that the interface can be called at all; a FAIL ends the check. Over HTTP the first probe shows it."""
+        return
+        yield
+
+    def _invalid_probes(self) -> Iterator[Probe]:
+        """Yield requests that have to be refused."""
+        valid = self._unknown_task()
+        headers = {**valid.headers, "Content-Type": "application/json"}
+        if self._rpc:
+            body = b'{"jsonrpc":"2.0","id":"u","method":"DragomanDoctor","params":{}}'
+            request = HttpRequest("POST", valid.url, dict(headers), body)
+            yield Probe("an unknown method", request, Expectation(_NO_METHOD, (e.MethodNotFound,)))
+            broken = HttpRequest("POST", valid.url, headers, b'{"jsonrpc":"2.0",')
+        else:
+            url = f"{valid.url.rpartition('/tasks/')[0]}/message:send"
+            broken = HttpRequest("POST", url, headers, b'{"message":')
+        yield Probe("broken JSON", broken, Expectation(_NO_JSON, (e.ParseError,)))
+        yield from self._version_probes(valid)
+
+    def _faults(self, probe: Probe, response: ProbeResponse) -> Iterator[Fault]:
+        return find_faults(self._binding, probe, response)
+
+    def _describe(self, response: ProbeResponse) -> str:
+        return describe_response(response)
+
+    def _describe_status(self, response: ProbeResponse) -> str:
+        return f"HTTP {response.status}"
+
+    def _is_readable(self, response: ProbeResponse) -> bool:
+        return response.is_json
+
+    async def _check_more(self) -> AsyncIterator[HealthFinding]:
+        """Check what no probe can."""
+        yield await self._check_media_type()
+        if not self._rpc:
+            yield await self._check_unknown_path()
+
+    # -- the same for all ---------------------------------------------------------------------------------------------
 
     async def _send(self, request: HttpRequest) -> ProbeResponse:
         response = await self._client.send(request)
@@ -147,20 +150,21 @@ class InterfaceChecker:
         )
 
     def _check_response(self, probe: Probe, response: ProbeResponse) -> list[HealthFinding]:
-        faults = find_faults(self._binding, probe, response)
+        faults = self._faults(probe, response)
         findings = [HealthFinding(level, self.check, f"{probe.label}: {says}", rule) for level, says, rule in faults]
-        return findings or [HealthFinding("ok", self.check, f"{probe.label}: {describe_response(response)}")]
+        return findings or [HealthFinding("ok", self.check, f"{probe.label}: {self._describe(response)}")]
 
     def _refusal_findings(self, response: ProbeResponse, label: str) -> list[HealthFinding]:
+        status = self._describe_status(response)
         if response.status == 401 and not declared_schemes(self._card):
-            says = f"{label}: HTTP 401, and the card names no way to authenticate"
+            says = f"{label}: {status}, and the card names no way to authenticate"
             return [HealthFinding("FAIL", self.check, says, _CREDENTIALS)]
-        says = f"{label}: HTTP {response.status}, so it is not checked"
+        says = f"{label}: {status}, so it is not checked"
         hint = "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
         findings = [HealthFinding("warn", self.check, says, hint)]
         if response.status == 401 and not response.headers.get("WWW-Authenticate"):
             findings.append(
-                HealthFinding("warn", self.check, f"{label}: HTTP 401 without WWW-Authenticate", _CHALLENGE)
+                HealthFinding("warn", self.check, f"{label}: {status} without WWW-Authenticate", _CHALLENGE)
             )
         return findings
 
@@ -180,13 +184,13 @@ class InterfaceChecker:
         old = (e.UnsupportedOperation, e.MethodNotFound, e.TaskNotFound, e.ExtendedAgentCardNotConfigured)
         unknown = push = streaming = Expectation(_UNKNOWN_TASK, (e.TaskNotFound,), strict=self._is_modern)
         extended = Expectation(_EXTENDED, (e.ExtendedAgentCardNotConfigured,), result=True)
-        unsupported: _Errors = (e.UnsupportedOperation,) if self._is_modern else old
+        unsupported: Errors = (e.UnsupportedOperation,) if self._is_modern else old
         if not capabilities.streaming:
             streaming = Expectation(_NO_STREAMING, unsupported, strict=self._is_modern)
         if not capabilities.extended_agent_card:
             extended = Expectation(_NO_EXTENDED, unsupported, strict=self._is_modern)
         if not capabilities.push_notifications:
-            refused: _Errors = (e.PushNotificationNotSupported, *(() if self._is_modern else old))
+            refused: Errors = (e.PushNotificationNotSupported, *(() if self._is_modern else old))
             push = Expectation(_NO_PUSH, refused, strict=self._is_modern)
         elif not self._is_modern:
             push = push._replace(errors=(e.TaskNotFound, e.MethodNotFound))
@@ -214,18 +218,11 @@ class InterfaceChecker:
 
     # -- invalid requests --------------------------------------------------------------------------------------------
 
-    def _invalid_probes(self) -> Iterator[Probe]:
-        valid = self._build_request(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
-        headers = {**valid.headers, "Content-Type": "application/json"}
-        if self._rpc:
-            body = b'{"jsonrpc":"2.0","id":"u","method":"DragomanDoctor","params":{}}'
-            request = HttpRequest("POST", valid.url, dict(headers), body)
-            yield Probe("an unknown method", request, Expectation(_NO_METHOD, (e.MethodNotFound,)))
-            broken = HttpRequest("POST", valid.url, headers, b'{"jsonrpc":"2.0",')
-        else:
-            url = f"{valid.url.rpartition('/tasks/')[0]}/message:send"
-            broken = HttpRequest("POST", url, headers, b'{"message":')
-        yield Probe("broken JSON", broken, Expectation(_NO_JSON, (e.ParseError,)))
+    def _unknown_task(self) -> HttpRequest:
+        """Build a valid request, for a task that does not exist."""
+        return self._build_request(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
+
+    def _version_probes(self, valid: HttpRequest) -> Iterator[Probe]:
         if self._is_modern:
             headers = {**valid.headers, VERSION_HEADER: _UNSUPPORTED_VERSION}
             request = HttpRequest(valid.method, valid.url, headers, valid.body)
@@ -252,121 +249,3 @@ class InterfaceChecker:
         if response.status in (404, 405):
             return HealthFinding("ok", self.check, f"an unknown path: HTTP {response.status}")
         return HealthFinding("warn", self.check, f"an unknown path: {response.summary}", _NO_PATH)
-
-
-# -- responses -------------------------------------------------------------------------------------------------------
-
-
-def find_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    """Yield everything that is wrong with a response."""
-    rpc = binding.name == "JSONRPC"
-    if response.is_json:
-        yield from _rpc_faults(binding, probe, response) if rpc else _rest_faults(binding, probe, response)
-        return
-    start = " ".join(response.body[:60].decode("utf-8", "replace").split())
-    yield "FAIL", f"{response.summary} instead of JSON: {start!r}", _RPC_MEDIA if rpc else _REST_MEDIA
-
-
-def describe_response(response: ProbeResponse) -> str:
-    """Describe a correct response in a few words."""
-    if not response.is_json:
-        return response.summary
-    if response.status >= 300:
-        return f"HTTP {response.status}"
-    error: object = as_object(response.json()).get("error")
-    code = as_object(error).get("code")
-    return str(code) if isinstance(error, dict) else "a result"
-
-
-def _rpc_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    envelope = as_object(response.json())
-    if not envelope and not isinstance(response.json(), dict):
-        yield "FAIL", "the answer is no JSON object", _RPC_SHAPE
-        return
-    if envelope.get("jsonrpc") != "2.0":
-        yield "FAIL", f"`jsonrpc` is {envelope.get('jsonrpc')!r}", _RPC_SHAPE
-    if envelope.get("id") != probe.id:
-        yield "FAIL", f"the id is {envelope.get('id')!r} and not {probe.id!r}", _RPC_SHAPE
-    if response.media_type not in ("application/json", "text/event-stream"):
-        yield "warn", f"the answer is {response.media_type or 'without a content type'}", _RPC_MEDIA
-    error = envelope.get("error")
-    if (error is None) == ("result" not in envelope):
-        yield "FAIL", "there is not exactly one of `result` and `error`", _RPC_SHAPE
-    elif error is None:
-        yield from _result_faults(binding, probe, envelope["result"])
-    else:
-        yield from _rpc_error_faults(binding, probe, as_object(error))
-
-
-def _rpc_error_faults(binding: Binding, probe: Probe, error: dict[str, Any]) -> Iterator[_Fault]:
-    code, data = error.get("code"), error.get("data")
-    if not isinstance(code, int) or not isinstance(error.get("message"), str):
-        yield "FAIL", "the error has no code or no message", _RPC_ERROR
-        return
-    if code not in [each.code for each in probe.expected.errors]:
-        right = " or ".join(str(each.code) for each in probe.expected.errors)
-        if probe.expected.result:
-            right = f"a result or {right}" if right else "a result"
-        yield probe.level, f"{code} ({error['message']!r}) instead of {right}", probe.expected.rule
-    if binding.dialect.row.errors.typed and data is not None and not _is_typed(data):
-        yield "warn", f"the `data` of the error is {str(data)[:80]}", _RPC_DETAILS
-
-
-def _rest_faults(binding: Binding, probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    if response.media_type not in ("application/a2a+json", "application/json", "text/event-stream"):
-        yield "warn", f"the answer is {response.media_type or 'without a content type'}", _REST_MEDIA
-    if response.status < 300:
-        yield from _result_faults(binding, probe, response.json())
-        return
-    statuses = {status_of(each()).http for each in probe.expected.errors}
-    if response.status not in statuses:
-        right = " or ".join(map(str, sorted(statuses))) or "a result"
-        yield probe.level, f"HTTP {response.status} instead of {right}", probe.expected.rule
-    elif binding.dialect.row.errors.typed:
-        yield from _status_faults(probe, response)
-
-
-def _status_faults(probe: Probe, response: ProbeResponse) -> Iterator[_Fault]:
-    error: object = as_object(response.json()).get("error")
-    status = as_object(error)
-    if not isinstance(error, dict):
-        yield "FAIL", "the body has no `error` object", _REST_ERROR
-        return
-    if status.get("code") != response.status or not isinstance(status.get("message"), str):
-        yield "FAIL", "`error.code` or `error.message` is missing or wrong", _REST_ERROR
-    # The specification prescribes a reason for A2A's own errors only.
-    own = [each.reason for each in probe.expected.errors if -32099 <= each.code <= -32001]
-    reason = _reason(status.get("details"))
-    if own and reason not in own:
-        yield "FAIL", f"the ErrorInfo says {reason or 'nothing'} instead of {' or '.join(own)}", _REST_INFO
-
-
-def _reason(details: object) -> str:
-    for each in cast("list[object]", details) if isinstance(details, list) else ():
-        info = as_object(each)
-        if str(info.get("@type", "")).endswith("google.rpc.ErrorInfo") and info.get("domain") == DOMAIN:
-            return str(info.get("reason", ""))
-    return ""
-
-
-def _result_faults(binding: Binding, probe: Probe, result: Any) -> Iterator[_Fault]:
-    if not probe.expected.result or probe.operation is None:
-        yield "FAIL", "answered as if all were well", probe.expected.rule
-        return
-    try:
-        binding.dialect.read_result(probe.operation, result)
-    except e.DragomanError as error:
-        yield "FAIL", str(error), probe.expected.rule
-        return
-    if probe.operation is Operation.LIST:
-        members = as_object(result)
-        missing = [name for name in ("tasks", "nextPageToken", "pageSize", "totalSize") if name not in members]
-        if missing:
-            yield "FAIL", f"{', '.join(missing)} missing", _LIST_SHAPE
-        if len(members.get("tasks") or ()) > 1:
-            yield "FAIL", f"{len(members['tasks'])} tasks came", probe.expected.rule
-
-
-def _is_typed(data: object) -> bool:
-    entries = cast("list[object]", data) if isinstance(data, list) else None
-    return entries is not None and all(isinstance(each, dict) and "@type" in each for each in entries)

@@ -27,7 +27,7 @@ def descriptors_of(path: str) -> tuple[bytes, ...]:
 
 
 def file_containing(symbol: str) -> str:
-    """Return the path of the file that holds a message, enum, service or method of that full name.
+    """Return the path of the file that holds a message, field, enum, value, service or method of that full name.
 
     Raises:
         KeyError: there is none.
@@ -44,8 +44,13 @@ def _file_of_symbol() -> dict[str, str]:
 
 
 def _symbols(file: FileSchema) -> Iterator[str]:
-    for type_ in (*file.messages.values(), *file.enums.values()):
-        yield type_.full_name
+    for message in file.messages.values():
+        yield message.full_name
+        yield from (f"{message.full_name}.{field.name}" for field in message.fields)
+    for enum in file.enums.values():
+        yield enum.full_name
+        # As in C++, a value belongs to what holds its enum.
+        yield from (f"{enum.full_name.rpartition('.')[0]}.{value}" for value in enum.numbers)
     for service in file.services.values():
         yield service.full_name
         yield from (f"{service.full_name}.{method}" for method in service.methods)

@@ -15,6 +15,7 @@ from dragoman.model.json import UNREADABLE
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.transports.binding import (
+    SseStreams,
     as_client_error,
     auth_error,
     decode_json,
@@ -45,7 +46,7 @@ _EMPTY = _JsonRpcResponse()
 _NULL = b"null"
 
 
-class JsonRpcBinding:
+class JsonRpcBinding(SseStreams):
     """A JSON-RPC interface in one version of A2A."""
 
     name = JSONRPC

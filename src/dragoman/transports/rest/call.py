@@ -14,7 +14,7 @@ from dragoman.dialects.table import REST
 from dragoman.model.error import BadResponse
 from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.net.exchange import HttpRequest, redact_url
-from dragoman.transports.binding import as_client_error, decode_json, error_from_response
+from dragoman.transports.binding import SseStreams, as_client_error, decode_json, error_from_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ _ACCEPT_STREAM = "text/event-stream, application/a2a+json, application/json"
 _SEND_OPERATIONS = (Operation.SEND, Operation.STREAM)
 
 
-class RestBinding:
+class RestBinding(SseStreams):
     """An HTTP+JSON interface in one version of A2A."""
 
     name = REST

@@ -1,0 +1,49 @@
+"""A channel of grpcio to one origin, which the calls to it share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class GrpcChannel:
+    """A channel to one origin. Once it is retired no new call uses it, and it closes with its last call."""
+
+    def __init__(self, grpc: Any, channel: Any, forget: Callable[[], object]) -> None:
+        self.grpc = grpc
+        self._channel = channel
+        self._forget = forget
+        self._methods: dict[tuple[str, bool], Any] = {}
+        self._calls = 0
+        self._is_retired = False
+        self.is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """True while it is connected. It begins to connect otherwise."""
+        return self._channel.get_state(try_to_connect=True) is self.grpc.ChannelConnectivity.READY
+
+    def begin(self, path: str, message: bytes, metadata: Metadata, *, streams: bool, timeout: float | None) -> Any:
+        """Begin a call, to be ended with `end`."""
+        method = self._methods.get((path, streams))
+        if method is None:
+            make = self._channel.unary_stream if streams else self._channel.unary_unary
+            method = self._methods[path, streams] = make(path)
+        self._calls += 1
+        return method(message, metadata=metadata, timeout=timeout)
+
+    async def end(self, *, retire: bool = False) -> None:
+        """End a call; with `retire`, the next one gets a channel of its own."""
+        self._calls -= 1
+        if retire and not self._is_retired:
+            self._is_retired = True
+            self._forget()
+        if self._is_retired and not self._calls:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the channel; its calls fail."""
+        self.is_closed = True
+        await self._channel.close()

@@ -1,0 +1,35 @@
+"""Imports grpcio, which is an extra and slow to import."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from dragoman.model.error import ConfigError
+
+INSTALL = "pip install 'dragoman[grpc]'"
+
+
+def has_grpc() -> bool:
+    """True when grpcio and protobuf are installed."""
+    try:
+        return find_spec("grpc") is not None and find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:  # no package `google` at all
+        return False
+
+
+def load_grpc() -> Any:
+    """Import grpcio.
+
+    Raises:
+        ConfigError: it is not installed; the text says how to do that.
+    """
+    # It logs what callers get as an error anyway, unless the user wants to see that.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        import grpc
+        import grpc.aio  # pyright: ignore[reportUnusedImport] - what makes it an attribute of grpc
+    except ImportError:
+        raise ConfigError(f"gRPC needs more packages: {INSTALL}") from None
+    return grpc
