@@ -19,6 +19,7 @@ from dragoman.transports.grpc.proto.wire import (
     VARINT,
     read_long_tag,
     read_varint,
+    refuse,
     skip,
     too_long,
 )
@@ -61,7 +62,7 @@ def reader_of(full_name: str) -> Reader:
     return reader
 
 
-def _message_reader(fields: _Fields) -> Reader:
+def _message_reader(fields: _Fields, skip_field: Callable[[bytes, int, int, int], int] = skip) -> Reader:
     sized, numbers = fields
 
     def read(data: bytes, pos: int, end: int, budget: Budget, into: dict[str, Any] | None) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def _message_reader(fields: _Fields) -> Reader:
             elif tag in numbers:
                 pos = numbers[tag](data, pos, end, budget, values)
             else:
-                pos = skip(data, pos, end, tag)
+                pos = skip_field(data, pos, end, tag)
         if pos > end:
             raise too_long()
         return values
@@ -157,7 +158,7 @@ def _map_reader(field: FieldSchema) -> Reader:
     key, value = FieldSchema(1, "key", "key", field.key), FieldSchema(2, "value", "value", field.type)
     fields = _Fields({}, {})
     _add_fields(fields, MessageSchema("", "", (key, value)))
-    read_entry = _message_reader(fields)
+    read_entry = _message_reader(fields, refuse)
     is_message = field.type in files.MESSAGES
 
     def read(data: bytes, pos: int, end: int, budget: Budget, into: dict[str, Any] | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dragoman.transports.grpc.proto.wire import (
     read_end,
     read_long_tag,
     read_varint,
+    refuse,
     size_of,
     skip,
     too_long,
@@ -72,7 +73,7 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
 
 
 def _read_entry(data: bytes, pos: int, end: int, budget: Budget) -> tuple[str, Any]:
-    """Decode any entry of a Struct: key and value may be absent, repeated and among others."""
+    """Decode any entry of a Struct: key and value may be absent, repeated, and in any order."""
     key, value = "", None
     while pos < end:
         tag = data[pos]
@@ -85,7 +86,7 @@ def _read_entry(data: bytes, pos: int, end: int, budget: Budget) -> tuple[str, A
             value = read_value(data, pos, stop, budget, value)
             pos = stop
         else:
-            pos = _skip_at(data, pos, end)
+            pos = refuse(data, pos, end, tag)
     return key, value
 
 

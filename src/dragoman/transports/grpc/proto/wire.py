@@ -124,6 +124,15 @@ def skip(data: bytes, pos: int, end: int, tag: int, groups: int = _MAX_GROUPS) -
     return pos
 
 
+def refuse(_: bytes, __: int, ___: int, tag: int) -> int:
+    """Refuse an unknown field where no version can add one: in an entry of a map. Implementations disagree about it.
+
+    Raises:
+        MalformedMessage: always.
+    """
+    raise MalformedMessage(f"an entry of a map has a field {tag >> 3}")
+
+
 def _skip_group(data: bytes, pos: int, end: int, end_tag: int, groups: int) -> int:
     while True:
         tag, pos = read_varint(data, pos)
