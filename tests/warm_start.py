@@ -5,7 +5,7 @@ half second (with MCP, more than one) that Python takes to import packages is sp
 
 `install()` replaces `subprocess.Popen`; commands that are no `python -m dragoman.cli.main …`, or whose environment
 Python reads while it starts, begin as always. So do those with DRAGOMAN_COLD_START=1, and all on systems without
-`fork` and descriptors over sockets.
+`fork` and descriptors over sockets. `write_command()` writes a `dragoman` for shells, which starts warm, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import gc
 import inspect
 import json
 import os
+import secrets
+import select
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -29,6 +32,9 @@ from typing import Any, NoReturn
 
 SRC = str(Path(__file__).resolve().parents[1] / "src")
 COMMAND = [sys.executable, "-m", "dragoman.cli.main"]
+CLIENT = Path(__file__).with_name("warm_command.py")
+# Whether sockets have names outside the file system, and processes descriptors.
+SERVES_SHELLS = sys.platform == "linux"
 # Variables that Python itself, or the loader before it, reads while it starts.
 STARTING = ("PYTHON", "LD_", "LC_", "LANG", "COV", "MALLOC", "TZ")
 HARMLESS = {"PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
@@ -50,6 +56,15 @@ def install() -> None:
     """Start commands warm from now on, in this process."""
     if hasattr(os, "fork") and hasattr(socket, "send_fds") and not os.environ.get("DRAGOMAN_COLD_START"):
         subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+def write_command(folder: Path) -> None:
+    """Write a `dragoman` for the PATH of shells into a folder; none where their commands cannot be warm."""
+    if subprocess.Popen is WarmPopen and SERVES_SHELLS:
+        words = [sys.executable, "-IS", str(CLIENT), _forker().address]
+        file = folder / "dragoman"
+        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n', encoding="utf-8")
+        file.chmod(0o755)
 
 
 def close() -> None:
@@ -131,17 +146,24 @@ def _can_be_warm(arguments: dict[str, Any]) -> bool:
 
 
 class Forker:
-    """The warm process, and the socket over which it is asked for others."""
+    """The warm process, and the socket over which it is asked for others. Shells reach it at `address`."""
 
     def __init__(self) -> None:
+        self.address = f"dragoman-{os.getpid()}-{secrets.token_hex(8)}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, contextlib.ExitStack() as listeners:
             environment = {**os.environ, "PYTHONPATH": SRC, "PYTHONWARNINGS": "ignore"}
-            command = [sys.executable, __file__, str(theirs.fileno())]
+            descriptors = [theirs.fileno()]
+            if SERVES_SHELLS:
+                listener = listeners.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                listener.bind(f"\0{self.address}")
+                listener.listen()
+                descriptors.append(listener.fileno())
+            command = [sys.executable, __file__, *map(str, descriptors)]
             self._process = _COLD(
                 command,
                 env=environment,
-                pass_fds=[theirs.fileno()],
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
@@ -174,7 +196,7 @@ def _forker() -> Forker:
 # -- in the warm process -----------------------------------------------------------------------------------------------
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, *shells: socket.socket) -> None:
     """Fork whenever asked to. Returns in every process that was forked, ready to run its command."""
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
@@ -182,14 +204,22 @@ def serve(connection: socket.socket) -> None:
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
     while True:
-        message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 8)
-        if not message:
+        asked, _, _ = select.select([connection, *shells], [], [])
+        asker = connection if connection in asked else asked[0].accept()[0]
+        message, descriptors, _, _ = socket.recv_fds(asker, 1 << 20, 8)
+        if not message and asker is connection:
             sys.exit()
-        if os.fork() == 0:
-            _watch(connection, json.loads(message), descriptors)
+        if message and os.fork() == 0:
+            for each in (connection, *shells):
+                if each is not asker:
+                    each.close()
+            watch = _watch if asker is connection else _accompany
+            watch(asker, json.loads(message), descriptors)
             return
         for each in descriptors:
             os.close(each)
+        if asker is not connection:
+            asker.close()
 
 
 def _watch(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
@@ -211,6 +241,29 @@ def _watch(connection: socket.socket, request: dict[str, Any], descriptors: list
     os._exit(0)
 
 
+def _accompany(shell: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
+    """As `_watch`, for a command of a shell: when the process that stands for it there is killed, so is the command."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        shell.detach()
+        _become(request, descriptors)
+        return
+    os.setpgid(0, 0)
+    for each in descriptors:
+        os.close(each)
+    shell.send(str(pid).encode())
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([shell, ended], [], [])[0]:
+        for kill in (os.killpg, os.kill):  # its group, which it may not have left ours for yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):
+        shell.send(str(status).encode())
+    os._exit(0)
+
+
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
@@ -221,10 +274,16 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    sys.argv[:] = ["dragoman", *request["arguments"]]
-    sys.path[0] = request["folder"]
+    for number in request.get("ignored", ()):
+        signal.signal(number, signal.SIG_IGN)
+    # As Python does it: `-m` imports from the folder, a script from where it is.
+    script = request.get("script")
+    sys.argv[:] = [script or "dragoman", *request["arguments"]]
+    sys.path[0] = str(Path(script).parent) if script else request["folder"]
     warnings.resetwarnings()
     warnings.filters[:] = []  # type: ignore[index]
+    for unseen in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", unseen)  # as in any program of a user
     for text in filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")):
         sys.warnoptions.append(text)
         warnings.simplefilter(text)  # type: ignore[arg-type]
@@ -244,7 +303,7 @@ def _writer(number: int, errors: str, unbuffered: bool) -> Any:
 
 def main() -> NoReturn:
     """Wait to be forked, and run the command in every process that was."""
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     import_module("dragoman.cli.main").main()
 
 

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 from postgres_server import URL_VARIABLE, programs_path
+from warm_start import write_command
 
 from dragoman.testing import served
 
@@ -46,7 +47,7 @@ def name(page: Path) -> str:
 @pytest.mark.timeout(240)  # a page may start a dozen programs, one after the other
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_does_what_it_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    page: Path, tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the pages are written for curl, which is not here")
@@ -54,7 +55,17 @@ def test_a_page_does_what_it_shows(
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", model_api.KEY)
         # The page on several nodes waits for a takeover: that of nodes with a short lease.
-        examples.Reader(tmp_path, places, {"DRAGOMAN_LEASE": "1.5"} if places else {}).read(page)
+        environment = {"DRAGOMAN_LEASE": "1.5"} if places else {}
+        path = f"{warm_path}{os.pathsep}{examples.environment()['PATH']}"
+        examples.Reader(tmp_path, places, {"PATH": path, **environment}).read(page)
+
+
+@pytest.fixture(scope="session")
+def warm_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a `dragoman` that need not import everything each time, for the PATH of shells."""
+    folder = tmp_path_factory.mktemp("bin")
+    write_command(folder)
+    return str(folder)
 
 
 def model_for(page: Path) -> AbstractContextManager[str]:

@@ -73,7 +73,7 @@ NOT_PROMISED = {
         "restarted",
         "update_artifact",
     },
-    App: {"listens_at", "startup_error"},
+    App: {"close_grpc", "grpc_address", "listens_at", "startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
 
