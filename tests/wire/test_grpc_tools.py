@@ -126,9 +126,7 @@ async def test_who_watches_is_told_at_once_that_the_server_stops() -> None:
         assert HEALTH.decode("HealthCheckResponse", await watch.read()) == {"status": "SERVING"}
         send: Any = channel.unary_unary("/lf.a2a.v1.A2AService/SendMessage")
         message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"data": {"tool": "work", "arguments": {}}}]}
-        running = asyncio.ensure_future(
-            send(codec_of("lf.a2a.v1").encode("SendMessageRequest", {"message": message}))
-        )
+        running = asyncio.ensure_future(send(codec_of("lf.a2a.v1").encode("SendMessageRequest", {"message": message})))
         await started.wait()
         stopping = asyncio.create_task(app.stop())
         # The task is still at work, and whoever sends requests knows that no more are wanted.
