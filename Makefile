@@ -102,10 +102,11 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
 
-.peers/go-bench/ready: $(wildcard bench/peers/go/*)
+.peers/go-bench/ready: $(wildcard bench/peers/go/* bench/peers/go/load/*)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \
 	    mkdir -p .peers/go-bench && cd bench/peers/go && \
-	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/server . && touch $(CURDIR)/$@; fi
+	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/server . && \
+	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/load ./load && touch $(CURDIR)/$@; fi
 
 # The same programs, against the newest version of the SDK and the one before it.
 .peers/go/ready .peers/go-23/ready: $(wildcard tests/interop/peers/go/go*.* tests/interop/peers/go/*/*.go)

@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from bench import environments
@@ -32,6 +34,8 @@ class Contestant(Struct, frozen=True):
     blocks: bool = True
     # Events carry their number.
     numbered: bool = False
+    # It is called over gRPC; its module has `serving(store)` in place of `app(store)`.
+    grpc: bool = False
     command: tuple[str, ...] = ()
     # Seconds of warm-up that it needs at least: compilers at run time take a while.
     warmup: float = 0.0
@@ -59,6 +63,8 @@ class Field(Struct, frozen=True):
     dragoman_postgres: Contestant | None = None
     sdk_postgres: Contestant | None = None
     sdk_cluster: Contestant | None = None
+    # Over gRPC: those that could be installed.
+    grpc: tuple[Contestant, ...] = ()
 
     def absent(self) -> list[str]:
         """Peers that could not be installed, as notes."""
@@ -69,7 +75,7 @@ class Field(Struct, frozen=True):
         """What was compared, by package."""
         asked: list[tuple[Contestant | None, tuple[str, ...]]] = [
             (self.floor, ("dragoman", "uvicorn", "uvloop", "httptools", "msgspec")),
-            (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite", "asyncpg")),
+            (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite", "asyncpg", "grpcio")),
             (self.fasta2a, ("fasta2a",)),
             (self.adk, ("google-adk",)),
         ]
@@ -87,6 +93,7 @@ def gather() -> Field:
     adk = _peer("adk", "adk")
     ours = "bench.agents.dragoman_echo"
     theirs = "bench.agents.a2a_sdk_echo"
+    go, js = _go(), _js()
     return Field(
         dragoman_memory=Contestant("dragoman", ours, own, numbered=True),
         dragoman_sqlite=Contestant("dragoman", ours, own, "sqlite", numbered=True),
@@ -99,9 +106,22 @@ def gather() -> Field:
         sdk_cluster=Contestant("a2a-sdk", "bench.agents.a2a_sdk_cluster", sdk, "postgres") if sdk else None,
         fasta2a=Contestant("fasta2a", "bench.agents.fasta2a_echo", fasta2a, blocks=False) if fasta2a else None,
         adk=Contestant("to_a2a", "bench.agents.adk_to_a2a", adk) if adk else None,
-        go=_go(),
-        js=_js(),
+        go=go,
+        js=js,
+        grpc=tuple(_over_grpc(own, sdk, go, js)),
     )
+
+
+def _over_grpc(own: Path, sdk: Path | None, go: Contestant | None, js: Contestant | None) -> Iterator[Contestant]:
+    stores: tuple[Store, ...] = ("memory", "sqlite")
+    for store in stores:
+        yield Contestant("dragoman gRPC", "bench.agents.dragoman_grpc", own, store, numbered=True, grpc=True)
+    if sdk is not None:
+        for store in stores:
+            yield Contestant("a2a-sdk gRPC", "bench.agents.a2a_sdk_grpc", sdk, store, grpc=True)
+    for one in (go, js):
+        if one is not None:
+            yield msgspec.structs.replace(one, name=f"{one.name} gRPC", command=(*one.command, "grpc"), grpc=True)
 
 
 def _peer(environment: str, pins: str) -> Path | None:

@@ -40,6 +40,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[tuple[int, int], ...] = ()
     # The process of the database server, the parent of all its others.
     database_pid: int = 0
+    # Over gRPC, from a generator written in Go; messages of the kinds `send` and `stream` only.
+    grpc: bool = False
     # CPU time to the nanosecond, for short bursts; the server must not end threads meanwhile.
     exact: bool = False
 

@@ -10,14 +10,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from bench import cores
 from bench.contestants import Contestant, Field
-from bench.environments import ROOT
+from bench.environments import PEERS, ROOT
 from bench.job import Job, Outcome
 from bench.results import Scenario
 from bench.server import Running, running
 
 # Starting a server and a generator, and stopping them, beside the burst itself.
 OVERHEAD_SECONDS = 3.0
+# Of bench/peers/go/load.
+GRPC_GENERATOR = PEERS / "go-bench" / "load"
 
 
 class OutOfTime(Exception):
@@ -75,6 +78,7 @@ class Plan:
     def job(self, contestant: Contestant, /, **options: object) -> Job:
         """A job with this run's times and this contestant's ways; the port comes with the burst."""
         common = {"port": 0, "pid": 0, "blocks": contestant.blocks, "numbered": contestant.numbered}
+        common["grpc"] = contestant.grpc
         times = {"seconds": self.settings.seconds, "warmup": max(self.settings.warmup, contestant.warmup)}
         return msgspec.convert({**common, **times, **options}, Job)
 
@@ -82,7 +86,7 @@ class Plan:
 def generate(job: Job) -> Outcome:
     """Run the load generator in its own process. Raises RuntimeError when it breaks."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.load"],
+        _generator() if job.grpc else [sys.executable, "-m", "bench.load"],
         input=msgspec.json.encode(job),
         capture_output=True,
         cwd=ROOT,
@@ -92,6 +96,11 @@ def generate(job: Job) -> Outcome:
     if done.returncode:
         raise RuntimeError(f"the load generator broke:\n{done.stderr.decode(errors='replace')[-2000:]}")
     return msgspec.json.decode(done.stdout, type=Outcome)
+
+
+def _generator() -> list[str]:
+    core = cores.load_core()
+    return [sys.executable, "-m", "bench.cores", "" if core is None else str(core), str(GRPC_GENERATOR)]
 
 
 def tell(scenario: Scenario, server: str, case: str, outcome: Outcome) -> None:

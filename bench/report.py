@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import adk_section, postgres_section, sections, svg
+from bench import adk_section, grpc_section, postgres_section, sections, svg
 from bench.results import Results, Scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -14,6 +14,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "blocking": ("SendMessage", sections.blocking),
     "auth": ("SendMessage with authentication", sections.auth),
     "streaming": ("Streaming", sections.streaming),
+    "grpc": ("SendMessage and streams over gRPC", grpc_section.over_grpc),
     "growth": ("What an event costs in a long stream", sections.growth),
     "reading": ("GetTask and ListTasks with many tasks", sections.reading),
     "fanout": ("Many readers of one task", sections.fanout),

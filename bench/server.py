@@ -73,7 +73,8 @@ def _command(contestant: Contestant, store: str, config: Path | None, *, probe: 
     if contestant.command:
         # Pinned before it starts: some runtimes look once how many cores they have.
         return [sys.executable, "-m", "bench.cores", "" if core is None else str(core), *contestant.command]
-    command = [str(contestant.python), "-m", "bench.launch", contestant.module, "--store", store]
+    launcher = "bench.launch_grpc" if contestant.grpc else "bench.launch"
+    command = [str(contestant.python), "-m", launcher, contestant.module, "--store", store]
     if core is not None:
         command += ["--core", str(core)]
     if config is not None:

@@ -1,4 +1,5 @@
-// Command go serves the benchmark's agent on the official Go SDK, with the settings the SDK has by itself.
+// Command go serves the benchmark's agent on the official Go SDK, with the settings the SDK has by itself: over
+// JSON-RPC, or over gRPC when its argument is `grpc`.
 //
 // It listens on a free port of 127.0.0.1, prints {"port": PORT}, and ends when its standard input does.
 package main
@@ -13,9 +14,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"google.golang.org/grpc"
 )
 
 func main() {
@@ -29,14 +33,24 @@ func main() {
 		os.Exit(0)
 	}()
 	quiet := a2asrv.WithLogger(slog.New(slog.DiscardHandler)) // nobody else writes a log here
-	routes := http.NewServeMux()
-	routes.Handle("/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(agent{}, quiet)))
+	handler := a2asrv.NewHandler(agent{}, quiet)
 	port := listener.Addr().(*net.TCPAddr).Port
 	if err := json.NewEncoder(os.Stdout).Encode(map[string]int{"port": port}); err != nil {
 		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, http.Serve(listener, routes))
+	fmt.Fprintln(os.Stderr, serve(listener, handler, slices.Contains(os.Args[1:], "grpc")))
 	os.Exit(1)
+}
+
+func serve(listener net.Listener, handler a2asrv.RequestHandler, overGRPC bool) error {
+	if overGRPC {
+		server := grpc.NewServer()
+		a2agrpc.NewHandler(handler).RegisterWith(server)
+		return server.Serve(listener)
+	}
+	routes := http.NewServeMux()
+	routes.Handle("/", a2asrv.NewJSONRPCHandler(handler))
+	return http.Serve(listener, routes)
 }
 
 // agent echoes a text; asked for the skill `count`, it sends that many chunks.

@@ -1,4 +1,5 @@
-// The benchmark's agent served by @a2a-js/sdk on Express, with the settings the SDK has by itself.
+// The benchmark's agent served by @a2a-js/sdk on Express, with the settings the SDK has by itself; over gRPC when its
+// argument is `grpc`.
 //
 // It listens on a free port of 127.0.0.1, prints {"port": PORT}, and ends when its standard input does.
 // The packages are those of .peers/js.
@@ -16,7 +17,10 @@ const card = AgentCard.fromJSON({
   name: "bench",
   description: "Echoes, counts",
   version: "1.0.0",
-  supportedInterfaces: [{ url: "http://127.0.0.1/", protocolBinding: "JSONRPC", protocolVersion: "1.0" }],
+  supportedInterfaces: [
+    { url: "http://127.0.0.1/", protocolBinding: "JSONRPC", protocolVersion: "1.0" },
+    { url: "127.0.0.1:443", protocolBinding: "GRPC", protocolVersion: "1.0" }, // else it refuses the version
+  ],
   capabilities: { streaming: true },
   defaultInputModes: ["text/plain"],
   defaultOutputModes: ["text/plain"],
@@ -60,9 +64,26 @@ class Agent {
 }
 
 const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), new Agent());
-const app = express();
-app.use("/", jsonRpcHandler({ requestHandler, userBuilder: UserBuilder.noAuthentication }));
+const options = { requestHandler, userBuilder: UserBuilder.noAuthentication };
+const say = (port) => console.log(JSON.stringify({ port }));
 
-const server = createServer(app);
-server.listen(0, "127.0.0.1", () => console.log(JSON.stringify({ port: server.address().port })));
+function serveGrpc() {
+  const grpc = load("@grpc/grpc-js");
+  const { A2AService, grpcService } = load("@a2a-js/sdk/server/grpc");
+  const server = new grpc.Server();
+  server.addService(A2AService, grpcService(options));
+  server.bindAsync("127.0.0.1:0", grpc.ServerCredentials.createInsecure(), (error, port) => {
+    if (error) throw error;
+    say(port);
+  });
+}
+
+function serveHttp() {
+  const app = express();
+  app.use("/", jsonRpcHandler(options));
+  const server = createServer(app);
+  server.listen(0, "127.0.0.1", () => say(server.address().port));
+}
+
+(process.argv.includes("grpc") ? serveGrpc : serveHttp)();
 process.stdin.on("end", () => process.exit(0)).resume();

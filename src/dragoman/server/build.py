@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
+    from dragoman.server.http.app import CallListener
     from dragoman.webhooks.sender import WebhookSender
 
 # How many agents may call each other in a row, unless a plug-in sets it.
@@ -160,7 +161,7 @@ def build(
         closing_message=settings.closing_message,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
-    addresses = Addresses(settings.url, settings.trust_proxy)
+    addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)
     signing = _signing(settings, keys) if settings.sign else None
     delivery_factory = None
     if settings.push:
@@ -172,7 +173,15 @@ def build(
     hosted = [
         HostedAgent(
             agent,
-            Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
+            Cards(
+                agent,
+                settings.card_version,
+                clock.now(),
+                push=settings.push,
+                signing=signing,
+                grpc=addresses.grpc,
+                tenant="" if agent is agents[0] else agent.name,
+            ),
             partial(
                 Service,
                 EngineAgent(agent),
@@ -208,8 +217,20 @@ def build(
         delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,
+        grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
     )
+
+
+def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
+    """Return what makes the listener of gRPC. Raises ConfigError when the extra is missing."""
+    try:
+        from dragoman.server.listen.grpc import GrpcListener
+    except ImportError:
+        from dragoman.server.config.installation import install_line
+
+        raise ConfigError(f"grpc needs the extra grpc: {install_line('grpc')}") from None
+    return partial(GrpcListener, settings=settings, shared=isinstance(settings, WorkerSettings))
 
 
 def _refine(

@@ -24,6 +24,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
+# The type of the ASGI scope of a gRPC call, which is otherwise that of an HTTP request.
+GRPC_CALL = "grpc"
 # Keys of the ASGI scope: the `Request`, and its user once authenticated.
 REQUEST, USER = "dragoman.request", "dragoman.user"
 

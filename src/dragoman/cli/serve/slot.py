@@ -85,8 +85,8 @@ class WorkerProcess:
             return
         self._child.pipe.close()  # it has ended, or is about to
 
-    def answer(self, answer: int | ConfigError) -> None:
-        """Answer its request for a port."""
+    def answer(self, answer: tuple[int, ...] | ConfigError) -> None:
+        """Answer its request for ports."""
         self._send(answer)
 
     def stop(self, *, all_stop: bool = False) -> None:

@@ -50,7 +50,7 @@ class WorkerSupervisor:
         self._arguments = arguments._replace(flags=flags)
         self._quiet = bool(flags["quiet"])
         self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
-        self._ports: dict[tuple[str, int], SharedPort] = {}
+        self._ports: dict[tuple[str, str, int], SharedPort] = {}
         self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
         self._lines: tuple[str, ...] = ()
         self._is_announced = False
@@ -188,14 +188,15 @@ class WorkerSupervisor:
 
     def _grant_port(self, process: WorkerProcess, request: PortRequest) -> None:
         """Let a worker open the store and listen."""
-        address = request.host, request.port
         try:
-            if address not in self._ports:
-                self._ports[address] = SharedPort(*address)
+            for asked in request.ports:
+                if asked not in self._ports:
+                    flag, host, port = asked
+                    self._ports[asked] = SharedPort(host, port, flag=flag)
         except ConfigError as error:
             process.answer(error)
         else:
-            process.answer(self._ports[address].number)
+            process.answer(tuple(self._ports[asked].number for asked in request.ports))
 
     def _on_ready(self, slot: WorkerSlot, process: WorkerProcess, message: WorkerReady) -> None:
         process.ready_at = time.monotonic()

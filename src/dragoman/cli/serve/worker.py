@@ -25,13 +25,13 @@ logger = logging.getLogger("dragoman.server")
 
 
 class PortRequest(NamedTuple):
-    """A worker has imported what it serves, and asks for its port. The answer is its number, or a ConfigError.
+    """A worker has imported what it serves, and asks for its ports. The answer is their numbers, or a ConfigError.
 
-    `stop_seconds` is the longest that it may take to stop, with as many streams as it accepts.
+    `ports` are the flags that have set them, with host and number. `stop_seconds` is the longest that it may take to
+    stop, with as many streams as it accepts.
     """
 
-    host: str
-    port: int
+    ports: tuple[tuple[str, str, int], ...]
     stop_seconds: float
     log: str
     log_level: str
@@ -64,7 +64,7 @@ class Worker:
         signal.signal(signal.SIGHUP, _do_nothing)
 
     def adapt(self, settings: Settings) -> Settings:
-        """Ask the supervisor for the port, and return the settings of this worker. Waits for the worker before it.
+        """Ask the supervisor for the ports, and return the settings of this worker. Waits for the worker before it.
 
         Raises:
             ConfigError: the port cannot be had, or the settings have changed and the store is one for a single process.
@@ -73,10 +73,13 @@ class Worker:
 
         if not is_postgres_url(settings.store):
             raise ConfigError("the settings have changed: several workers need --store postgresql://user@host/database")
-        request = PortRequest(settings.host, settings.port, longest_stop(settings), settings.log, settings.log_level)
+        ports = [("--port", settings.host, settings.port)]
+        if settings.grpc is not None:
+            ports.append(("--grpc", settings.grpc.host or settings.host, settings.grpc.port))
+        request = PortRequest(tuple(ports), longest_stop(settings), settings.log, settings.log_level)
         try:
             self._pipe.send(request)
-            answer: int | ConfigError | ServerShutdown = self._pipe.recv()
+            answer: tuple[int, ...] | ConfigError | ServerShutdown = self._pipe.recv()
         except (EOFError, OSError):
             sys.exit(0)  # the supervisor is gone
         if isinstance(answer, ServerShutdown):
@@ -84,7 +87,9 @@ class Worker:
         if isinstance(answer, ConfigError):
             raise answer
         fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-        fields |= {"port": answer, "workers": self._workers}
+        fields |= {"port": answer[0], "workers": self._workers}
+        if settings.grpc is not None:
+            fields["grpc"] = settings.grpc._replace(port=answer[1])
         return WorkerSettings(**fields, worker=self.worker, node_id=self._node_id, ended=self._ended)
 
     def listener_of(self, host: str, port: int) -> socket.socket:

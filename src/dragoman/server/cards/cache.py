@@ -15,6 +15,7 @@ from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.table import (
     CARD_FORMATS,
     CARD_ROWS,
+    GRPC_CARD_ROWS,
     V1_0,
     VERSION_HEADER_RECEIVED,
     CardVersion,
@@ -26,7 +27,7 @@ from dragoman.server.http.authentication import OPEN, Security
 from dragoman.server.plugins import add_card_members, describe_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dragoman.agents.functions.skill import Offer
     from dragoman.model.user import User
@@ -80,8 +81,13 @@ def build_card(
     security: Security = OPEN,
     extended: bool = False,
     linked: bool = False,
+    grpc: str | None = None,
+    tenant: str = "",
 ) -> AgentCard:
-    """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`."""
+    """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`.
+
+    `grpc` is the address of gRPC, if it is served. There, `tenant` tells the agents of a server apart.
+    """
     offers = offers_for(agent, user)
     own_name, _, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
@@ -94,8 +100,12 @@ def build_card(
     return AgentCard(
         name=own_name or agent.name,
         description=describe(agent),
-        supported_interfaces=tuple(
-            AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version) for row in CARD_ROWS
+        supported_interfaces=(
+            *(
+                AgentInterface(base if needs_user else base + row.card_path, row.binding, row.version)
+                for row in CARD_ROWS
+            ),
+            *(_grpc_interfaces(grpc, tenant) if grpc else ()),
         ),
         version=agent.version or own_version or "0.1.0",
         capabilities=AgentCapabilities(
@@ -107,6 +117,12 @@ def build_card(
         security_schemes=schemes or None,
         security_requirements=tuple(requirements),
     )
+
+
+def _grpc_interfaces(address: str, tenant: str) -> Iterator[AgentInterface]:
+    for row in GRPC_CARD_ROWS:
+        if row.tenants or not tenant:  # a version without tenants has no way to name an agent
+            yield AgentInterface(address, row.binding, row.version, tenant=tenant or None)
 
 
 def _complete(skill: AgentSkill, tag: str) -> AgentSkill:
@@ -143,11 +159,15 @@ class Cards:
         *,
         push: bool = False,
         signing: CardSigning | None = None,
+        grpc: Callable[[str], str | None] = lambda _: None,
+        tenant: str = "",
     ) -> None:
         self._agent = agent
         self._version: CardVersion = version
         self._push = push
         self.signing = signing
+        self._grpc = grpc
+        self._tenant = tenant
         self._security: Security = OPEN
         self._extended = False
         self._modified_seconds = started_ms // 1000
@@ -190,6 +210,8 @@ class Cards:
             security=self._security,
             extended=self._extended,
             linked=linked,
+            grpc=self._grpc(base),
+            tenant=self._tenant,
         )
 
     def extended_card(self, base: str, user: User | None) -> AgentCard:

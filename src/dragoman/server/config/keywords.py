@@ -45,6 +45,8 @@ class SettingKeywords(TypedDict, total=False):
     host: str | None
     port: int | None
     workers: int | None
+    grpc: str | int | None
+    grpc_url: str | None
     store: str | None
     node: str | None
     lease: float | None

@@ -24,7 +24,7 @@ from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config import values
 from dragoman.server.config.store_url import check_postgres, parse_store, session_folder
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
-from dragoman.server.config.values import Network
+from dragoman.server.config.values import ListenAddress, Network
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.telemetry.printable import one_line
 
@@ -71,6 +71,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
+    grpc: ListenAddress | None = None
+    grpc_url: str | None = None
     store: str = "sqlite:///.dragoman/tasks.db"
     node: str | None = None
     lease: float = 6

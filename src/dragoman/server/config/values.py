@@ -108,6 +108,26 @@ def choice_parser(*choices: str) -> ChoiceParser:
     return ChoiceParser(choices)
 
 
+class ListenAddress(NamedTuple):
+    """Where to listen: a port, and a host if it is another one than that of `host`."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}" if self.host else str(self.port)
+
+
+def parse_listen(value: Any, is_text: bool) -> ListenAddress:
+    """Parse `[HOST:]PORT`. Raises ValueError."""
+    host, _, port = str(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    is_port = isinstance(value, (str, int)) and port.isascii() and port.isdecimal() and len(port) <= 5
+    if not is_port or isinstance(value, bool) or int(port) > 65535 or str(value).startswith(":"):
+        raise ValueError(f"must be a port, or an address like 127.0.0.1:50051, not {as_json(value)}")
+    return ListenAddress(host, int(port))
+
+
 def parse_url(value: Any, is_text: bool) -> str:
     """Parse a public http(s) URL. Raises ValueError."""
     if not isinstance(value, str) or not _is_url(value):

@@ -7,6 +7,9 @@ import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dragoman.transports.http import GRPC_CALL
 
 if TYPE_CHECKING:
     from dragoman.auth.inbound.scheme import InboundRequest
@@ -28,12 +31,28 @@ def local_url(host: str, port: int, *, tls: bool = False) -> str:
 class Addresses:
     """Determines the base URL of a request: the setting `url`, a trusted proxy's headers, else the request's own."""
 
-    def __init__(self, url: str | None, trusted: Sequence[Network]) -> None:
+    def __init__(self, url: str | None, trusted: Sequence[Network], grpc_url: str | None = None) -> None:
         self._url = url.rstrip("/") if url else None
         self._trusted = trusted
         self._has_warned = False
         # Where the server listens, as in http://127.0.0.1:8080; None when another program listens for it.
         self.listening: str | None = None
+        self._grpc_url = grpc_url
+        self._grpc: tuple[str, int] | None = None
+
+    def grpc_at(self, host: str, port: int) -> None:
+        """Set where gRPC is served; the host is empty for the one by which a caller reaches HTTP."""
+        self._grpc = host, port
+
+    def grpc(self, base: str) -> str | None:
+        """Return the address of gRPC as host:port, for callers who use this URL for HTTP; None if it is not served."""
+        if self._grpc is None:
+            return None
+        if self._grpc_url is not None:
+            return self._grpc_url
+        host, port = self._grpc
+        host = host or urlsplit(base).hostname or ""
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def own(self) -> str | None:
@@ -45,6 +64,8 @@ class Addresses:
         if self._url is not None:
             return self._url
         scope, headers = request.scope, request.headers
+        if scope["type"] == GRPC_CALL:  # its Host and port are those of gRPC
+            return self.listening or ""
         scheme: str = scope.get("scheme", "http")
         host = headers.get("host") or _server_host(scope.get("server"))
         root: str = scope.get("root_path", "")

@@ -6,17 +6,18 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.clock import SystemClock
-from dragoman.model.error import ConfigError, DragomanError, ServerError
+from dragoman.model.error import A2AError, ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.limiter import Limiter
+from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
-from dragoman.transports.http import REQUEST, Request, respond
+from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
@@ -46,6 +47,38 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.server")
 _RETRY_SOON = (b"retry-after", b"1")
+# How long gRPC calls may take to end once the runs have ended, in seconds.
+_CALL_SECONDS = 1.0
+
+
+class CallListener(Protocol):
+    """What listens for gRPC calls, and hands them to the app."""
+
+    @property
+    def local_address(self) -> str:
+        """The address for callers on this machine."""
+        ...
+
+    @property
+    def public_address(self) -> tuple[str, int]:
+        """The host and port for other callers; the host is empty for the one by which they reach HTTP."""
+        ...
+
+    async def start(self) -> None:
+        """Accept calls."""
+        ...
+
+    async def report_health(self) -> None:
+        """Tell callers who watch the health of the server what has changed."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more calls, and let those that are there go on."""
+        ...
+
+    async def stop(self, seconds: float) -> None:
+        """Accept no more calls, and end those that are not done after some time."""
+        ...
 
 
 class App:
@@ -68,6 +101,7 @@ class App:
         delivery_factory: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
+        grpc_factory: Callable[[App], CallListener] | None = None,
         extra: Sequence[Routes] = (),
     ) -> None:
         self._by_name = {one.agent.name: one for one in hosted}
@@ -86,6 +120,8 @@ class App:
         self._delivery: DeliveryService | None = None
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
+        self._grpc_factory = grpc_factory
+        self._grpc: CallListener | None = None
         self._extra = extra
         self._rebuild()
         # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
@@ -106,7 +142,7 @@ class App:
         for hosted in self._hosted:
             extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
             hosted.rebuild(self._delivery, extended, self._limiter.denials)
-        self._router = Routing(
+        routing = Routing(
             self._hosted,
             self._store,
             self._addresses,
@@ -118,7 +154,9 @@ class App:
             self._auth_needs_open_agents,
             self._build_starting_app,
             lambda: self._draining,
-        ).build_router()
+        )
+        self._router = routing.build_router()
+        self._grpc_route = routing.build_grpc_route() if self._grpc_factory is not None else None
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
         base = self._addresses.base(request) + request.prefix
@@ -129,6 +167,16 @@ class App:
         self._addresses.listening = url
         if self._delivery is not None:
             self._delivery.issuer = self._addresses.own or url
+
+    @property
+    def grpc_address(self) -> str:
+        """The address at which this machine reaches the server over gRPC; empty while it does not listen there."""
+        return "" if self._grpc is None else self._grpc.local_address
+
+    def close_grpc(self) -> None:
+        """Accept no more calls over gRPC, because others do; those that are there go on."""
+        if self._grpc is not None:
+            self._grpc.close()
 
     async def start(self) -> None:
         """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent on one event loop.
@@ -191,16 +239,30 @@ class App:
             await hosted.service.start()
         if self._delivery is not None:
             await self._delivery.start()
+        if self._grpc_factory is not None:
+            self._grpc = self._grpc_factory(self)
+            self._addresses.grpc_at(*self._grpc.public_address)
+            await self._grpc.start()
 
     @property
     def running(self) -> int:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
 
+    async def is_ready(self) -> bool:
+        """True while requests may be sent here: the server is not stopping, and its store works."""
+        try:
+            await check_ready(self._store, is_draining=self._draining)
+        except A2AError:
+            return False
+        return True
+
     async def drain(self) -> None:
         """Let runs finish and end the streams while connections are still open. Idempotent."""
         if self._ready_loop is not None and not self._draining:
             self._draining = True
+            if self._grpc is not None:
+                await self._grpc.report_health()
             # All of them, before the first is closed: a node answers for all its agents until it leaves.
             await asyncio.gather(*(hosted.service.drain() for hosted in self._hosted))
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
@@ -212,6 +274,9 @@ class App:
         await self.drain()
         if self._ready_loop is not None:
             self._ready_loop = None
+            if self._grpc is not None:
+                await self._grpc.stop(_CALL_SECONDS)
+                self._grpc = None
             if self._janitor is not None:
                 await self._janitor.stop()
             if self._delivery is not None:
@@ -247,15 +312,18 @@ class App:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Handle an ASGI connection: a request, or the lifespan. Websockets are closed."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._lifespan(receive, send)
-            elif scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1000})
-            return
+        """Handle an ASGI connection: a request, a gRPC call, or the lifespan. Websockets are closed."""
         match = None
-        if not scope.get("root_path") and b"%" not in (scope.get("raw_path") or b""):
+        if scope["type"] != "http":
+            if scope["type"] == GRPC_CALL and self._grpc_route is not None:
+                match = self._grpc_route, (), ""
+            else:
+                if scope["type"] == "lifespan":
+                    await self._lifespan(receive, send)
+                elif scope["type"] == "websocket":
+                    await send({"type": "websocket.close", "code": 1000})
+                return
+        elif not scope.get("root_path") and b"%" not in (scope.get("raw_path") or b""):
             match = self._router.exact.get((scope["method"], scope["path"]))
         route, segments, prefix = match or self._router.find(scope)
         request = scope[REQUEST] = Request(scope, receive, segments, prefix, self._shared)
@@ -336,7 +404,7 @@ class HostedAgent:
     def rebuild(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
         """Build a new engine and its endpoints, before the server starts and for every further event loop."""
         self.service = self._service_factory(outbox)
-        endpoint = Endpoint(
+        self.endpoint = endpoint = Endpoint(
             self.service,
             self.agent.extensions,
             body_limit=self._body_limit,

@@ -32,6 +32,7 @@ from dragoman.transports.http import REQUEST, error_headers, respond
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store
+    from dragoman.model.card import AgentCard
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.http.address import Addresses
@@ -84,6 +85,22 @@ class Routing(NamedTuple):
             for mount in routes.mounts:
                 mounts[mount] = Mount(self._agents(mount), self._missing_agent(routes, mount))
         return Router(root, mounts)
+
+    def build_grpc_route(self) -> Route:
+        """Build the route of all gRPC calls: the same authentication and limits; no page of a browser can call it."""
+        # Imported here: it needs the extra `grpc`.
+        from dragoman.transports.grpc.serve import Grpc, GrpcAgent
+
+        def card_of(hosted: HostedAgent, request: Request) -> AgentCard:
+            return hosted.cards.extended_card(self.addresses.base(request), request.user)
+
+        agents = {hosted.agent.name: GrpcAgent(hosted.endpoint, partial(card_of, hosted)) for hosted in self.hosted}
+        app = Grpc(agents)
+        refuse = build_refuse(app.send_error, self.limiter, self.auth)
+        admitted = admit(app, self.limiter, self.cross_site, refuse)
+        if self.auth is not None:
+            admitted = authenticate(admitted, self.auth, self.cross_site, self.addresses.base, refuse)
+        return Route(admitted, self.build_starting_app(refuse))
 
     def _agents(self, mount: str) -> dict[str, AgentRoutes]:
         return {hosted.agent.name: self._agent(hosted, mount) for hosted in self.hosted}

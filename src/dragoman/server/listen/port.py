@@ -21,6 +21,10 @@ _NO_SHARING = (
 )
 
 
+# A port to suggest, by flag.
+_USUAL = {"--port": 8080, "--grpc": 50051}
+
+
 class PortInUse(ConfigError):
     """Another program listens on the port."""
 
@@ -32,8 +36,10 @@ class SharedPort:
     listens. Two reservations of one port are never possible at the same time.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, flag: str = "--port") -> None:
         """Reserve a port; 0 is any free one. Workers of a supervisor that has just been killed are waited for.
+
+        `flag` is what has set it, for errors.
 
         Raises:
             ConfigError: the address cannot be had.
@@ -42,7 +48,7 @@ class SharedPort:
         until = time.monotonic() + ORPHAN_SECONDS
         while True:
             try:
-                self._socket = _reserve(host, port)
+                self._socket = _reserve(host, port, flag)
             except PortInUse:
                 if time.monotonic() > until or not _is_shared(host, port):
                     raise
@@ -62,10 +68,10 @@ def check_sharing() -> None:
         raise ConfigError(_NO_SHARING)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket to an address, without listening. Raises ConfigError when it cannot be had."""
+def bind(host: str, port: int, *, flag: str = "--port") -> socket.socket:
+    """Bind a socket to an address, without listening. Raises ConfigError when it cannot be had; it names the flag."""
     # On Windows, SO_REUSEADDR would let two servers share the port.
-    return _bind(host, port, *((socket.SO_REUSEADDR,) if os.name == "posix" else ()))
+    return _bind(host, port, *((socket.SO_REUSEADDR,) if os.name == "posix" else ()), flag=flag)
 
 
 def bind_shared(host: str, port: int) -> socket.socket:
@@ -77,7 +83,7 @@ def bind_shared(host: str, port: int) -> socket.socket:
     return _bind(host, port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
-def _bind(host: str, port: int, *options: int) -> socket.socket:
+def _bind(host: str, port: int, *options: int, flag: str = "--port") -> socket.socket:
     try:
         candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
@@ -90,19 +96,19 @@ def _bind(host: str, port: int, *options: int) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise listen_error(error, host, port) from error
+        raise listen_error(error, host, port, flag) from error
     return listener
 
 
-def _reserve(host: str, port: int) -> socket.socket:
+def _reserve(host: str, port: int, flag: str) -> socket.socket:
     """Bind a socket that does not listen and lets others of this user bind theirs. Raises ConfigError."""
     # Of all who try at once, the kernel lets one listen alone. Only that one goes on: SO_REUSEPORT alone would let
     # everybody in.
-    with closing(bind(host, port)) as alone:
+    with closing(bind(host, port, flag=flag)) as alone:
         try:
             alone.listen(1)
         except OSError as error:
-            raise listen_error(error, host, port) from error
+            raise listen_error(error, host, port, flag) from error
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reservation = bind_shared(host, _port_of(alone))
         # It was needed for connections that are still closing. Without it, nobody can listen who does not share the
@@ -120,17 +126,17 @@ def _is_shared(host: str, port: int) -> bool:
     return True
 
 
-def listen_error(error: OSError, host: str, port: int) -> ConfigError:
-    """Return what is wrong with an address, and what to use instead."""
+def listen_error(error: OSError, host: str, port: int, flag: str = "--port") -> ConfigError:
+    """Return what is wrong with an address, and what to use instead of it with the flag that has set it."""
     if error.errno == errno.EADDRINUSE:
-        text = f"port {port} is in use: use --port {free_port(host, port)}, or --port 0 for any free one"
+        text = f"port {port} is in use: use {flag} {free_port(host, port)}, or {flag} 0 for any free one"
         return PortInUse(text)
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(
             f"host {host} is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for every network"
         )
     if error.errno == errno.EACCES:
-        return ConfigError(f"this user may not listen on port {port}: use --port 8080, or any port from 1024")
+        return ConfigError(f"this user may not listen on port {port}: use {flag} {_USUAL[flag]}, or any port from 1024")
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 

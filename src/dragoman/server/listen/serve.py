@@ -101,8 +101,9 @@ def serve(
             listens_at(local_url(host, port, tls=settings.tls_cert is not None))
 
         def announce_ready() -> None:
-            # Only now: the skills of some agents are known once they are open.
-            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)))
+            # Only now: the skills of some agents are known once they are open, and the port of gRPC too.
+            grpc: str = getattr(app, "grpc_address", "")
+            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)), grpc)
             announce((*(() if quiet else startup.lines()), *startup.warnings()))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
@@ -231,6 +232,9 @@ async def _drain(app: AsgiApp, servers: Sequence[asyncio.AbstractServer]) -> Non
         await asyncio.sleep(0)
     for server in servers:
         server.close()
+    close_grpc = getattr(app, "close_grpc", None)
+    if servers and close_grpc is not None:
+        close_grpc()
     drain = getattr(app, "drain", None)
     if drain is not None:
         await drain()

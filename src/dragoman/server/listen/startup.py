@@ -34,7 +34,10 @@ _SENTENCE = re.compile(r"(.+?[.!?…])(?=\s|$)")
 
 
 class Startup(NamedTuple):
-    """The lines of one server, which listens on `host` and `port`; with `curl`, they name curl commands to try."""
+    """The lines of one server, which listens on `host` and `port`; with `curl`, they name curl commands to try.
+
+    `grpc` is the address at which this machine reaches it over gRPC, if it does.
+    """
 
     servable: Any
     settings: Settings
@@ -42,6 +45,7 @@ class Startup(NamedTuple):
     port: int
     curl: bool = False
     style: Style = Style(enabled=False)
+    grpc: str = ""
 
     @property
     def agents(self) -> Sequence[Any]:
@@ -60,6 +64,8 @@ class Startup(NamedTuple):
         several = len(self.agents) > 1
         if not several:
             yield from self._agent(self.agents[0], "")
+        if self.grpc:
+            yield self._line("grpc", self.grpc)
         yield self._line("store", _store(settings.store))
         if settings.workers > 1:
             server = one_line(settings.node_name.rpartition("/")[0])

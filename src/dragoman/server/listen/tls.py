@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ class PeerCertificateProtocol(HttpProtocol):
         super().connection_made(transport)
         ssl_object = transport.get_extra_info("ssl_object")
         # Read once: the certificate of a connection never changes.
-        self._tls = None if ssl_object is None else _tls_extension(ssl_object)
+        self._tls = None if ssl_object is None else _read_certificate(ssl_object)
 
     def on_message_begin(self) -> None:
         """Add the certificate to the scope of the request."""
@@ -64,13 +65,17 @@ def tls_options(cert: str, key: str | None, ca: str | None, *, required: bool = 
     return {**options, "ssl_ca_certs": ca, "ssl_cert_reqs": cert_reqs, "http": PeerCertificateProtocol}
 
 
-def _tls_extension(ssl_object: ssl.SSLObject) -> dict[object, object]:
+def _read_certificate(ssl_object: ssl.SSLObject) -> dict[object, object]:
     der = ssl_object.getpeercert(binary_form=True)
-    chain = [] if der is None else [ssl.DER_cert_to_PEM_cert(der)]
+    return tls_extension([] if der is None else [ssl.DER_cert_to_PEM_cert(der)])
+
+
+def tls_extension(chain: Sequence[str]) -> dict[object, object]:
+    """Return the extension `tls` of an ASGI scope, for a client with these certificates (PEM), its own first."""
     return {
         "server_cert": None,
         "client_cert_chain": chain,
-        "client_cert_name": None if der is None else _subject(chain[0]),
+        "client_cert_name": _subject(chain[0]) if chain else None,
         "client_cert_error": None,
         "tls_version": None,
         "cipher_suite": None,
