@@ -359,8 +359,10 @@ def test_the_reference_says_the_code_status_and_reason_of_each_error() -> None:
 
 
 def test_the_protocols_page_says_the_same() -> None:
-    table = rows("error", "JSON-RPC", "HTTP", "`reason`", "when", of="protocols.md")
-    assert {code(row[0])[0]: (row[1], row[2], code(row[3])[0]) for row in table} == protocol_errors()
+    table = rows("error", "JSON-RPC", "HTTP", "gRPC", "`reason`", "when", of="protocols.md")
+    assert {code(row[0])[0]: (row[1], row[2], code(row[4])[0]) for row in table} == protocol_errors()
+    statuses = {name: status_of(cls()).name for name, cls in error_classes().items() if name in protocol_errors()}
+    assert {code(row[0])[0]: code(row[3])[0] for row in table} == statuses
 
 
 # -- settings and the command --------------------------------------------------------------------------------------

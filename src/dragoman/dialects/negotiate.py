@@ -231,11 +231,6 @@ def needs_file_probe(dialect: CallingDialect, body: bytes, *, received: bool) ->
     return dialect is V03_PROTO and has_files(body) and not (received and shows_twice(body) is not None)
 
 
-def after_file_probe(dialect: CallingDialect, error: str) -> CallingDialect:
-    """Return the dialect in which to go on with a server over gRPC whose error for an unknown task has this text."""
-    return V03_PROTO_TWICE if dialect is V03_PROTO and grpc_server_format(error).twice else dialect
-
-
 def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: bytes) -> CallingDialect:
     """Return the dialect in which to go on with a server that answers a request for an unknown task with this."""
     if dialect is not V03_PROTO:
@@ -243,6 +238,15 @@ def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: byt
     if server_format(headers, body).twice:
         return V03_PROTO_TWICE
     return V03_PROTO_BARE if takes_bare_webhooks(body) else dialect
+
+
+def after_grpc_probing(dialect: CallingDialect, message: str, *, detailed: bool) -> CallingDialect:
+    """Return the dialect in which to go on with a server whose error for an unknown task has this text over gRPC.
+
+    `detailed`: the error had details, too.
+    """
+    is_twice = dialect is V03_PROTO and grpc_server_format(message, detailed=detailed).twice
+    return V03_PROTO_TWICE if is_twice else dialect
 
 
 def _v1_dialect(version: str | None) -> CallingDialect:

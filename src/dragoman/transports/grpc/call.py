@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from dragoman.dialects.errors import error_from_grpc, names_error
-from dragoman.dialects.negotiate import after_file_probe, after_reading, needs_file_probe
+from dragoman.dialects.negotiate import after_grpc_probing, after_reading, needs_file_probe
 from dragoman.dialects.table import GRPC, no_operation, row_of
 from dragoman.dialects.v03_proto.names import named_request
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError, InvalidParams, InvalidRequest, as_received
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Response metadata of a stream of ours: the id of its first event. Each event after it is one more.
 FIRST_EVENT_ID = "first-event-id"
+_DETAILS = "grpc-status-details-bin"
 _GATEWAY_ERRORS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
@@ -80,7 +81,8 @@ class GrpcBinding:
         return self.build_request(Operation.GET, GetTaskRequest(str(uuid4())))
 
     def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:
-        self.dialect = after_file_probe(self.dialect, message_of(headers))
+        detailed = _DETAILS in headers
+        self.dialect = after_grpc_probing(self.dialect, message_of(headers), detailed=detailed)
 
     def is_answer(self, headers: Mapping[str, str]) -> bool:
         """True for gRPC, which is all that its client returns."""
@@ -111,7 +113,7 @@ class GrpcBinding:
     def read_error(self, trailers: Mapping[str, str]) -> DragomanError:
         """Build the error for the status of a call, from its trailers."""
         name, message = status_name(trailers.get("grpc-status", "")), message_of(trailers)
-        details = _read_details(trailers.get("grpc-status-details-bin", ""))
+        details = _read_details(trailers.get(_DETAILS, ""))
         where = redact_url(self.url)
         if name == "RESOURCE_EXHAUSTED" and "larger than max" in message:
             # What grpcio and grpc-go say of it; neither names the error.

@@ -75,7 +75,7 @@ class Grpc:
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error as the status of the call, with its details."""
         await send({"type": "http.response.start", "status": 200, "headers": [CONTENT_TYPE], "trailers": True})
-        await _end(send, [*status_trailers(error), *error_headers(error)])
+        await _end(send, [*status_trailers(error, _row_of(request.scope["path"]).version), *error_headers(error)])
 
     async def _serve(self, request: Request, send: Send) -> None:
         method = METHODS.get(request.scope["path"])
@@ -90,6 +90,8 @@ class Grpc:
             values = codec.decode(method.request, data)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
+        if operation is Operation.LIST and values.get("pageSize") == 0:
+            del values["pageSize"]  # a2a-go sends it always, and means what 0 is to protobuf: none
         agent = self._choose(values)
         endpoint = agent.endpoint
         body = msgspec.json.encode(values)
@@ -198,6 +200,12 @@ def _start(headers: Sequence[Header]) -> dict[str, Any]:
 
 async def _end(send: Send, trailers: Sequence[Header]) -> None:
     await send({"type": "http.response.trailers", "headers": trailers, "more_trailers": False})
+
+
+def _row_of(path: str) -> Row:
+    """Return the row of the service that a path names; that of the newest when it names none."""
+    service = path[1:].partition("/")[0]
+    return next((row for row in GRPC_ROWS if row.service == service), GRPC_ROWS[0])
 
 
 def _no_method(path: str) -> MethodNotFound:
