@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dragoman.dialects.negotiate import requested_version
-from dragoman.dialects.table import VERSION_HEADER_RECEIVED
+from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.dialects.table import Row
     from dragoman.engine.journal.follow import Batch
     from dragoman.model.card import AgentCard
     from dragoman.model.record import Record
