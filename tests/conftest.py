@@ -48,6 +48,18 @@ class Rows:
             raise AssertionError("\n\n".join([f"{len(told)} of {self._tried} rows", *told])) from self._failed[0][1]
 
 
+# Files with tests that take seconds of real time, whatever the machine: they begin first, so that the run does not wait
+# for one of them at its end.
+LONG = {
+    *("test_long_streams.py", "test_crash.py", "test_team.py", "test_package.py", "test_failover.py"),
+    *("test_client_faults.py", "test_node_thread.py"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 def pytest_collection_finish() -> None:
     # Thousands of tests are there until the end: no collection of garbage, of which some tests ask for one, looks at
     # them again.
