@@ -26,9 +26,9 @@ from mcp.client.stdio import StdioServerParameters
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
+from dragoman.installation import install_line, requirement
 from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
 from dragoman.mcp.server import McpServer
-from dragoman.server.config.installation import install_line, requirement
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
