@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import postgres_server
@@ -118,6 +119,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     os.environ.pop("SSL_CERT_DIR", None)
+    # Every run tries other examples, so that few of them are enough; `make soak` tries many.
+    settings.register_profile("few", max_examples=40)
+    settings.register_profile("many", max_examples=2000, deadline=None)
+    settings.load_profile("few")
     _keep_folders_in_memory()
     warm_start.install()
     postgres_server.install()
