@@ -123,7 +123,8 @@ def public(thing: object) -> set[str]:
 def public_modules() -> dict[str, list[str]]:
     """Every module a user imports from, with its exports: re-exports at the top, testing, and what is in compat."""
     found = pkgutil.iter_modules(dragoman.__path__)
-    top = [info.name for info in found if not info.ispkg and not info.name.startswith("__") and info.name != "clock"]
+    own = ("clock", "installation")
+    top = [info.name for info in found if not (info.ispkg or info.name.startswith("__") or info.name in own)]
     compat = [f"compat.{info.name}" for info in pkgutil.iter_modules(compat_package.__path__)]
     modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "auth", "testing", *compat])]
     return {name: list(importlib.import_module(name).__all__) for name in modules}

@@ -28,9 +28,9 @@ from warm_start import write_command
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
+from dragoman.installation import install_line, requirement
 from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
 from dragoman.mcp.server import McpServer
-from dragoman.server.config.installation import install_line, requirement
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"

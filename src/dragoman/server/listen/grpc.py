@@ -56,7 +56,8 @@ class GrpcCall:
         self._headers: Sequence[Header] = ()
         self._trailers: Sequence[Header] = OK
         self._body = b""
-        self._status = 200
+        # Until the app answers: it may end without an answer.
+        self._status = 500
 
     async def receive(self) -> Message:
         """Return the one message of the call."""

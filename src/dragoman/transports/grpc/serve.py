@@ -6,6 +6,7 @@ frames, is in `server/listen/grpc.py`.
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +60,8 @@ class Grpc:
     def __init__(self, agents: Mapping[str, GrpcAgent]) -> None:
         self._agents = agents
         self._default = next(iter(agents.values()))
+        limits = self._default.endpoint.limits
+        self._max_levels, self._max_entries = limits.nesting, limits.values or sys.maxsize
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted call; every error becomes the status of the call."""
@@ -88,7 +91,7 @@ class Grpc:
         if len(data) > LARGE_BODY:
             await request.wait_for_turn()
         try:
-            values = codec.decode(method.request, data)
+            values = codec.decode(method.request, data, levels=self._max_levels, entries=self._max_entries)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
         if operation is Operation.LIST and values.get("pageSize") == 0:
