@@ -61,7 +61,7 @@ class Grpc:
         self._agents = agents
         self._default = next(iter(agents.values()))
         limits = self._default.endpoint.limits
-        self._max_levels, self._max_entries = limits.nesting, limits.values or sys.maxsize
+        self._max_levels, self._max_values = limits.nesting, limits.values or sys.maxsize
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted call; every error becomes the status of the call."""
@@ -91,7 +91,7 @@ class Grpc:
         if len(data) > LARGE_BODY:
             await request.wait_for_turn()
         try:
-            values = codec.decode(method.request, data, levels=self._max_levels, entries=self._max_entries)
+            values = codec.decode(method.request, data, levels=self._max_levels, values=self._max_values)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
         if operation is Operation.LIST and values.get("pageSize") == 0:
