@@ -15,13 +15,14 @@ from grpc import StatusCode
 from dragoman.clock import SystemClock
 from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model.error import ConfigError
+from dragoman.net.grpc.status import CODES
 from dragoman.server.listen.grpc_port import GrpcPort
 from dragoman.server.listen.port import bind
 from dragoman.server.listen.tls import tls_extension
 from dragoman.transports.grpc.health import HealthService
+from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.reflection import reflection_methods
-from dragoman.transports.grpc.serve import METHODS
-from dragoman.transports.grpc.status import CODES, DETAILS, MESSAGE, OK, STATUS
+from dragoman.transports.grpc.status import DETAILS, MESSAGE, OK, STATUS
 from dragoman.transports.http import GRPC_CALL
 
 if TYPE_CHECKING:
