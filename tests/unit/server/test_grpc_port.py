@@ -21,13 +21,15 @@ class Meeting(grpc.GenericRpcHandler):
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
-        self.calls = 0
+        self._calls = 0
+        self.begun = asyncio.Event()
         self.complete = asyncio.Event()
 
     def service(self, handler_call_details: Any) -> Any:
         async def meet(request: bytes, _: Any) -> bytes:
-            self.calls += 1
-            if self.calls == self._expected:
+            self._calls += 1
+            self.begun.set()
+            if self._calls == self._expected:
                 self.complete.set()
             await self.complete.wait()
             return request
@@ -59,8 +61,7 @@ async def test_calls_that_are_there_end_before_the_servers_do_and_new_ones_find_
     port = _port(meeting)
     await port.start()
     first = asyncio.ensure_future(_call(port.number, b"first"))
-    while not meeting.calls:
-        await asyncio.sleep(0)
+    await meeting.begun.wait()
     stopping = asyncio.ensure_future(port.stop(30))
     await asyncio.sleep(0)
     meeting.complete.set()
