@@ -51,8 +51,9 @@ interop: $(VENV)/dev.ready $(PEERS)  ## Test with other SDKs and MCP servers, un
 cluster: $(VENV)/dev.ready  ## Test several nodes on a real PostgreSQL, with faults.
 	$(PYTEST) -m cluster --timeout 1200
 
-soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load.
+soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load, many examples.
 	$(PYTEST) -m soak --timeout 1200
+	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop" --hypothesis-profile many --timeout 600
 
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write

@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import postgres_server
@@ -45,6 +46,18 @@ class Rows:
         told = [f"[{name}] {type(error).__name__}: {error}" for name, error in self._failed]
         if told:
             raise AssertionError("\n\n".join([f"{len(told)} of {self._tried} rows", *told])) from self._failed[0][1]
+
+
+# Files with tests that take seconds of real time, whatever the machine: they begin first, so that the run does not wait
+# for one of them at its end.
+LONG = {
+    *("test_long_streams.py", "test_crash.py", "test_team.py", "test_package.py", "test_failover.py"),
+    *("test_client_faults.py", "test_node_thread.py"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def pytest_collection_finish() -> None:
@@ -118,6 +131,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     os.environ.pop("SSL_CERT_DIR", None)
+    # Every run tries other examples, so that few of them are enough; `make soak` tries many.
+    settings.register_profile("few", max_examples=40)
+    settings.register_profile("many", max_examples=2000, deadline=None)
+    settings.load_profile("few")
     _keep_folders_in_memory()
     warm_start.install()
     postgres_server.install()

@@ -252,7 +252,9 @@ class Databases:
         """Create a database with all tables, or an empty one, and return its URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
         template = "template0" if empty else _template()
-        _in_thread(_execute(self._server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
+        # To copy files costs half of what it costs to write every page of them to the log.
+        statement = f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"
+        _in_thread(_execute(self._server_url, statement))
         return with_database(self._server_url, name)
 
     def drop(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""The `dragoman` of a test's shell: has a warm process (see warm_start.py) run the command, and stands for it.
+"""A command of a test's shell: has a warm process (see warm_start.py) run it, and stands for it.
 
 The command gets this process's arguments, folder, environment and streams, and the signals that it receives. This
 process ends as the command does; if it is killed, so is the command. It imports little, to start in no time.
@@ -23,10 +23,11 @@ def main() -> int:
     address, called, *arguments = sys.argv[1:]
     # The command sees what it would see without this process: the real `dragoman` on the PATH.
     folder, name = os.path.split(called)
-    path = os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if each != folder)
+    script = called if name.endswith(".py") else os.path.join(os.path.dirname(sys.executable), name)
+    path = os.pathsep.join(each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each != folder)
     ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
     request = {
-        "script": os.path.join(os.path.dirname(sys.executable), name),
+        "script": script,
         "arguments": arguments,
         "folder": os.getcwd(),
         "environment": {**os.environ, "PATH": path},

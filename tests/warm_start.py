@@ -5,7 +5,8 @@ half second (with MCP, more than one) that Python takes to import packages is sp
 
 `install()` replaces `subprocess.Popen`; commands that are no `python -m dragoman.cli.main …`, or whose environment
 Python reads while it starts, begin as always. So do those with DRAGOMAN_COLD_START=1, and all on systems without
-`fork` and descriptors over sockets. `write_command()` writes a `dragoman` for shells, which starts warm, too.
+`fork` and descriptors over sockets. `write_command()` writes a `dragoman` for shells, and
+`program()` is the command of another program; both start warm, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gc
 import inspect
 import json
 import os
+import runpy
 import secrets
 import select
 import selectors
@@ -61,10 +63,16 @@ def install() -> None:
 def write_command(folder: Path) -> None:
     """Write a `dragoman` for the PATH of shells into a folder; none where their commands cannot be warm."""
     if subprocess.Popen is WarmPopen and SERVES_SHELLS:
-        words = [sys.executable, "-IS", str(CLIENT), _forker().address]
+        words = _client_command()
         file = folder / "dragoman"
         file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n', encoding="utf-8")
         file.chmod(0o755)
+
+
+def program(script: Path, *arguments: str) -> list[str]:
+    """The command of a Python program, for whoever starts it; it starts warm where it can."""
+    is_warm = subprocess.Popen is WarmPopen and SERVES_SHELLS
+    return [*(_client_command() if is_warm else [sys.executable]), str(script), *arguments]
 
 
 def close() -> None:
@@ -126,6 +134,10 @@ class WarmPopen(subprocess.Popen[Any]):
             finally:
                 self._waitpid_lock.release()
         return self.returncode
+
+
+def _client_command() -> list[str]:
+    return [sys.executable, "-IS", str(CLIENT), _forker().address]
 
 
 def _can_be_warm(arguments: dict[str, Any]) -> bool:
@@ -277,7 +289,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     for number in request.get("ignored", ()):
         signal.signal(number, signal.SIG_IGN)
     # As Python does it: `-m` imports from the folder, a script from where it is.
-    script = request.get("script")
+    script = request.get("script")  # of Python, or `dragoman`
     sys.argv[:] = [script or "dragoman", *request["arguments"]]
     sys.path[0] = str(Path(script).parent) if script else request["folder"]
     warnings.resetwarnings()
@@ -304,6 +316,9 @@ def _writer(number: int, errors: str, unbuffered: bool) -> Any:
 def main() -> NoReturn:
     """Wait to be forked, and run the command in every process that was."""
     serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    if sys.argv[0].endswith(".py"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
     import_module("dragoman.cli.main").main()
 
 

@@ -65,6 +65,12 @@ def tree(file: str) -> ast.Module:
 
 
 @cache
+def nodes(file: str) -> list[ast.AST]:
+    """All nodes of that tree, parents before their children."""
+    return list(ast.walk(tree(file)))
+
+
+@cache
 def layers() -> dict[str, int]:
     """The layer of each part of the package as pyproject.toml has it; the top one is 0."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -97,7 +103,7 @@ def module_file(name: str) -> str | None:
 
 def imports(file: str) -> Iterator[str]:
     """The modules of the package that a module imports, at the top or within a function."""
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith("dragoman."))
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -107,14 +113,19 @@ def imports(file: str) -> Iterator[str]:
                 yield node.module
 
 
+def _called(call: ast.Call) -> str | None:
+    """The last name of what is called."""
+    return getattr(call.func, "attr", getattr(call.func, "id", None))
+
+
 def late_imports(file: str) -> Iterator[str]:
     """Texts that name a module of the package, as those do that are imported later.
 
     The names of loggers, and of modules that are run in a process of their own (`-m`), are none.
     """
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
+    for node in nodes(file):
+        if isinstance(node, ast.Call) and _called(node) == "getLogger":
             skipped.update(node.args)
         elif isinstance(node, ast.List | ast.Tuple):
             pairs = zip(node.elts, node.elts[1:], strict=False)
@@ -164,7 +175,7 @@ def versions_are_in_dialects() -> Iterator[str]:
     for file in files():
         if part_of(file) == "dialects":
             continue
-        if any(_is_version(file, node) for node in ast.walk(tree(file))):
+        if any(_is_version(file, node) for node in nodes(file)):
             yield file
 
 
@@ -187,7 +198,7 @@ def _is_version_of_dialect(file: str, side: ast.expr) -> bool:
 def _names_of_dialects(file: str) -> set[str]:
     return {
         alias.asname or alias.name
-        for node in ast.walk(tree(file))
+        for node in nodes(file)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dragoman.dialects")
         for alias in node.names
     }
@@ -198,7 +209,7 @@ def sql_is_in_stores() -> Iterator[str]:
     for file in files():
         if part_of(file) == "stores" or file in SQL_ELSEWHERE:
             continue
-        texts = (node.value for node in ast.walk(tree(file)) if isinstance(node, ast.Constant))
+        texts = (node.value for node in nodes(file) if isinstance(node, ast.Constant))
         if any(isinstance(text, str) and SQL.search(text) for text in texts):
             yield file
 
@@ -208,7 +219,7 @@ def engine_writes_own_attributes() -> Iterator[str]:
     for file in files():
         if part_of(file) != "engine":
             continue
-        for node in ast.walk(tree(file)):
+        for node in nodes(file):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
                 if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
                     yield f"{file}: {ast.unparse(node)}"

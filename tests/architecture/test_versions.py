@@ -14,6 +14,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "dragoman"
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "dialects")
 # With or without a patch number; A2A has no 0.1.0, which is the first version of an agent.
 SPELLED = re.compile(rf"(?!0\.1\.0)({'|'.join(map(re.escape, VERSIONS))})(\.\d+)?", re.ASCII)
+# A source without any of these need not be parsed.
+SUSPECT = re.compile(rf"{SPELLED.pattern}|{re.escape(VERSION_HEADER)}|\bstartswith\b", re.ASCII | re.IGNORECASE)
 # Versions of other things: HTTP's, and that of a package.
 OTHERS = {"http_version", "version", "__version__"}
 
@@ -33,6 +35,8 @@ def named_by(tree: ast.Module) -> set[int]:
 
 
 def spelled_in(source: str) -> list[tuple[int, str]]:
+    if not SUSPECT.search(source):
+        return []
     tree = ast.parse(source)
     others = named_by(tree)
     constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

@@ -18,6 +18,7 @@ import pytest
 BOUNDS = {
     "send": (30, 230),
     "stream": (34, 400),
+    "grpc": (40, 330),
     "call": (28, 168),
     "tool": (43, 290),
     "webhook": (59, 960),

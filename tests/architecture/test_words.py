@@ -57,6 +57,7 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 pass
 
 
+@cache
 def words(name: str) -> list[str]:
     """The words of an identifier, in lower case: `DedupeKey`, `dedupe_key` and `_DEDUPE_KEY` have the same."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]

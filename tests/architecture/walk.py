@@ -208,6 +208,24 @@ async def stream() -> Request:
     return lambda: expect_completed(post(app, "SendStreamingMessage", {"text": "hi"}))
 
 
+async def grpc() -> Request:
+    """SendMessage over gRPC."""
+    from grpc.aio import insecure_channel
+
+    from dragoman.transports.grpc.codec import codec_of
+
+    app, codec = echo_agent().app(store=sqlite(), grpc=0), codec_of("lf.a2a.v1")
+    await app.start()
+    method = insecure_channel(app.grpc_address).unary_unary("/lf.a2a.v1.A2AService/SendMessage")
+
+    async def request() -> None:
+        message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        body = await method(codec.encode("SendMessageRequest", {"message": message}))
+        assert codec.decode("SendMessageResponse", body)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    return request
+
+
 async def call() -> Request:
     """`Client.send`."""
     client = Client(echo_agent())
@@ -241,7 +259,7 @@ async def webhook() -> Request:
     return request
 
 
-WALKS = {walk.__name__: walk for walk in (send, stream, call, tool, webhook)}
+WALKS = {walk.__name__: walk for walk in (send, stream, grpc, call, tool, webhook)}
 
 
 class Walk(NamedTuple):

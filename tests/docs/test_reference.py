@@ -123,7 +123,8 @@ def public(thing: object) -> set[str]:
 def public_modules() -> dict[str, list[str]]:
     """Every module a user imports from, with its exports: re-exports at the top, testing, and what is in compat."""
     found = pkgutil.iter_modules(dragoman.__path__)
-    top = [info.name for info in found if not info.ispkg and not info.name.startswith("__") and info.name != "clock"]
+    own = ("clock", "installation")
+    top = [info.name for info in found if not (info.ispkg or info.name.startswith("__") or info.name in own)]
     compat = [f"compat.{info.name}" for info in pkgutil.iter_modules(compat_package.__path__)]
     modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "auth", "testing", *compat])]
     return {name: list(importlib.import_module(name).__all__) for name in modules}
@@ -359,8 +360,10 @@ def test_the_reference_says_the_code_status_and_reason_of_each_error() -> None:
 
 
 def test_the_protocols_page_says_the_same() -> None:
-    table = rows("error", "JSON-RPC", "HTTP", "`reason`", "when", of="protocols.md")
-    assert {code(row[0])[0]: (row[1], row[2], code(row[3])[0]) for row in table} == protocol_errors()
+    table = rows("error", "JSON-RPC", "HTTP", "gRPC", "`reason`", "when", of="protocols.md")
+    assert {code(row[0])[0]: (row[1], row[2], code(row[4])[0]) for row in table} == protocol_errors()
+    statuses = {name: status_of(cls()).name for name, cls in error_classes().items() if name in protocol_errors()}
+    assert {code(row[0])[0]: code(row[3])[0] for row in table} == statuses
 
 
 # -- settings and the command --------------------------------------------------------------------------------------

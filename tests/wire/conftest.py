@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 import pytest
+from tests.wire.grpc_exchange import GrpcCaller
 
 from dragoman import Agent, Context, Rejected
 from dragoman.outputs import Reply
@@ -25,6 +26,7 @@ from dragoman.testing import served
 # A healthy answer takes milliseconds; these only keep a hanging one from hanging the suite.
 TIMEOUT = 10
 STREAM_TIMEOUT = 5
+# Modules that ask it of gRPC too say so in `SPEAKERS` of their own.
 SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
 
 _MODERN = {
@@ -266,6 +268,13 @@ class Wire:
     def __init__(self, client: httpx2.Client, url: str) -> None:
         self.client = client
         self.url = url
+        self._callers: dict[str, GrpcCaller] = {}
+
+    def grpc(self, version: str) -> GrpcCaller:
+        """Whoever calls this server over gRPC in that version."""
+        if version not in self._callers:
+            self._callers[version] = GrpcCaller(self.client, self.url, version)
+        return self._callers[version]
 
     def at(self, url: str) -> Wire:
         """The same for another server."""
@@ -310,6 +319,10 @@ class Speaker:
         self.wire = wire
         self.name = name
         self.version, self.binding = name.split("-")
+        self.is_grpc = self.binding == "grpc"
+        # gRPC says what HTTP+JSON says: its calls are told as such exchanges.
+        self.binding = "rest" if self.is_grpc else self.binding
+        self.form = f"{self.version}-{self.binding}"
         self.is_rest = self.binding == "rest"
         self.is_modern = self.version.startswith("1.")
         # Where the requests go: a tenant of a REST binding, another path of JSON-RPC.
@@ -324,7 +337,7 @@ class Speaker:
     def part(self, value: Any) -> dict[str, Any]:
         """Text from text, data from anything else."""
         kind = "text" if isinstance(value, str) else "data"
-        if self.name == "0.3-rest":
+        if self.form == "0.3-rest":
             return {kind: value if kind == "text" else {"data": value}}
         tag = {"0.3": {"kind": kind}, "0.1": {"type": kind}}.get(self.version, {})
         return {**tag, kind: value}
@@ -434,6 +447,9 @@ class Speaker:
     # -- how it travels --------------------------------------------------------------------------------------------
 
     def _call(self, operation: str, params: dict[str, Any], headers: Any) -> Answer:
+        if self.is_grpc:
+            with self._reading(operation, params, headers) as reading:
+                return Answer(reading.response, reading.asked)
         method, path, options = self.spell(operation, params, headers)
         answer = self.wire.request(method, path, **options)
         answer.asked += _shown(options)
@@ -441,10 +457,23 @@ class Speaker:
 
     @contextmanager
     def _reading(self, operation: str, params: dict[str, Any], headers: Any) -> Iterator[Reading]:
+        if self.is_grpc:
+            caller, params, headers = self.wire.grpc(self.version), *self._spell_grpc(params, headers)
+            with caller.call(operation, params, headers) as response:
+                yield Reading(response, caller.describe(operation, params, headers))  # pyright: ignore[reportArgumentType]
+            return
         method, path, options = self.spell(operation, params, headers)
         with self.wire.reading(method, path, **options) as reading:
             reading.asked += _shown(options)
             yield reading
+
+    def _spell_grpc(self, params: dict[str, Any], headers: Any) -> tuple[dict[str, Any], dict[str, str]]:
+        """The message of a gRPC call and its metadata."""
+        asked = {"a2a-version": self.version} if self.is_modern else {}
+        if "id" in params and not self.is_modern:
+            params = {"name": f"tasks/{params['id']}", **{key: value for key, value in params.items() if key != "id"}}
+        tenant = {"tenant": self.path[1:]} if self.path else {}
+        return {**params, **tenant}, {**asked, **{name.lower(): value for name, value in (headers or {}).items()}}
 
     def spell(self, operation: str, params: dict[str, Any], headers: Any = None) -> tuple[str, str, dict[str, Any]]:
         """The HTTP method, path and httpx options of a request."""
@@ -525,15 +554,19 @@ def new_agent() -> Callable[..., Agent]:
 
 
 @pytest.fixture(scope="module")
-def wire(http: httpx2.Client) -> Iterator[Wire]:
+def wire(http: httpx2.Client, request: pytest.FixtureRequest) -> Iterator[Wire]:
     """A server of this module's own. Heartbeats are frequent and long polls short, because nobody sleeps here."""
-    with served(make_agent(), heartbeat=0.05, long_poll=5, drain=0) as url:
+    grpc = 0 if any("grpc" in name for name in getattr(request.module, "SPEAKERS", SPEAKERS)) else None
+    with served(make_agent(), heartbeat=0.05, long_poll=5, drain=0, grpc=grpc) as url:
         yield Wire(http, url)
 
 
 @pytest.fixture
-def speaker(wire: Wire, request: pytest.FixtureRequest) -> Speaker:
+def speaker(wire: Wire, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Speaker:
     """The speaker a test is parametrized with."""
+    if "grpc" in request.param:
+        # For the other servers that the test may start.
+        monkeypatch.setenv("DRAGOMAN_GRPC", "0")
     return wire.speaker(request.param)
 
 

@@ -11,6 +11,8 @@ from dragoman import Agent, File
 from dragoman.outputs import Done
 from dragoman.testing import served
 
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
+
 
 async def export() -> AsyncIterator[Any]:
     """Give rows, then say that it is done."""
@@ -29,7 +31,7 @@ def url() -> Iterator[str]:
     agent = Agent("closing")
     agent.skill(export)
     agent.skill(write)
-    with served(agent, closing_message=True, drain=0) as url:
+    with served(agent, closing_message=True, drain=0, grpc=0) as url:
         yield url
 
 
@@ -43,7 +45,7 @@ def message_of(speaker: Any, holder: Any) -> list[dict[str, Any]]:
     for wrapper in ("task", "statusUpdate"):
         holder = holder.get(wrapper, holder)
     message = holder["status"].get("message") or holder["status"].get("update")
-    return message["content" if speaker.name == "0.3-rest" else "parts"]
+    return message["content" if speaker.form == "0.3-rest" else "parts"]
 
 
 def test_the_closing_message_stands_in_the_last_status(closer: Any) -> None:

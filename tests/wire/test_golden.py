@@ -6,9 +6,11 @@ is meant, `DRAGOMAN_UPDATE_GOLDEN=1 python -m pytest tests/wire/test_golden.py` 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ import pytest
 
 from dragoman.testing import served
 
+SPEAKERS = (
+    *("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "1.1-grpc"),
+    *("0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc"),
+)
 GOLDEN = Path(__file__).parent / "golden"
 # Taken out at once: the settings refuse a name they do not know.
 UPDATE = os.environ.pop("DRAGOMAN_UPDATE_GOLDEN", "") == "1"
@@ -44,7 +50,8 @@ def normalized(text: str, *, all_messages: bool = False) -> str:
 
 def exchange(asked: str, answer: Any, text: str) -> str:
     """One request and its answer as they stand in a golden file."""
-    return f"> {asked}\n< {answer.status} {answer.headers['content-type']}\n{text}\n"
+    status = answer.headers.get("grpc-status") or f"{answer.status} {answer.headers['content-type']}"
+    return f"> {asked}\n< {status}\n{text}\n"
 
 
 def conversation(speaker: Any) -> Iterator[str]:
@@ -92,5 +99,34 @@ def test_a_task_is_the_same_in_1_0_whatever_dialect_it_was_made_in(alone: Any) -
 
 
 def test_there_is_a_golden_file_for_every_speaker_and_no_other() -> None:
-    speakers = ["1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc"]
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.txt" for name in [*speakers, "task-read-in-1.0"]}
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.txt" for name in [*SPEAKERS, "task-read-in-1.0"]}
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "0.3"])
+def test_a_conversation_over_grpc_says_what_it_says_over_rest(version: str) -> None:
+    """Both are the JSON of the same protobuf messages, in which an empty value is as good as none."""
+    assert said(GOLDEN / f"{version}-grpc.txt") == said(GOLDEN / f"{version}-rest.txt")
+
+
+def said(path: Path) -> list[Any]:
+    """What was answered in a golden file: the JSON of results and events, and the ids of these."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    answers = [line.removeprefix("data: ") for line in lines if line.startswith(("{", "data: {", "id: "))]
+    # A request ends with its JSON too, if it has any.
+    asked = {line for before, line in pairwise(lines) if before[:1].isalpha() or before[:1] == ">"}
+    return [
+        plain(json.loads(each)) if each.startswith("{") else each
+        for each in answers
+        if each.startswith("id: ") or each not in asked
+    ]
+
+
+def plain(value: Any) -> Any:
+    """The value without members that are empty, with numbers for those in quotes, and of an error what 1.0 says."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    members = {"error": value["error"]} if "error" in value else value
+    filled = {key: plain(each) for key, each in members.items() if each not in ("", 0, [], False)}
+    return {key: int(each) if key == "generation" else each for key, each in filled.items()}

@@ -11,8 +11,9 @@ import pytest
 
 from dragoman.testing import served
 
-MODERN = ["1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest"]
-SINCE_0_3 = [*MODERN, "0.3-rpc", "0.3-rest"]
+MODERN = ["1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest"]
+SINCE_0_3 = [*MODERN, "0.3-rpc", "0.3-rest", "0.3-grpc"]
+SPEAKERS = [*SINCE_0_3, "0.1-rpc"]
 PARAMS = {"rpc": -32602, "rest": 400}
 NOT_FOUND = {"rpc": -32001, "rest": 404}
 NOT_CANCELABLE = {"rpc": -32002, "rest": 400}
@@ -129,10 +130,10 @@ def test_text_data_and_files_are_kept_in_the_history(speaker: Any) -> None:
             {"file": {"fileWithUri": "https://example.com/a.png"}},
         ],
     }.get(
-        speaker.name,
+        speaker.form,
         [{"raw": "aGk=", "filename": "a.txt", "mediaType": "text/plain"}, {"url": "https://example.com/a.png"}],
     )
-    named = "content" if speaker.name == "0.3-rest" else "parts"
+    named = "content" if speaker.form == "0.3-rest" else "parts"
     parts = [speaker.part("look"), speaker.part({"tool": "echo", "arguments": {}}), *files]
     task = speaker.send(message={named: parts})
     assert speaker.texts(task) == ["look"]
@@ -187,7 +188,7 @@ def test_the_history_is_cut_to_its_last_messages(speaker: Any, length: int, kept
     speaker.send("Ada", task=task)
     whole = speaker.get(task).result["history"]
     assert len(whole) == 3
-    if speaker.name == "0.3-rest" and length == 0:
+    if speaker.form == "0.3-rest" and length == 0:
         kept = 3  # proto3 cannot tell 0 from nothing, and nothing is unlimited
     shown = speaker.get(task, historyLength=length).result.get("history", [])
     assert shown == whole[len(whole) - kept :]
@@ -200,7 +201,7 @@ def test_the_history_is_cut_in_the_answer_to_a_message_too(speaker: Any, length:
     else:
         answer = speaker.send("hi", configuration={"historyLength": length})
     shown = answer.result.get("task", answer.result).get("history", [])
-    assert len(shown) == (1 if speaker.name == "0.3-rest" else length)
+    assert len(shown) == (1 if speaker.form == "0.3-rest" else length)
 
 
 # -- canceling ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from dragoman import Agent, Context
 from dragoman.errors import A2AError, InvalidParams, Overloaded, Unauthorized
 from dragoman.testing import served
 
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
+
 
 class QuotaUsedUp(A2AError):
     """An error of the agent's own."""
@@ -55,7 +57,7 @@ def url() -> Iterator[str]:
     agent = Agent("raising")
     for skill in (book, enter, buy, hurry, trip, crash):
         agent.skill(skill)
-    with served(agent, drain=0) as url:
+    with served(agent, drain=0, grpc=0) as url:
         yield url
 
 
@@ -72,7 +74,7 @@ def failure(speaker: Any, holder: Any) -> dict[str, Any]:
 
 
 def text_of(speaker: Any, message: dict[str, Any]) -> str:
-    return message["content" if speaker.name == "0.3-rest" else "parts"][0]["text"]
+    return message["content" if speaker.form == "0.3-rest" else "parts"][0]["text"]
 
 
 def test_the_error_is_spelled_as_every_error_of_the_dialect(caller: Any) -> None:

@@ -18,7 +18,7 @@ from dragoman import Agent, Context
 from dragoman.outputs import Reply
 from dragoman.testing import served
 
-SPEAKERS = ["1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest"]
+SPEAKERS = ["1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc"]
 SECONDS = 30
 
 
@@ -94,22 +94,22 @@ def gate() -> Gate:
 
 @pytest.fixture(scope="module")
 def quick(kind: str, gate: Gate) -> Iterator[str]:
-    with served(make(kind, gate), reply_within=3600, drain=0) as url:
+    with served(make(kind, gate), reply_within=3600, drain=0, grpc=0) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def slow(kind: str, gate: Gate) -> Iterator[str]:
-    with served(make(kind, gate), reply_within=0, drain=0) as url:
+    with served(make(kind, gate), reply_within=0, drain=0, grpc=0) as url:
         yield url
 
 
 def message_in(speaker: Any, result: Any) -> Any:
     """The bare message that an answer or an event consists of."""
-    if speaker.name == "0.3-rpc":
+    if speaker.form == "0.3-rpc":
         assert result["kind"] == "message"
         return result
-    member = "msg" if speaker.name == "0.3-rest" and "msg" in result else "message"
+    member = "msg" if speaker.form == "0.3-rest" and "msg" in result else "message"
     assert list(result) == [member]
     return result[member]
 

@@ -12,6 +12,8 @@ import pytest
 
 from dragoman.testing import served
 
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
+OVER_HTTP = [name for name in SPEAKERS if "grpc" not in name]
 UNSUPPORTED = {"rpc": -32004, "rest": 400}
 NOT_FOUND = {"rpc": -32001, "rest": 404}
 
@@ -84,6 +86,7 @@ def test_a_stream_shows_every_change_once_from_the_task_to_its_end(speaker: Any)
     assert [event.id for event in events] == ["1", "2", "3", "4", "5", "6"]
 
 
+@pytest.mark.parametrize("speaker", OVER_HTTP, indirect=True)
 def test_a_stream_is_not_to_be_kept_or_buffered_on_its_way(speaker: Any) -> None:
     with speaker.stream("hi") as reading:
         assert reading.headers["cache-control"] == "no-store"
@@ -277,6 +280,7 @@ def test_all_readers_of_a_task_see_the_same_events(speaker: Any) -> None:
 # -- silence and leaving -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("speaker", OVER_HTTP, indirect=True)
 def test_a_silent_stream_shows_signs_of_life(speaker: Any) -> None:
     with speaker.stream(tool="slow") as reading:
         for _ in range(3):
@@ -284,6 +288,7 @@ def test_a_silent_stream_shows_signs_of_life(speaker: Any) -> None:
         assert [reading.comment(), reading.comment()] == [": keep-alive", ": keep-alive"]
 
 
+@pytest.mark.parametrize("speaker", OVER_HTTP, indirect=True)
 def test_a_stream_that_an_event_source_can_open_says_when_to_come_back(speaker: Any) -> None:
     task = speaker.id_of(speaker.send(tool="ask_name"))
     with speaker.subscribe(task) as reading:

@@ -247,7 +247,7 @@ def _require() -> None:
     try:
         require("mcp", "mcp")
     except ConfigError as error:
-        from dragoman.server.config.installation import requirement
+        from dragoman.installation import requirement
 
         command = shlex.join(["uvx", "--from", requirement("mcp"), "dragoman", "mcp"])
         raise ConfigError(f"{error}, or run it as {command}") from error

@@ -119,6 +119,14 @@ def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
     return status.http, body
 
 
+def grpc_text(error: A2AError, version: str) -> str:
+    """Return the text of an error over gRPC.
+
+    0.3 defines no details. Its SDKs in Python find the error by the name that stands before the text.
+    """
+    return error.message if row_of(version).errors.typed else f"{_sdk_name(error)}: {error.message}"
+
+
 def _sdk_name(error: A2AError) -> str:
     name = next(cls for cls in type(error).__mro__ if cls in STATUSES).__name__
     if name == "ParseError":

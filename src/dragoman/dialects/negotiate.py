@@ -26,6 +26,7 @@ from dragoman.dialects.v03_proto.file_bytes import (
     ONCE,
     PeerFormat,
     caller_format,
+    grpc_server_format,
     has_files,
     server_format,
     shows_twice,
@@ -232,6 +233,15 @@ def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: byt
     if server_format(headers, body).twice:
         return V03_PROTO_TWICE
     return V03_PROTO_BARE if takes_bare_webhooks(body) else dialect
+
+
+def after_grpc_probing(dialect: CallingDialect, message: str, *, detailed: bool) -> CallingDialect:
+    """Return the dialect in which to go on with a server whose error for an unknown task has this text over gRPC.
+
+    `detailed`: the error had details, too.
+    """
+    is_twice = dialect is V03_PROTO and grpc_server_format(message, detailed=detailed).twice
+    return V03_PROTO_TWICE if is_twice else dialect
 
 
 def _v1_dialect(version: str | None) -> CallingDialect:

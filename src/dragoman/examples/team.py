@@ -18,9 +18,9 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.frameworks import require
-from dragoman.server.config.installation import install_line
 
 WISH = "A few days in Lisbon, please."
 PLAN = "Let us stay 3 days. The hotel is 240 euros, the train 60 euros."

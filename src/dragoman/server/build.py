@@ -227,9 +227,9 @@ def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
     try:
         from dragoman.server.listen.grpc import GrpcListener
     except ImportError:
-        from dragoman.server.config.installation import install_line
+        from dragoman.installation import install_line
 
-        raise ConfigError(f"grpc needs the extra grpc: {install_line('grpc')}") from None
+        raise ConfigError(f"grpc needs the extra `grpc`: {install_line('grpc')}") from None
     return partial(GrpcListener, settings=settings, shared=isinstance(settings, WorkerSettings))
 
 

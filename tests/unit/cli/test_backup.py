@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -142,14 +143,14 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
                 done.append(row.id)
                 if stop.is_set():
                     return
+                await asyncio.sleep(0.02)  # a busy server, which leaves some of the processor to the copy
 
         workers = [asyncio.create_task(work(worker)) for worker in range(8)]
         for copy in ("one.db", "two.db", "three.db"):
             before = set(done)
-            process = await asyncio.create_subprocess_exec(
-                *DRAGOMAN, "backup", copy, "--store", "sqlite:///t.db", cwd=tmp_path, env=environment()
-            )
-            assert await process.wait() == 0
+            command = [*DRAGOMAN, "backup", copy, "--store", "sqlite:///t.db"]
+            run = partial(subprocess.run, command, cwd=tmp_path, env=environment(), check=True, timeout=30)
+            await asyncio.to_thread(run)
             assert set(done) > before, "nobody wrote meanwhile"
             assert holes(tmp_path / copy) == []
             assert [one for one in examine(tmp_path / copy, full=True) if one.level == "FAIL"] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_start import write_command
 
 from dragoman import Agent
 from dragoman.cli.main import VERBS
@@ -245,12 +246,11 @@ def test_a_shell_completes_when_tab_is_pressed(shell: str, terminal: Any, place:
     for each in (shell, "setsid"):
         if shutil.which(each) is None:
             pytest.skip(f"{each} is not installed")
-    command = tmp_path / "bin" / "dragoman"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dragoman.cli.main "$@"\n')
-    command.chmod(0o755)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    write_command(commands)
     (tmp_path / "dragoman.toml").write_text(f'[remotes.desk]\nurl = "http://{place}"\n')
-    path = f"{command.parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    path = f"{commands}:{Path(sys.executable).parent}:/usr/bin:/bin"
     program = ["setsid", "--ctty", "--wait", *program]  # a shell at its keyboard
     screen = terminal(program=program, PATH=path, TERM="xterm", XDG_STATE_HOME=str(tmp_path / "state"))
     screen.type(f"{setup}; echo re''ady\n")

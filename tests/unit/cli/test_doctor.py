@@ -60,9 +60,10 @@ for finding in examine(Path(sys.argv[1])):
 def run(folder: Path, command: list[str], before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env = {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **environ}
-    line = f"{before} exec {shlex.join([sys.executable, *command])}"
-    shell = ["sh", "-c", line]
-    return subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
+    words = [sys.executable, *command]
+    if before:
+        words = ["sh", "-c", f"{before} exec {shlex.join(words)}"]
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
 
 
 def doctor(folder: Path, *args: str, before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

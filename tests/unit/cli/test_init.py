@@ -18,9 +18,9 @@ from click.testing import CliRunner, Result
 from dragoman.cli.init import template as templates
 from dragoman.cli.init.template import TEMPLATES, identifier_of
 from dragoman.cli.main import group
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.target import as_servable, load_target
-from dragoman.server.config.installation import install_line
 from dragoman.testing import served
 
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,13 +23,14 @@ import mcp
 import pytest
 from click.testing import CliRunner
 from mcp.client.stdio import StdioServerParameters
+from warm_start import write_command
 
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
+from dragoman.installation import install_line, requirement
 from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
 from dragoman.mcp.server import McpServer
-from dragoman.server.config.installation import install_line, requirement
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -109,8 +111,11 @@ def text_of(result: Any) -> str:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_host_of_either_era_reaches_an_agent_over_stdio(tmp_path: Path, agent_url: str, mode: Any) -> None:
+    write_command(tmp_path)
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = shutil.which("dragoman", path=path)
     program = StdioServerParameters(
-        command=MCP[0], args=[*MCP[1:], agent_url], cwd=tmp_path, env=environment(HOME=str(tmp_path))
+        command=str(command), args=["mcp", agent_url], cwd=tmp_path, env=environment(HOME=str(tmp_path), PATH=path)
     )
     async with mcp.Client(program, mode=mode) as client:
         assert len((await client.list_tools()).tools) == 11

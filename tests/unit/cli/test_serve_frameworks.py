@@ -18,7 +18,7 @@ from dragoman import Agent, Client, Task
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import agent_of_framework_table, agents_of_frameworks, pop_framework_options
 from dragoman.errors import ConfigError
-from dragoman.server.config.installation import install_line
+from dragoman.installation import install_line
 from dragoman.sync import Client as SyncClient
 
 # Before ADK is imported: it traces from then on.

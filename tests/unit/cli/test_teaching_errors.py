@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dragoman.server.config.installation import install_line, package_line
+from dragoman.installation import install_line, package_line
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 

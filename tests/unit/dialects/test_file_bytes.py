@@ -1,4 +1,4 @@
-"""The files of 0.3 over REST: encoded once or twice, and how that is told."""
+"""The files of 0.3 over REST and gRPC: encoded once or twice, and how that is told."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dragoman.dialects.v03_proto.file_bytes import (
     UNKNOWN,
     PeerFormat,
     caller_format,
+    grpc_server_format,
     server_format,
     shows_twice,
     unwrap,
@@ -131,6 +132,22 @@ STATUS = {"code": 404, "status": "NOT_FOUND", "message": "Task not found", "deta
 )
 def test_a_server_is_known_by_its_error_for_an_unknown_task(content_type: str, body: Any, expected: PeerFormat) -> None:
     assert server_format({"Content-Type": content_type}, json.dumps(body).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "detailed", "expected"),
+    [
+        ("TaskNotFoundError: Task not found", False, TWICE),  # a2a-sdk 0.3 and 1.x
+        ("failed to get task: task not found", True, TWICE),  # a2a-go
+        ("Task not found: none", True, ONCE),  # @a2a-js/sdk
+        ("TaskNotFoundError: Task not found", True, ONCE),  # Dragoman
+        ("", False, ONCE),
+    ],
+)
+def test_a_server_over_grpc_is_known_by_its_error_for_an_unknown_task(
+    message: str, detailed: bool, expected: PeerFormat
+) -> None:
+    assert grpc_server_format(message, detailed=detailed) == expected
 
 
 def test_a_server_that_does_not_answer_in_json_is_not_known() -> None:

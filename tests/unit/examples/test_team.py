@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.server.config.installation import install_line
+from dragoman.installation import install_line
 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

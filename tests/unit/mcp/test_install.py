@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
+from dragoman.installation import requirement
 from dragoman.mcp.hosts.install import config_path, is_unset, launch_command, placeholder, write_entry
-from dragoman.server.config.installation import requirement
 
 URL = "http://127.0.0.1:9999"
 PLACES = {

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dragoman import Client
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.agent import Agent
 from dragoman.server.agent.frameworks import BY_NAME, agent_of, framework_of
 from dragoman.server.agent.target import as_servable, load_target
-from dragoman.server.config.installation import install_line
 
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")

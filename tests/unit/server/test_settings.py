@@ -414,3 +414,40 @@ def test_what_only_several_servers_have_needs_their_store(tmp_path: Path):
     assert problem(tmp_path, lease=4) == f"keyword lease: {told}"
     assert problem(tmp_path, environ={"DRAGOMAN_LIMITS_RUNS": "0"}).startswith("environment DRAGOMAN_LIMITS_RUNS: only")
     assert problem(tmp_path, store="memory:", node="one").startswith("keyword node: only servers that share a store")
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "port"),
+    [(50051, "", 50051), ("0", "", 0), ("0.0.0.0:50051", "0.0.0.0", 50051), ("[::1]:50051", "::1", 50051)],
+)
+def test_grpc_has_a_port_and_perhaps_a_host(tmp_path: Path, given: str | int, host: str, port: int):
+    settings = load(tmp_path, grpc=given)
+    assert settings.grpc == (host, port)
+    assert load(tmp_path, environ={"DRAGOMAN_GRPC": str(settings.grpc)}).grpc == (host, port)
+
+
+@pytest.mark.parametrize("given", ["", "x", "70000", ":50051", "http://127.0.0.1:50051", "127.0.0.1", True, -1])
+def test_an_address_that_grpc_cannot_have_is_told_with_one_that_it_can(tmp_path: Path, given: Any):
+    assert problem(tmp_path, grpc=given).startswith(
+        "keyword grpc: must be a port, or an address like 127.0.0.1:50051, not "
+    )
+
+
+def test_grpc_and_http_have_ports_of_their_own(tmp_path: Path):
+    assert problem(tmp_path, grpc=8080) == "keyword grpc: port 8080 is that of HTTP: use another one, as --grpc 50051"
+    assert problem(tmp_path, grpc="127.0.0.1:9000", port=9000).startswith("keyword grpc: port 9000 is that of HTTP")
+    assert load(tmp_path, grpc=0, port=0).grpc == ("", 0)
+    assert load(tmp_path, grpc="127.0.0.2:8080").grpc == ("127.0.0.2", 8080)
+
+
+@pytest.mark.parametrize("given", ["agents.example:50051", "[::1]:50051", "https://agents.example/grpc"])
+def test_the_public_address_of_grpc_is_what_callers_dial(tmp_path: Path, given: str):
+    assert load(tmp_path, grpc=50051, grpc_url=given).grpc_url == given
+    assert problem(tmp_path, grpc_url=given).endswith("gRPC is not served: add --grpc 50051, or leave this out")
+
+
+@pytest.mark.parametrize("given", ["agents.example", "agents.example:0", "a:b:c", "me:secret@agents.example:1", 7])
+def test_a_public_address_that_nobody_can_dial_is_refused(tmp_path: Path, given: Any):
+    text = problem(tmp_path, grpc=50051, grpc_url=given)
+    assert text.startswith("keyword grpc_url: must be an address like agents.example.com:50051, not ")
+    assert "secret" not in text

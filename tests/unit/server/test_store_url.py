@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.frameworks import require
-from dragoman.server.config.installation import install_line
 from dragoman.server.config.store_url import parse_store, session_folder, without_password
 
 

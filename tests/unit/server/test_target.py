@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.installation import package_line
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.agent import Agent
 from dragoman.server.agent.target import as_servable, load_target
-from dragoman.server.config.installation import package_line
 
 AGENT = """
 from dragoman import Agent

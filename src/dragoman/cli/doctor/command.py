@@ -19,10 +19,10 @@ from dragoman.cli.printing import colored, out, print_json
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
+from dragoman.installation import package_line
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_administration
-from dragoman.server.config.installation import package_line
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import without_password
 from dragoman.server.config.table import RENAMED

@@ -13,8 +13,8 @@ import click
 
 from dragoman.cli.init.template import TEMPLATES, Template
 from dragoman.cli.printing import out
+from dragoman.installation import activate_line
 from dragoman.model.error import ConfigError
-from dragoman.server.config.installation import activate_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

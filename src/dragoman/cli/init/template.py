@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from string import Template as Text
 from typing import NamedTuple
 
-from dragoman.server.config.installation import install_line, portable_line
+from dragoman.installation import install_line, portable_line
 
 _SUFFIX = ".txt"
 _FILES = {

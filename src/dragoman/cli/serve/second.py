@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.store_url import parse_store
-from dragoman.server.listen.port import PortInUse, free_port
+from dragoman.server.listen.port import PortInUse, free_port, is_free
 from dragoman.server.listen.trial import program
 from dragoman.stores.sqlite.file import StoreInUse, is_in_use
 
@@ -32,7 +32,11 @@ def with_command(error: ConfigError, settings: Settings) -> ConfigError:
         return error
     options: dict[str, str] = {}
     if isinstance(error, PortInUse):
-        options["--port"] = str(free_port(settings.host, settings.port))
+        if error.flag == "--port":
+            options["--port"] = str(free_port(settings.host, settings.port))
+        if settings.grpc is not None and (error.flag == "--grpc" or not _has_free_grpc(settings)):
+            host = settings.grpc.host or settings.host
+            options["--grpc"] = str(settings.grpc._replace(port=free_port(host, settings.grpc.port)))
     path = None if is_postgres_url(settings.store) else parse_store(settings.store)
     if path is not None and (isinstance(error, StoreInUse) or (options and is_in_use(path))):
         options["--store"] = f"sqlite:///{_unused(path).as_posix()}"
@@ -41,6 +45,10 @@ def with_command(error: ConfigError, settings: Settings) -> ConfigError:
     added = [word for option in options.items() for word in option]
     command = shlex.join([*_without(typed, tuple(options)), *added])
     return ConfigError(f"{error}\n\n  {program()} {command}")
+
+
+def _has_free_grpc(settings: Settings) -> bool:
+    return settings.grpc is None or is_free(settings.grpc.host or settings.host, settings.grpc.port)
 
 
 def _unused(path: Path) -> Path:

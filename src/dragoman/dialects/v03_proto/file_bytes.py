@@ -1,7 +1,8 @@
-"""How the bytes of a file are encoded in 0.3 over REST: once, as ProtoJSON does, or twice.
+"""How the bytes of a file are encoded in 0.3 over REST and gRPC: once, as ProtoJSON does, or twice.
 
 a2a-sdk and a2a-go keep the base64 text of a file in the proto's field of bytes, which ProtoJSON encodes again. They
-refuse or lose a file that is encoded once. The protocol and @a2a-js/sdk encode it once.
+refuse or lose a file that is encoded once. The protocol and @a2a-js/sdk encode it once. Over gRPC the field itself is
+sent, and all of this is said of its ProtoJSON.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ _MAGIC_BYTES: dict[str, tuple[tuple[int, bytes], ...]] = {
 # Office documents are archives.
 _ZIP_PREFIXES = ("application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument.")
 _PROBLEM_JSON = "application/problem+json"
+_PYTHON_ERROR, _GO_ERROR = "TaskNotFoundError: ", "failed to get task: "
 
 
 def caller_format(user_agent: str, body: bytes | None) -> PeerFormat:
@@ -97,6 +99,16 @@ def server_format(headers: Mapping[str, str], body: bytes) -> PeerFormat:
     is_google_status = isinstance(as_object(error.get("error")).get("details"), list)
     is_go = headers.get("Content-Type", "").startswith(_PROBLEM_JSON) and is_google_status
     return TWICE if is_go or error.keys() == {"message"} or (error.keys() == {"error"} and is_google_status) else ONCE
+
+
+def grpc_server_format(message: str, *, detailed: bool) -> PeerFormat:
+    """Return the format of a server over gRPC, by its error for a task that it does not have.
+
+    a2a-sdk says the name of the error and has no details. a2a-go says what it did, in words of its own. Until 2.3 it
+    encoded files once, and its error was the same.
+    """
+    is_python = not detailed and message.startswith(_PYTHON_ERROR)
+    return TWICE if is_python or message.startswith(_GO_ERROR) else ONCE
 
 
 def shows_twice(body: bytes) -> bool | None:

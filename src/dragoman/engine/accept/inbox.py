@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +33,8 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.accept.quota import Lease, Quota
     from dragoman.engine.execute.runner import Runner
@@ -116,7 +120,9 @@ class Inbox:
         if accepted is None:
             if lease is not None:
                 lease.hold()
-            return await shielded(self._accept_waiting(scope, call, request, caller, lease, starts_run))
+            accepting = self._accept_waiting(scope, call, request, caller, lease, starts_run)
+            # With other processes on the store, whoever gives up leaves the task to them.
+            return await (accepting if self._tasks.sharing is not None else shielded(accepting))
         self._count(accepted, caller, lease, starts_run)
         return accepted
 
@@ -407,8 +413,19 @@ class Inbox:
             return AcceptedMessage(live.row, None, task)
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
-        await live.wait_durable(task.generation)
+        with self._counting_anyway(live):
+            await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)
+
+    @contextmanager
+    def _counting_anyway(self, live: LiveTask) -> Generator[None]:
+        """Count a run that goes on for its user, though the caller whose message has started it gives up."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._tasks.live.get(live.id) is live:
+                self._quota.recover((live,))
+            raise
 
     async def resume(self, task_id: str, data: Any) -> AcceptedMessage:
         """Resume a waiting task from inside the server, with `data` as the caller's answer.

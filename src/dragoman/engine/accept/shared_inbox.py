@@ -192,7 +192,8 @@ class SharedInbox(Inbox):
             live = accepted.live
             assert live is not None
             try:
-                await live.wait_accepted()
+                with self._counting_anyway(live):
+                    await live.wait_accepted()
             except MessageRepeated:
                 if dedupe_key is None:
                     raise

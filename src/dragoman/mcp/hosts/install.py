@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from dragoman.installation import requirement
 from dragoman.model.error import ConfigError
-from dragoman.server.config.installation import requirement
 
 NAME = "dragoman"
 Json = dict[str, Any]

@@ -121,6 +121,6 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        from dragoman.server.config.installation import install_line
+        from dragoman.installation import install_line
 
         raise ConfigError(f"needs the extra `{extra}`: {install_line(extra)}") from error

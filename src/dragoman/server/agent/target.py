@@ -214,7 +214,7 @@ def _install_hint(module: str, cwd: Path) -> str:
     near = get_close_matches(module, _modules_in(cwd), n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
-    from dragoman.server.config.installation import install_line, package_line
+    from dragoman.installation import install_line, package_line
 
     extra = extra_of(module)
     if extra is not None:

@@ -189,6 +189,7 @@ def load_settings(
             warn(f"{raw['workers'].source}: with --reload there is one worker")
     if not partial:
         _check_shared(checked, raw)
+        _check_grpc(checked, raw)
     if file is not None and file.auth:
         checked["auth"] = _with_tables(checked.get("auth"), file)
     if checked.get("auth") is not None and "limits_rate" not in checked:
@@ -196,6 +197,19 @@ def load_settings(
         checked.setdefault("limits_burst", AUTH_BURST)
     limits = {name: checked.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in checked}
     return Settings(**checked, limits=Limits(**limits))
+
+
+def _check_grpc(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
+    """Raise ConfigError for an address of gRPC that is not served, or is that of HTTP."""
+    address: ListenAddress | None = checked.get("grpc")
+    if address is None:
+        if "grpc_url" in checked:
+            raise ConfigError(f"{raw['grpc_url'].source}: gRPC is not served: add --grpc 50051, or leave this out")
+        return
+    settings = Settings()
+    port, host = checked.get("port", settings.port), checked.get("host", settings.host)
+    if address.port and address.port == port and address.host in ("", host):
+        raise ConfigError(f"{raw['grpc'].source}: port {port} is that of HTTP: use another one, as --grpc 50051")
 
 
 def _check_shared(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:

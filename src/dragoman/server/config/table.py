@@ -75,7 +75,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             common=True,
         ),
         SettingInfo("url", "Public URL of the server, for the agent card.", "URL", values.parse_url, common=True),
-        SettingInfo("grpc_url", "Public address of gRPC, for the agent card.", "HOST:PORT", values.parse_text),
+        SettingInfo("grpc_url", "Public address of gRPC, for the agent card.", "HOST:PORT", values.parse_grpc_url),
         SettingInfo("tls_cert", "TLS certificate (PEM).", "FILE", values.parse_text),
         SettingInfo("tls_key", "Private key for --tls-cert, if in a separate file.", "FILE", values.parse_text),
         SettingInfo("tls_ca", "CA certificates to verify client certificates.", "FILE", values.parse_text),

@@ -123,7 +123,7 @@ def parse_listen(value: Any, is_text: bool) -> ListenAddress:
     host, _, port = str(value).rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     is_port = isinstance(value, (str, int)) and port.isascii() and port.isdecimal() and len(port) <= 5
-    if not is_port or isinstance(value, bool) or int(port) > 65535 or str(value).startswith(":"):
+    if not is_port or isinstance(value, bool) or int(port) > 65535 or str(value).startswith(":") or "/" in host:
         raise ValueError(f"must be a port, or an address like 127.0.0.1:50051, not {as_json(value)}")
     return ListenAddress(host, int(port))
 
@@ -144,6 +144,22 @@ def _is_url(text: str) -> bool:
         return False
     plain = not (parts.query or parts.fragment or parts.username or parts.password)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
+def parse_grpc_url(value: Any, is_text: bool) -> str:
+    """Parse the public address of gRPC: `HOST:PORT`, or an http(s) URL. Raises ValueError."""
+    text = value if isinstance(value, str) else ""
+    if "://" in text and _is_url(text):
+        return text
+    try:
+        parts = urlsplit(f"//{text}")
+        usable = bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
+    except ValueError:
+        usable = False
+    if not usable:
+        printable = without_password(text) if text else as_json(value)
+        raise ValueError(f"must be an address like agents.example.com:50051, not {printable}")
+    return text
 
 
 def parse_networks(value: Any, is_text: bool) -> tuple[Network, ...]:

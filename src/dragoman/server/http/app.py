@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.clock import SystemClock
-from dragoman.model.error import ConfigError, DragomanError, ServerError
+from dragoman.model.error import A2AError, ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.limiter import Limiter
+from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
@@ -65,6 +66,10 @@ class CallListener(Protocol):
 
     async def start(self) -> None:
         """Accept calls."""
+        ...
+
+    async def report_health(self) -> None:
+        """Tell callers who watch the health of the server what has changed."""
         ...
 
     def close(self) -> None:
@@ -244,10 +249,20 @@ class App:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
 
+    async def is_ready(self) -> bool:
+        """True while requests may be sent here: the server is not stopping, and its store works."""
+        try:
+            await check_ready(self._store, is_draining=self._draining)
+        except A2AError:
+            return False
+        return True
+
     async def drain(self) -> None:
         """Let runs finish and end the streams while connections are still open. Idempotent."""
         if self._ready_loop is not None and not self._draining:
             self._draining = True
+            if self._grpc is not None:
+                await self._grpc.report_health()
             # All of them, before the first is closed: a node answers for all its agents until it leaves.
             await asyncio.gather(*(hosted.service.drain() for hosted in self._hosted))
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))

@@ -26,15 +26,24 @@ AGENTS = "/agents/"
 LOGIN = ("/login", "/logout")
 
 
+async def check_ready(store: Store, *, is_draining: bool) -> None:
+    """Check that the server may be sent requests.
+
+    Raises:
+        A2AError: it is stopping, or its store does not work.
+    """
+    if is_draining:
+        raise ServerError("the server is stopping")
+    await store.check()
+
+
 async def show_health(path: str, store: Store, send: Send, *, is_draining: bool) -> None:
     """Respond to `/healthz` (the process is alive) and `/readyz` (it stays so, and the store works too)."""
     if path == "/healthz":
         await respond(send, 200, b'{"status":"ok"}')
         return
     try:
-        if is_draining:
-            raise ServerError("the server is stopping")
-        await store.check()
+        await check_ready(store, is_draining=is_draining)
     except A2AError as error:
         await unavailable(send, error)
         return

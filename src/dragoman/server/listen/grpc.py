@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,16 +13,21 @@ import grpc
 import grpc.aio
 from grpc import StatusCode
 
+from dragoman.clock import SystemClock
+from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import bind
 from dragoman.server.listen.tls import tls_extension
+from dragoman.transports.grpc.health import HealthService
+from dragoman.transports.grpc.reflection import reflection_methods
 from dragoman.transports.grpc.serve import METHODS
 from dragoman.transports.grpc.status import CODES, DETAILS, MESSAGE, OK, STATUS
 from dragoman.transports.http import GRPC_CALL
 
 if TYPE_CHECKING:
     from dragoman.server.config.settings import Settings
-    from dragoman.transports.http import AsgiApp, Header
+    from dragoman.server.http.app import App
+    from dragoman.transports.http import Header
 
 Message = MutableMapping[str, Any]
 _CODES = {code.value[0]: code for code in StatusCode}
@@ -50,7 +55,8 @@ class GrpcCall:
         self._headers: Sequence[Header] = ()
         self._trailers: Sequence[Header] = OK
         self._body = b""
-        self._status = 200
+        # Until the app answers: it may end without an answer.
+        self._status = 500
 
     async def receive(self) -> Message:
         """Return the one message of the call."""
@@ -109,7 +115,7 @@ class GrpcListener:
     With `shared`, other processes listen on the same port.
     """
 
-    def __init__(self, app: AsgiApp, settings: Settings, *, shared: bool = False) -> None:
+    def __init__(self, app: App, settings: Settings, *, shared: bool = False) -> None:
         """Bind the port, without listening yet.
 
         Raises:
@@ -133,16 +139,21 @@ class GrpcListener:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
         ]
-        self._server = grpc.aio.server(handlers=[_Handlers(self._serve)], options=options)
+        # Whatever can fail comes first: a process that ends with a server of grpcio that was never stopped may crash.
         address = _join(self._host, settings.grpc.port)
+        credentials = _credentials(settings) if self._tls else None
         if not shared and settings.grpc.port:
             # grpcio does not say what is wrong with an address.
             bind(self._host, settings.grpc.port, flag="--grpc").close()
+        # Neither needs credentials, as the pages of health and the public card need none.
+        self._health = HealthService(app.is_ready, [row.service for row in GRPC_ROWS], SystemClock())
+        others = self._health.methods() | reflection_methods()
+        self._server = grpc.aio.server(handlers=[_Handlers(self._serve, others)], options=options)
         try:
             self._port: int = (
-                self._server.add_secure_port(address, _credentials(settings))
-                if self._tls
-                else self._server.add_insecure_port(address)
+                self._server.add_insecure_port(address)
+                if credentials is None
+                else self._server.add_secure_port(address, credentials)
             )
         except RuntimeError:
             raise ConfigError(f"grpc: cannot listen on {address}") from None
@@ -162,12 +173,17 @@ class GrpcListener:
         """Accept calls."""
         await self._server.start()
 
+    async def report_health(self) -> None:
+        """Tell callers who watch the health of the server what has changed."""
+        await self._health.look()
+
     def close(self) -> None:
         """Accept no more calls, and let those that are there go on: callers connect again, to whoever listens."""
         self._closing = asyncio.ensure_future(self._server.stop(_FOREVER))
 
     async def stop(self, seconds: float) -> None:
         """Accept no more calls, and end those that are not done after some time."""
+        self._health.close()
         await self._server.stop(seconds)
         if self._closing is not None:
             await self._closing
@@ -194,10 +210,13 @@ class GrpcListener:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Finds the handler of a path. A call is admitted before its message is read, so all of them read it themselves."""
+    """Finds the handler of a path; `others` are those that the app does not serve.
 
-    def __init__(self, serve: Callable[..., Awaitable[bytes]]) -> None:
-        self._handlers: dict[str, Any] = {}
+    A call is admitted before its message is read, so all of them read it themselves.
+    """
+
+    def __init__(self, serve: Callable[..., Awaitable[bytes]], others: Mapping[str, Any]) -> None:
+        self._handlers: dict[str, Any] = dict(others)
         for path, method in METHODS.items():
             self._handlers[path] = _handler(path, serve, streams=method.operation.streams)
 

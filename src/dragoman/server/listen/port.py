@@ -26,7 +26,11 @@ _USUAL = {"--port": 8080, "--grpc": 50051}
 
 
 class PortInUse(ConfigError):
-    """Another program listens on the port."""
+    """Another program listens on the port that a flag has set."""
+
+    def __init__(self, message: str, flag: str = "--port") -> None:
+        super().__init__(message)
+        self.flag = flag
 
 
 class SharedPort:
@@ -130,7 +134,7 @@ def listen_error(error: OSError, host: str, port: int, flag: str = "--port") -> 
     """Return what is wrong with an address, and what to use instead of it with the flag that has set it."""
     if error.errno == errno.EADDRINUSE:
         text = f"port {port} is in use: use {flag} {free_port(host, port)}, or {flag} 0 for any free one"
-        return PortInUse(text)
+        return PortInUse(text, flag)
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfigError(
             f"host {host} is not an address of this machine: use 127.0.0.1, or 0.0.0.0 for every network"
@@ -138,6 +142,15 @@ def listen_error(error: OSError, host: str, port: int, flag: str = "--port") -> 
     if error.errno == errno.EACCES:
         return ConfigError(f"this user may not listen on port {port}: use {flag} {_USUAL[flag]}, or any port from 1024")
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def is_free(host: str, port: int) -> bool:
+    """True unless another program listens on a port."""
+    try:
+        bind(host, port).close()
+    except ConfigError as error:
+        return not isinstance(error, PortInUse)
+    return True
 
 
 def free_port(host: str, used_port: int) -> int:

@@ -58,7 +58,10 @@ class Codec:
             KeyError: there is no message type of that name.
         """
         write = self._writers.get(message) or self._add_writer(message)
-        return write(value)
+        try:
+            return write(value)
+        except (AttributeError, KeyError, OverflowError, TypeError) as error:
+            raise ValueError(f"{message}: a member has a value of the wrong type: {error}") from error
 
     def _add_reader(self, message: str) -> Reader:
         self._readers[message] = reader_of(self._full_name(message))

@@ -6,6 +6,7 @@ frames, is in `server/listen/grpc.py`.
 
 from __future__ import annotations
 
+import sys
 from contextlib import aclosing
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,6 +85,8 @@ class Grpc:
     def __init__(self, agents: Mapping[str, GrpcAgent]) -> None:
         self._agents = agents
         self._default = next(iter(agents.values()))
+        limits = self._default.endpoint.limits
+        self._max_levels, self._max_entries = limits.nesting, limits.values or sys.maxsize
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted call; every error becomes the status of the call."""
@@ -101,7 +104,7 @@ class Grpc:
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error as the status of the call, with its details."""
         await send({"type": "http.response.start", "status": 200, "headers": [CONTENT_TYPE], "trailers": True})
-        await _end(send, [*status_trailers(error), *error_headers(error)])
+        await _end(send, [*status_trailers(error, _row_of(request.scope["path"]).version), *error_headers(error)])
 
     async def _serve(self, request: Request, send: Send) -> None:
         method = METHODS.get(request.scope["path"])
@@ -113,9 +116,11 @@ class Grpc:
         if len(data) > LARGE_BODY:
             await request.wait_for_turn()
         try:
-            values = codec.decode(method.request, data)
+            values = codec.decode(method.request, data, levels=self._max_levels, entries=self._max_entries)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
+        if operation is Operation.LIST and values.get("pageSize") == 0:
+            del values["pageSize"]  # a2a-go sends it always, and means what 0 is to protobuf: none
         agent = self._choose(values)
         endpoint = agent.endpoint
         body = msgspec.json.encode(values)
@@ -224,6 +229,12 @@ def _start(headers: Sequence[Header]) -> dict[str, Any]:
 
 async def _end(send: Send, trailers: Sequence[Header]) -> None:
     await send({"type": "http.response.trailers", "headers": trailers, "more_trailers": False})
+
+
+def _row_of(path: str) -> Row:
+    """Return the row of the service that a path names; that of the newest when it names none."""
+    service = path[1:].partition("/")[0]
+    return next((row for row in GRPC_ROWS if row.service == service), GRPC_ROWS[0])
 
 
 def _no_method(path: str) -> MethodNotFound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.dialects.errors import error_details, status_of
+from dragoman.dialects.errors import error_details, grpc_text, status_of
 from dragoman.engine.accept.quota import SERVER_MEMORY
 from dragoman.model.error import Overloaded
 from dragoman.transports.grpc.codec import codec_of
@@ -41,13 +41,14 @@ _MAX_MESSAGE, _MAX_DETAILS = 1000, 4000
 _ANY = "type.googleapis.com/"
 
 
-def status_trailers(error: A2AError) -> list[Header]:
+def status_trailers(error: A2AError, version: str) -> list[Header]:
     """Return the trailers of a call that failed: its code, its text as UTF-8, and a google.rpc.Status with details.
 
     Long texts are cut, and details that do not fit are left out; the first is always there: reason and metadata.
     """
     code, _ = CODES[_name_of(error)]
-    message = error.message if len(error.message) <= _MAX_MESSAGE else f"{error.message[:_MAX_MESSAGE]}…"
+    text = grpc_text(error, version)
+    message = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
     codec = codec_of("google.rpc")
     details: list[dict[str, Any]] = []
     size = 0

@@ -349,8 +349,8 @@ export const CASES = {
     expect(seen, `no file in the history: ${JSON.stringify(task.history)}`);
     expect(raw.equals(seen.content.value), `the bytes came back as ${seen.content.value.toString("hex")}`);
     expectEqual(seen.mediaType, file.mediaType, "the media type");
-    // The SDK's HTTP+JSON of 0.3 has no field for the name, neither to send nor to read it.
-    const isNamed = !(peer.isLegacy && peer.transport === "HTTP+JSON");
+    // The SDK's proto of 0.3 has no field for the name, neither to send nor to read it.
+    const isNamed = !(peer.isLegacy && peer.transport !== "JSONRPC");
     expectEqual(seen.filename, isNamed ? file.filename : "", "the file name");
     return isNamed ? "equal" : "equal but for the name, which the SDK does not send";
   },

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import warm_start
 from mcp.server import MCPServer
 
 from dragoman.model.part import Part
@@ -54,7 +55,7 @@ def kit(sdk_server: ModuleType, tmp_path: Path) -> MCPServer:
 @pytest.fixture
 def sdk_command(tmp_path: Path) -> list[str]:
     """The same server as a program."""
-    return [sys.executable, str(HERE / "sdk_server.py"), "stdio", str(tmp_path)]
+    return warm_start.program(HERE / "sdk_server.py", "stdio", str(tmp_path))
 
 
 def tool_part(tool: str, /, **arguments: Any) -> Part:

@@ -53,7 +53,8 @@ def is_alive(pid: int) -> bool:
 @pytest.fixture(params=["handshake", "modern"])
 def program(request: pytest.FixtureRequest, handshake: Command, sdk_command: list[str]) -> list[str]:
     """A server as a program, of both eras."""
-    return handshake() if request.param == "handshake" else sdk_command
+    # It is stopped: no other process may stand for it.
+    return handshake() if request.param == "handshake" else [sys.executable, *sdk_command[-3:]]
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, State
@@ -332,10 +332,8 @@ async def test_a_stream_of_changes_that_was_cut_is_listened_to_again(
 @asynccontextmanager
 async def web_server(port: int, folder: Path, era: str) -> AsyncGenerator[None, None]:
     """An MCP server over HTTP in a process of its own, until it is killed."""
-    program = str(Path(__file__).with_name("sdk_server.py"))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, program, "http", str(port), str(folder), era, stdout=asyncio.subprocess.PIPE
-    )
+    command = warm_start.program(Path(__file__).with_name("sdk_server.py"), "http", str(port), str(folder), era)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert await process.stdout.readline() == b"listening\n"
@@ -343,6 +341,8 @@ async def web_server(port: int, folder: Path, era: str) -> AsyncGenerator[None, 
     finally:
         process.kill()
         await process.wait()
+        assert process.stdout is not None
+        await process.stdout.read()  # its end is that of everything that could write there
 
 
 @pytest.mark.fault

@@ -14,7 +14,7 @@ from dragoman.dialects.protobuf.schema import FieldSchema, Label
 from dragoman.dialects.reading.lenient import from_base64
 from dragoman.transports.grpc.proto.timestamp import write_timestamp
 from dragoman.transports.grpc.proto.values import write_list, write_struct, write_value
-from dragoman.transports.grpc.proto.wire import BYTES, SHORT_SIZES, VARINT, size_of, varint
+from dragoman.transports.grpc.proto.wire import SIZED, VARINT, short_heads, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,114 +43,83 @@ def writer_of(full_name: str) -> Writer:
 
 def _message_writer(fields: dict[str, Writer], nullable: frozenset[str]) -> Writer:
     def write(values: Mapping[str, Any]) -> bytes:
-        return b"".join(
-            [
-                fields[name](value)
-                for name, value in values.items()
-                if name in fields and (value is not None or name in nullable)
-            ]
-        )
+        pieces: list[bytes] = []
+        for name, value in values.items():
+            if name in fields and (value is not None or name in nullable):
+                pieces.append(fields[name](value))
+        return b"".join(pieces)
 
     return write
 
 
 def _field_writer(field: FieldSchema) -> Writer:
-    """Return what encodes a field with its tag, and nothing when it has its default."""
+    """Return what encodes a field with its tag; nothing when it has its default and is not optional."""
     is_sized = field.label is Label.MAP or field.type in files.MESSAGES or field.type in ("string", "bytes")
-    tag = varint(field.number << 3 | (BYTES if is_sized else VARINT))
+    tag = varint(field.number << 3 | (SIZED if is_sized else VARINT))
     if field.label is Label.MAP:
         return _map(tag, field)
+    keeps_default = field.label in (Label.OPTIONAL, Label.REPEATED) or bool(field.oneof)
     if field.type in files.MESSAGES:
-        content = writer_of(field.type)
-        return _repeated(_message(tag, content)) if field.label is Label.REPEATED else _message(tag, content)
-    convert = _converter(field.type)
-    if field.label is Label.REPEATED:
-        return _repeated(_scalar(tag, convert))
-    if field.label is Label.OPTIONAL or field.oneof:
-        return _scalar(tag, convert)
-    return _text(tag) if field.type == "string" else _unless_default(tag, convert)
+        write = _sized(tag, writer_of(field.type), keeps_default=True)
+    elif is_sized:
+        write = _sized(tag, str.encode if field.type == "string" else _bytes, keeps_default=keeps_default)
+    else:
+        write = _number(tag, field.type, keeps_default=keeps_default)
+    return _repeated(write) if field.label is Label.REPEATED else write
 
 
-def _message(tag: bytes, write_content: Writer) -> Writer:
+def _sized(tag: bytes, convert: Writer, *, keeps_default: bool) -> Writer:
+    heads = short_heads(tag)
+
     def write(value: Any) -> bytes:
-        content = write_content(value)
-        size = len(content)
-        return tag + SHORT_SIZES[size] + content if size < 128 else tag + varint(size) + content
-
-    return write
-
-
-def _text(tag: bytes) -> Writer:
-    def write(value: str) -> bytes:
-        content = value.encode()
+        content = convert(value)
         size = len(content)
         if size < 128:
-            return tag + SHORT_SIZES[size] + content if size else b""
+            return heads[size] + content if size or keeps_default else b""
         return tag + varint(size) + content
 
     return write
 
 
-def _scalar(tag: bytes, convert: Writer) -> Writer:
-    return lambda value: tag + convert(value)
+def _number(tag: bytes, type_: str, *, keeps_default: bool) -> Writer:
+    """Return what encodes a number, a boolean or an enum; one of 64 bits may be a text, as in ProtoJSON."""
+    names = files.ENUMS[type_].numbers if type_ in files.ENUMS else {}
+    default = tag + b"\x00" if keeps_default else b""
+    encoded: dict[Any, bytes] = {name: tag + varint(number) if number else default for name, number in names.items()}
+    encoded |= {False: default, True: tag + b"\x01"}
 
-
-def _unless_default(tag: bytes, convert: Writer) -> Writer:
     def write(value: Any) -> bytes:
-        content = convert(value)
-        return b"" if content == b"\x00" else tag + content
+        if value in encoded:
+            return encoded[value]
+        number = int(value)
+        return tag + varint(number) if number else default
 
     return write
 
 
 def _repeated(write_one: Writer) -> Writer:
-    return lambda values: b"".join([write_one(each) for each in values])
+    return lambda values: write_one(values[0]) if len(values) == 1 else b"".join([write_one(each) for each in values])
 
 
 def _map(tag: bytes, field: FieldSchema) -> Writer:
-    """An entry of a map is a message with two fields."""
-    write_key, write_value_ = _scalar(b"\x0a", _sized_text), _field_writer(FieldSchema(2, "", "", field.type))
-    write_entry = _message(tag, lambda entry: write_key(entry[0]) + write_value_(entry[1]))
+    """Return what encodes a map, an entry of which is a message with two fields."""
+    write_key = _field_writer(FieldSchema(1, "key", "key", field.key))
+    write_value_ = _field_writer(FieldSchema(2, "value", "value", field.type))
+    write_entry = _sized(tag, lambda entry: write_key(entry[0]) + write_value_(entry[1]), keeps_default=True)
     return lambda values: b"".join([write_entry(entry) for entry in values.items()])
 
 
-def _converter(type_: str) -> Callable[[Any], bytes]:
-    if type_ not in files.ENUMS:
-        return _CONVERTERS[type_]
-    numbers = files.ENUMS[type_].numbers
-    encoded = {name: varint(number) for name, number in numbers.items()}
-
-    def convert(value: str | int) -> bytes:
-        return encoded[value] if isinstance(value, str) else varint(value)
-
-    return convert
-
-
-def _sized_text(value: str) -> bytes:
-    content = value.encode()
-    return size_of(content) + content
-
-
 def _bytes(value: str | bytes) -> bytes:
-    content = from_base64(value) if isinstance(value, str) else value
-    return size_of(content) + content
+    return from_base64(value) if isinstance(value, str) else value
 
 
-def _integer(value: int | str) -> bytes:
-    return varint(int(value))  # ProtoJSON writes 64 bits as text
-
-
-def _bool(value: bool) -> bytes:
-    return b"\x01" if value else b"\x00"
-
-
-_CONVERTERS: dict[str, Callable[[Any], bytes]] = {
-    "string": _sized_text,
-    "bytes": _bytes,
-    "bool": _bool,
-    "int32": _integer,
-    "int64": _integer,
-}
+_write_packed = _message_writer(
+    {
+        "type": _sized(b"\x0a", str.encode, keeps_default=False),
+        "value": _sized(b"\x12", _bytes, keeps_default=False),
+    },
+    frozenset(),
+)
 
 
 def _write_any(value: Mapping[str, Any]) -> bytes:
@@ -158,10 +127,9 @@ def _write_any(value: Mapping[str, Any]) -> bytes:
     url = value["@type"]
     full_name = url.rpartition("/")[2]
     if full_name not in files.MESSAGES:
-        content = from_base64(value.get("value", ""))
-    else:
-        content = writer_of(full_name)(value["value"] if full_name in _writers_of_json else value)
-    return b"\x0a" + _sized_text(url) + (b"\x12" + size_of(content) + content if content else b"")
+        return _write_packed({"type": url, "value": value.get("value", "")})
+    content = writer_of(full_name)(value["value"] if full_name in _writers_of_json else value)
+    return _write_packed({"type": url, "value": content})
 
 
 _writers_of_json: dict[str, Writer] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from dragoman.transports.grpc.proto.wire import MalformedMessage, read_long_tag, read_varint, skip, varint
 
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
     from dragoman.transports.grpc.proto.wire import Budget
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS, _NANOS = 0x08, 0x10
+_SECONDS: Final = 0x08
+_NANOS: Final = 0x10
 _SIGN, _MODULUS = 2**63, 2**64
-_BILLION = 10**9
-# Time zone and all digits of the fraction: datetime drops those after the sixth.
+_BILLION, _MILLION = 10**9, 10**6
+# Ours are all of this length: 2026-11-15T10:00:00.123Z
+_USUAL_LENGTH: Final = 24
 _FRACTION = re.compile(r"[.,](\d+)", re.ASCII)
 
 
@@ -36,32 +39,54 @@ def read_timestamp(data: bytes, pos: int, end: int, _: Budget, into: str | None)
                 tag, pos = read_long_tag(data, pos - 1)
             pos = skip(data, pos, end, tag)
     if pos > end or nanos >= _BILLION:
-        raise MalformedMessage("a time is no valid one")
+        raise MalformedMessage("a time is not valid")
+    minutes, seconds = divmod(seconds, 60)
     try:
-        text = (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
+        text = f"{_minute(minutes)}{seconds:02d}"
     except OverflowError:
-        raise MalformedMessage("a time is no valid one") from None
-    if not nanos:
-        return f"{text}Z"
-    # ProtoJSON has 3, 6 or 9 digits.
-    fraction = f"{nanos:09d}"
-    if fraction.endswith("000000"):
-        fraction = fraction[:3]
-    elif fraction.endswith("000"):
-        fraction = fraction[:6]
-    return f"{text}.{fraction}Z"
+        raise MalformedMessage("a time is not valid") from None
+    return f"{text}{_fraction(nanos)}Z" if nanos else f"{text}Z"
 
 
-def write_timestamp(text: Any) -> bytes:
+def write_timestamp(text: str) -> bytes:
     """Encode a time. Raises ValueError when it is none."""
+    if len(text) == _USUAL_LENGTH and text[19] == "." and text[23] == "Z":
+        return _seconds(text[:19]) + _milliseconds(text[20:23])
     seconds, nanos = _parse(text)
-    return (b"\x08" + varint(seconds) if seconds else b"") + (b"\x10" + varint(nanos) if nanos else b"")
+    return _field(b"\x08", seconds) + _field(b"\x10", nanos)
+
+
+def _fraction(nanos: int) -> str:
+    """ProtoJSON has 3, 6 or 9 digits."""
+    if nanos % _MILLION == 0:
+        return f".{nanos // _MILLION:03d}"
+    return f".{nanos:09d}" if nanos % 1000 else f".{nanos // 1000:06d}"
+
+
+# Times that are read or written one after the other mostly differ in the last digits only.
+@lru_cache(16)
+def _minute(minutes: int) -> str:
+    return (_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]
+
+
+@lru_cache(64)
+def _seconds(text: str) -> bytes:
+    return _field(b"\x08", _parse(text)[0])
+
+
+@lru_cache(1000)
+def _milliseconds(text: str) -> bytes:
+    return _field(b"\x10", int(text) * _MILLION)
+
+
+def _field(tag: bytes, number: int) -> bytes:
+    return tag + varint(number) if number else b""
 
 
 def _parse(text: str) -> tuple[int, int]:
     time = datetime.fromisoformat(text)
     since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
-    nanos = since.microseconds * 1000
-    if len(text) > 27 and (fraction := _FRACTION.search(text)):
-        nanos = int(fraction[1][:9].ljust(9, "0"))
+    # datetime drops the digits after the sixth.
+    fraction = _FRACTION.search(text)
+    nanos = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
     return since.days * 86_400 + since.seconds, nanos

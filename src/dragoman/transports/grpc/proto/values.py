@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from dragoman.transports.grpc.proto.wire import (
     MalformedMessage,
-    checked,
     read_end,
     read_long_tag,
     read_varint,
+    refuse,
     size_of,
     skip,
+    too_long,
+    too_many,
 )
 
 if TYPE_CHECKING:
@@ -21,18 +23,18 @@ if TYPE_CHECKING:
 
     from dragoman.transports.grpc.proto.wire import Budget
 
-# The tags of the kinds of a Value, each a number and a wire type.
+# The tags of the kinds of a Value: each is a number and a wire type.
 _NULL: Final = 0x08
 _NUMBER: Final = 0x11
 _STRING: Final = 0x1A
 _BOOL: Final = 0x20
 _STRUCT: Final = 0x2A
 _LIST: Final = 0x32
-# The tags of an entry of a Struct and of a ListValue, and of the key and the value of an entry.
-_ENTRY = _KEY = 0x0A
+# The tag of an entry of a Struct or a ListValue, and those of the key and the value in an entry of a Struct.
+_ENTRY: Final = 0x0A
+_KEY: Final = 0x0A
 _VALUE: Final = 0x12
-# An entry whose value is a number: a tag, 8 bytes.
-_NUMBER_SIZE: Final = 9
+_NUMBER_SIZE: Final = 9  # of a Value that is a number: a tag and a double
 # Integers up to here are exact as a double.
 _MAX_INTEGER: Final = 2**53
 
@@ -45,34 +47,47 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
     values: dict[str, Any] = {} if into is None else into
     budget.enter()
     while pos < end:
-        tag = data[pos]
-        pos += 1
-        if tag != _ENTRY:
-            if tag > 127:
-                tag, pos = read_long_tag(data, pos - 1)
-            pos = skip(data, pos, end, tag)
+        if data[pos] != _ENTRY:
+            pos = _skip_at(data, pos, end)
             continue
-        pos, stop = read_end(data, pos, end)
-        key, value = "", None
-        budget.add()
-        while pos < stop:
-            tag = data[pos]
-            pos += 1
-            if tag == _KEY:
-                pos, after = read_end(data, pos, stop)
-                key = data[pos:after].decode()
-                pos = after
-            elif tag == _VALUE:
-                pos, after = read_end(data, pos, stop)
-                value = read_value(data, pos, after, budget, value)
-                pos = after
+        pos, stop = read_end(data, pos + 1, end)
+        budget.entries -= 1
+        if budget.entries < 0:
+            raise too_many()
+        # Nearly all entries are a short key and a value, and nothing else: then `at` is where the value begins.
+        at = pos + 4 + data[pos + 1] if pos + 4 < stop else stop
+        if at < stop and data[pos] == _KEY and data[at - 2] == _VALUE and at + data[at - 1] == stop:
+            key = data[pos + 2 : at - 2].decode()
+            tag = data[at]
+            if tag == _NUMBER and stop - at == _NUMBER_SIZE:
+                values[key] = _json_number(_unpack(data, at + 1)[0])
+            elif tag == _STRING and stop - at == data[at + 1] + 2:
+                values[key] = data[at + 2 : stop].decode()
             else:
-                if tag > 127:
-                    tag, pos = read_long_tag(data, pos - 1)
-                pos = skip(data, pos, stop, tag)
-        values[key] = value
+                values[key] = read_value(data, at, stop, budget, None)
+        else:
+            key, values[key] = _read_entry(data, pos, stop, budget)
+        pos = stop
     budget.levels += 1
     return values
+
+
+def _read_entry(data: bytes, pos: int, end: int, budget: Budget) -> tuple[str, Any]:
+    """Decode any entry of a Struct: key and value may be absent, repeated, and in any order."""
+    key, value = "", None
+    while pos < end:
+        tag = data[pos]
+        if tag == _KEY:
+            pos, stop = read_end(data, pos + 1, end)
+            key = data[pos:stop].decode()
+            pos = stop
+        elif tag == _VALUE:
+            pos, stop = read_end(data, pos + 1, end)
+            value = read_value(data, pos, stop, budget, value)
+            pos = stop
+        else:
+            pos = refuse(data, pos, end, tag)
+    return key, value
 
 
 def read_list(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] | None) -> list[Any]:
@@ -80,17 +95,18 @@ def read_list(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] |
     values: list[Any] = [] if into is None else into
     budget.enter()
     while pos < end:
-        tag = data[pos]
-        pos += 1
-        if tag == _ENTRY:
-            pos, stop = read_end(data, pos, end)
-            budget.add()
-            values.append(read_value(data, pos, stop, budget, None))
+        if data[pos] == _ENTRY:
+            pos, stop = read_end(data, pos + 1, end)
+            budget.entries -= 1
+            if budget.entries < 0:
+                raise too_many()
+            if stop - pos == _NUMBER_SIZE and data[pos] == _NUMBER:
+                values.append(_json_number(_unpack(data, pos + 1)[0]))
+            else:
+                values.append(read_value(data, pos, stop, budget, None))
             pos = stop
         else:
-            if tag > 127:
-                tag, pos = read_long_tag(data, pos - 1)
-            pos = skip(data, pos, end, tag)
+            pos = _skip_at(data, pos, end)
     budget.levels += 1
     return values
 
@@ -100,42 +116,48 @@ def read_value(data: bytes, pos: int, end: int, budget: Budget, into: Any) -> An
     value = into
     while pos < end:
         tag = data[pos]
-        pos += 1
         if tag == _STRING:
-            pos, stop = read_end(data, pos, end)
+            pos, stop = read_end(data, pos + 1, end)
             value = data[pos:stop].decode()
             pos = stop
         elif tag == _NUMBER:
-            stop = checked(pos + 8, end)
-            value = _unpack(data, pos)[0]
-            if value.is_integer():
-                if -_MAX_INTEGER <= value <= _MAX_INTEGER:
-                    value = int(value)
-            elif not isfinite(value):
-                raise MalformedMessage("a number is not finite, which JSON does not have")
-            pos = stop
+            pos += 9
+            if pos > end:
+                raise too_long()
+            value = _json_number(_unpack(data, pos - 8)[0])
         elif tag == _STRUCT:
-            pos, stop = read_end(data, pos, end)
-            value = read_struct(
-                data, pos, stop, budget, cast("dict[str, Any]", value) if isinstance(value, dict) else None
-            )
+            pos, stop = read_end(data, pos + 1, end)
+            merged = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+            value = read_struct(data, pos, stop, budget, merged)
             pos = stop
         elif tag == _LIST:
-            pos, stop = read_end(data, pos, end)
+            pos, stop = read_end(data, pos + 1, end)
             value = read_list(data, pos, stop, budget, cast("list[Any]", value) if isinstance(value, list) else None)
             pos = stop
-        elif tag == _BOOL:
-            number, pos = read_varint(data, pos)
-            value = number != 0
-        elif tag == _NULL:
-            _, pos = read_varint(data, pos)
-            value = None
+        elif tag in (_BOOL, _NULL):
+            number, pos = read_varint(data, pos + 1)
+            value = number != 0 if tag == _BOOL else None
         else:
-            if tag > 127:
-                tag, pos = read_long_tag(data, pos - 1)
-            pos = skip(data, pos, end, tag)
-    checked(pos, end)
+            pos = _skip_at(data, pos, end)
+    if pos > end:
+        raise too_long()
     return value
+
+
+def _skip_at(data: bytes, pos: int, end: int) -> int:
+    tag = data[pos]
+    pos += 1
+    if tag > 127:
+        tag, pos = read_long_tag(data, pos - 1)
+    return skip(data, pos, end, tag)
+
+
+def _json_number(number: float) -> int | float:
+    if number.is_integer():
+        return int(number) if -_MAX_INTEGER <= number <= _MAX_INTEGER else number
+    if isfinite(number):
+        return number
+    raise MalformedMessage("a number is not finite, which JSON does not have")
 
 
 def write_struct(values: Mapping[str, Any]) -> bytes:
@@ -144,8 +166,8 @@ def write_struct(values: Mapping[str, Any]) -> bytes:
     for name, value in values.items():
         key = name.encode()
         content = write_value(value)
-        entry = b"\x0a%b%b\x12%b%b" % (size_of(key), key, size_of(content), content)
-        entries += b"\x0a", size_of(entry), entry
+        entry = b"\x0a" + size_of(key) + key + b"\x12" + size_of(content) + content
+        entries.append(b"\x0a" + size_of(entry) + entry)
     return b"".join(entries)
 
 
@@ -154,7 +176,7 @@ def write_list(values: Sequence[Any]) -> bytes:
     entries: list[bytes] = []
     for value in values:
         content = write_value(value)
-        entries += b"\x0a", size_of(content), content
+        entries.append(b"\x0a" + size_of(content) + content)
     return b"".join(entries)
 
 
@@ -162,20 +184,19 @@ def write_value(value: Any) -> bytes:
     """Encode any JSON as a Value. Raises ValueError when it holds something that JSON does not have."""
     if isinstance(value, str):
         content = value.encode()
-        return b"\x1a%b%b" % (size_of(content), content)
+        return b"\x1a" + size_of(content) + content
     if value is None:
         return b"\x08\x00"
     if isinstance(value, bool):
         return b"\x20\x01" if value else b"\x20\x00"
     if isinstance(value, int | float):
-        number = float(value)
-        if not isfinite(number):
+        if not isfinite(value):
             raise ValueError("a number is not finite, which JSON does not have")
-        return b"\x11" + _pack(number)
+        return b"\x11" + _pack(value)
     if isinstance(value, dict):
         content = write_struct(cast("dict[str, Any]", value))
-        return b"\x2a%b%b" % (size_of(content), content)
+        return b"\x2a" + size_of(content) + content
     if isinstance(value, list | tuple):
         content = write_list(cast("list[Any]", value))
-        return b"\x32%b%b" % (size_of(content), content)
+        return b"\x32" + size_of(content) + content
     raise ValueError(f"{type(value).__name__} is no JSON")

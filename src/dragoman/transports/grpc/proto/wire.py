@@ -1,18 +1,20 @@
-"""The wire format of protobuf: varints, tags, and the skipping of fields that nobody knows."""
+"""The wire format of protobuf: varints, tags, sizes, and the skipping of fields that are unknown."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
+# Wire types, the last three bits of a tag.
 VARINT: Final = 0
 FIXED64: Final = 1
-BYTES: Final = 2
+SIZED: Final = 2
 GROUP: Final = 3
-GROUP_END: Final = 4
 FIXED32: Final = 5
 
 _MAX_TAG: Final = 2**32
 _MASK: Final = 2**64 - 1
+_MAX_SHIFT: Final = 70
 _MAX_GROUPS: Final = 100
 
 
@@ -39,7 +41,7 @@ class Budget:
         """Count another entry. Raises MalformedMessage when there are too many."""
         self.entries -= 1
         if self.entries < 0:
-            raise MalformedMessage("the message holds too many values")
+            raise too_many()
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
@@ -51,18 +53,35 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
     """
     byte = data[pos]
     pos += 1
-    value = byte & 127
+    number = byte & 127
     shift = 7
     while byte > 127:
         byte = data[pos]
         pos += 1
-        value |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         shift += 7
-        if shift > 70:
-            raise MalformedMessage("a number has more than 64 bits")
-    if value > _MASK:
+        if shift > _MAX_SHIFT:
+            break
+    if number > _MASK or shift > _MAX_SHIFT:
         raise MalformedMessage("a number has more than 64 bits")
-    return value, pos
+    return number, pos
+
+
+def read_end(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """Return where the content of a field begins and ends, whose size is at a position.
+
+    Raises:
+        MalformedMessage: it does not end within the message.
+        IndexError: the data ends before it does.
+    """
+    stop = data[pos]
+    pos += 1
+    if stop > 127:
+        stop, pos = read_varint(data, pos - 1)
+    stop += pos
+    if stop > end:
+        raise too_long()
+    return pos, stop
 
 
 def read_long_tag(data: bytes, pos: int) -> tuple[int, int]:
@@ -90,35 +109,38 @@ def skip(data: bytes, pos: int, end: int, tag: int, groups: int = _MAX_GROUPS) -
         raise MalformedMessage("a field has the number 0")
     if wire_type == VARINT:
         _, pos = read_varint(data, pos)
-    elif wire_type == BYTES:
-        size, pos = read_varint(data, pos)
-        pos += size
+    elif wire_type == SIZED:
+        _, pos = read_end(data, pos, end)
     elif wire_type == FIXED64:
         pos += 8
     elif wire_type == FIXED32:
         pos += 4
     elif wire_type == GROUP and groups:
-        inner = 0
-        while inner != tag + 1:
-            inner, pos = read_varint(data, pos)
-            if inner >= _MAX_TAG:
-                raise MalformedMessage("a field has an invalid number")
-            if inner != tag + 1:
-                pos = skip(data, pos, end, inner, groups - 1)
+        pos = _skip_group(data, pos, end, tag + 1, groups - 1)
     else:
-        raise MalformedMessage(f"a field has the wire type {wire_type}, which ends nowhere")
-    return checked(pos, end)
+        raise MalformedMessage("a field has no type, or groups are nested too deeply")
+    if pos > end:
+        raise too_long()
+    return pos
 
 
-def read_end(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Return where the content of a field with a length begins and ends.
+def refuse(_: bytes, __: int, ___: int, tag: int) -> int:
+    """Refuse an unknown field where no version can add one: in an entry of a map. Implementations disagree about it.
 
     Raises:
-        MalformedMessage: it does not end within the message.
-        IndexError: the data ends before it does.
+        MalformedMessage: always.
     """
-    size, pos = read_varint(data, pos)
-    return pos, checked(pos + size, end)
+    raise MalformedMessage(f"an entry of a map has a field {tag >> 3}")
+
+
+def _skip_group(data: bytes, pos: int, end: int, end_tag: int, groups: int) -> int:
+    while True:
+        tag, pos = read_varint(data, pos)
+        if tag == end_tag:
+            return pos
+        if tag >= _MAX_TAG:
+            raise MalformedMessage("a field has an invalid number")
+        pos = skip(data, pos, end, tag, groups)
 
 
 def too_long() -> MalformedMessage:
@@ -126,15 +148,17 @@ def too_long() -> MalformedMessage:
     return MalformedMessage("a field is longer than its message")
 
 
-def checked(pos: int, end: int) -> int:
-    """Return the position. Raises MalformedMessage when it is beyond the end of its message."""
-    if pos > end:
-        raise too_long()
-    return pos
+def too_many() -> MalformedMessage:
+    """Return the error of a message whose lists and maps hold more than they may."""
+    return MalformedMessage("the message holds too many values")
 
 
 def varint(number: int) -> bytes:
-    """Encode a number of at most 64 bits; a negative one has all of them."""
+    """Encode a number of at most 64 bits; a negative one has all of them. Raises ValueError when it is larger."""
+    if 0 <= number < 2**14:
+        return _SHORT_SIZES[number] if number < 128 else bytes((number & 127 | 128, number >> 7))
+    if not -(2**63) <= number <= _MASK:
+        raise ValueError("a number has more than 64 bits")
     number &= _MASK
     encoded = bytearray()
     while number > 127:
@@ -144,11 +168,16 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-# The sizes that fit into one byte: nearly all.
-SHORT_SIZES = tuple(bytes((size,)) for size in range(128))
+@cache
+def short_heads(tag: bytes) -> tuple[bytes, ...]:
+    """Return what begins a field of 0 to 127 bytes, nearly all: its tag and its size."""
+    return tuple(tag + bytes((size,)) for size in range(128))
+
+
+_SHORT_SIZES = short_heads(b"")
 
 
 def size_of(content: bytes) -> bytes:
     """Encode the size of a field's content."""
     size = len(content)
-    return SHORT_SIZES[size] if size < 128 else varint(size)
+    return _SHORT_SIZES[size] if size < 128 else varint(size)

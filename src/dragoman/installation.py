@@ -39,7 +39,7 @@ def find_installation(package: Path | None = None, metadata: Distribution | None
     It is the checkout that the package lies in, else what `direct_url.json` of its metadata says (PEP 610), else a
     package index.
     """
-    package = package or Path(__file__).parents[2]
+    package = package or Path(__file__).parent
     checkout = package.parent.parent
     if package.parent.name == "src" and (checkout / "pyproject.toml").is_file():
         return Installation(f"{checkout}{{}}", is_editable=True)

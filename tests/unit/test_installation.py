@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.server.config import installation
-from dragoman.server.config.installation import (
+from dragoman import installation
+from dragoman.installation import (
     activate_line,
     find_installation,
     install_line,
@@ -20,7 +20,7 @@ from dragoman.server.config.installation import (
     requirement,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def installed(folder: Path, origin: dict[str, Any] | None) -> PathDistribution:
