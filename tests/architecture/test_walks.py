@@ -19,9 +19,9 @@ BOUNDS = {
     "send": (30, 230),
     "stream": (34, 400),
     "grpc": (40, 330),
-    "call": (28, 168),
+    "call": (26, 165),
     "tool": (43, 290),
-    "webhook": (59, 960),
+    "webhook": (57, 960),
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3

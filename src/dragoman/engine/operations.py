@@ -349,7 +349,7 @@ class Service:
             TaskNotCancelable: it has ended.
             ServerError: the store cannot take writes.
         """
-        task, origin = await shielded(self._canceler.cancel(self._admit(call, request.tenant), request.id))
+        task, origin = await self._canceler.cancel(self._admit(call, request.tenant), request.id)
         return OperationResult(task, origin)
 
     async def fail(self, task_id: str, text: str) -> bool:

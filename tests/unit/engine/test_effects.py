@@ -69,6 +69,7 @@ async def test_a_run_that_is_canceled_before_that_is_durable_never_begins(start:
     disk.holding = True
     sending = engine.sending("go", wait=False)
     await turns()
+    disk.release(1)
     (task,) = engine.service._tasks.live
     canceling = asyncio.create_task(engine.cancel(task))
     await turns()

@@ -121,8 +121,10 @@ class Inbox:
             if lease is not None:
                 lease.hold()
             accepting = self._accept_waiting(scope, call, request, caller, lease, starts_run)
-            # With other processes on the store, whoever gives up leaves the task to them.
-            return await (accepting if self._tasks.sharing is not None else shielded(accepting))
+            # Nothing is awaited once a task is created. With other processes on the store, they go on with others.
+            if message.task_id is None or self._tasks.sharing is not None:
+                return await accepting
+            return await shielded(accepting)
         self._count(accepted, caller, lease, starts_run)
         return accepted
 
