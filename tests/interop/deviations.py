@@ -129,7 +129,7 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
     **{
         (peer, wire, "list"): (ABSENT, "Not in 0.3.", there_is_no_list_in_0_3)
         for peer in ("a2a-sdk", "a2a-sdk-03", "js", "go", "go-23")
-        for wire in ("jsonrpc-0.3", "rest-0.3")
+        for wire in ("jsonrpc-0.3", "rest-0.3", "grpc-0.3")
     },
     ("a2a-sdk", "rest-0.3", "push"): (PEER, NO_DELETE, hooks_cannot_be_deleted),
     ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS.format("a2a-sdk"), numbers_become_floats),
