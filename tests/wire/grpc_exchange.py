@@ -12,9 +12,9 @@ import httpx2
 
 from dragoman.dialects.table import GRPC, ROWS
 from dragoman.model.operation import Operation
+from dragoman.net.grpc.status import CODES
 from dragoman.transports.grpc.codec import codec_of
-from dragoman.transports.grpc.serve import METHODS
-from dragoman.transports.grpc.status import CODES
+from dragoman.transports.grpc.method import METHODS
 
 OPERATIONS = {
     "send": Operation.SEND,

@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
+from dragoman.client.cards.interface import check_options, main_url
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery, check_options, main_url
+from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery
 from dragoman.client.remote import RemoteConnection
 from dragoman.client.streams.backoff import RECONNECT
 from dragoman.clock import SystemClock
@@ -20,8 +21,11 @@ from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
 from dragoman.model.json import decode_any, encode
-from dragoman.net.exchange import redact_url
+from dragoman.net.exchange import MAX_RESPONSE, redact_url
+from dragoman.net.grpc.address import SCHEMES as GRPC_SCHEMES
+from dragoman.net.grpc.address import is_grpc
 from dragoman.net.http_url import FRAMING
+from dragoman.net.pem import PemContext
 
 if TYPE_CHECKING:
     from dragoman.client.trust import Keys, TrustOption
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient, Interceptor
 
 IN_PROCESS = "http://in-process"
+_SCHEMES = ("http", "https", *GRPC_SCHEMES)
 Verify = bool | str | Path | ssl.SSLContext
 # Cards that anybody may see and their servers allow to keep, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
@@ -85,6 +90,7 @@ def connect(
     extra_headers = _check_headers(headers)
     app = _asgi_app(target)
     _check_trust(keys, target, app)
+    is_direct = isinstance(target, str) and is_grpc(target.strip())
     if app is not None:
         from dragoman.net.asgi import AsgiClient
 
@@ -100,7 +106,7 @@ def connect(
         credential = credential_of(auth)
         tls = _tls_verification(verify)
         client_tls = credential.ssl_context(tls) if credential is not None else None
-        http = SocketClient(verify=tls if client_tls is None else client_tls)
+        http = SocketClient(verify=tls if client_tls is None else client_tls, limit=limit or MAX_RESPONSE)
     sender = Sender(http, origin=origin, credential=credential, headers=extra_headers, interceptors=interceptors)
     # The shared cache serves only clients whose requests for a card would all look the same.
     shares_cache = (
@@ -114,6 +120,10 @@ def connect(
     clock = clock or SystemClock()
     cache = ClientCardCache(SHARED_CARDS) if shares_cache and keys is None else CardCache(clock)
     connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
+    if is_direct:
+        from dragoman.client.cards.direct import GrpcDiscovery
+
+        discovery = GrpcDiscovery(sender, cache, timeout=connect_timeout, protocol=protocol)
     if keys is not None:
         from dragoman.client.trust import CardVerifier, VerifiedConnection
 
@@ -166,7 +176,7 @@ def _parse_address(target: str, auth: object) -> tuple[str, object]:
         host, port = parts.hostname, parts.port
     except ValueError:
         parts = host = port = None
-    usable = parts is not None and parts.scheme in ("http", "https") and host and port != 0
+    usable = parts is not None and parts.scheme in _SCHEMES and host and port != 0
     if not usable or not url.isprintable() or " " in url or "\\" in url:
         hint = f": write http://{url}" if url and "://" not in url and " " not in url else ""
         raise ConfigError(f"{redact_url(target) if '://' in target else target!r} is not the address of an agent{hint}")
@@ -212,6 +222,8 @@ def _check_trust(keys: Keys | None, target: object, app: object) -> None:
     """Check that `trust` fits the target: trusting an origin, or keys at a URL, needs a card that is fetched."""
     if app is not None and (keys is True or isinstance(keys, str)):
         raise ConfigError("trust: for what runs in this process, give the keys themselves, as a dict or a file")
+    if keys is not None and isinstance(target, str) and is_grpc(target):
+        raise ConfigError("trust: a card that comes over gRPC has no signature: give the agent's https:// address")
     if keys is True and isinstance(target, (AgentCard, Mapping)):
         raise ConfigError("trust=True means the keys of where the card comes from, and this one was given: give keys")
 
@@ -221,8 +233,6 @@ def _tls_verification(verify: Verify) -> bool | ssl.SSLContext:
         return verify
     try:
         path = Path(verify)
-        if path.is_dir():
-            return ssl.create_default_context(capath=str(path))
-        return ssl.create_default_context(cafile=str(path))
+        return PemContext.default(path)
     except (OSError, TypeError) as error:
         raise ConfigError(f"verify: the certificates in {verify} cannot be read: {error}") from None

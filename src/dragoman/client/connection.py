@@ -19,6 +19,7 @@ from dragoman.model.error import (
 )
 from dragoman.model.json import encode
 from dragoman.net.exchange import MAX_RESPONSE, format_size, origin_of, redact_url
+from dragoman.net.grpc.address import is_grpc
 from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Connection(Protocol):
 
     @property
     def transport(self) -> str | None:
-        """`"jsonrpc"` or `"rest"`; None before the agent's card has been read, and for an agent in this process."""
+        """`"jsonrpc"`, `"rest"` or `"grpc"`; None before the card has been read, and for an agent in this process."""
         ...
 
     @property
@@ -213,7 +214,8 @@ _MAX_REDIRECTS = 5
 class Sender:
     """Sends HTTP requests. Credentials and the caller's extra headers go to `origin` and to no other.
 
-    Without an origin they go everywhere: an app in this process has no other origin behind it.
+    Without an origin they go everywhere: an app in this process has no other origin behind it. gRPC has a port of its
+    own: there they also go to the host of the origin, unless that would take TLS away from them.
     """
 
     def __init__(
@@ -262,7 +264,7 @@ class Sender:
             AuthError: the credentials cannot be obtained.
         """
         trace.inject(request.headers)
-        same_origin = self._has_nothing_private or self.origin is None or origin_of(request.url) == self.origin
+        same_origin = self._has_nothing_private or self.origin is None or _is_same_agent(request.url, self.origin)
         if same_origin and self._headers:
             request.headers.update(self._headers)
         credential = None if anonymous or not same_origin else self.credential
@@ -287,8 +289,11 @@ class Sender:
             response = await self._next(request)
         if response.status == 401 and self.credential is not None and not same_origin:
             await response.close()
+            why = f"those given are for {self.origin} alone"
+            if is_grpc(request.url) and _host_of(request.url) == _host_of(self.origin or ""):
+                why = f"those given are not sent without TLS, which {self.origin} has"
             raise AuthError(
-                f"{origin_of(request.url)} wants credentials, and those given are for {self.origin} alone. "
+                f"{origin_of(request.url)} wants credentials, and {why}. "
                 "Make a Client for that address if you trust it",
                 status=401,
             )
@@ -314,6 +319,18 @@ class Sender:
                 status=response.status,
             )
         request.url = target
+
+
+def _is_same_agent(url: str, origin: str) -> bool:
+    """True for a URL of the origin, or of its host over gRPC with no less security."""
+    if origin_of(url) == origin:
+        return True
+    is_weaker = url.startswith("grpc:") and origin.startswith(("https:", "grpcs:"))
+    return is_grpc(url) and not is_weaker and _host_of(url) == _host_of(origin)
+
+
+def _host_of(url: str) -> str:
+    return origin_of(url).partition("://")[2].rpartition(":")[0]
 
 
 def _join_url(url: str, location: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Agent card discovery: fetches and caches cards, and lists the interfaces to try."""
+"""Agent card discovery: fetches and caches cards."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from urllib.parse import urlsplit
 
 from dragoman.client.connection import with_response
 from dragoman.dialects.cards.card import parse_card
-from dragoman.dialects.negotiate import dialect_of
-from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
 from dragoman.model.error import (
     BadCard,
     BadResponse,
     CannotConnect,
-    ConfigError,
     DragomanError,
     Overloaded,
     as_received,
@@ -26,8 +23,6 @@ from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.telemetry.printable import one_line
 from dragoman.transports.binding import auth_error
-from dragoman.transports.jsonrpc.call import JsonRpcBinding
-from dragoman.transports.rest.call import RestBinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +31,8 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Sender
     from dragoman.client.trust import CardVerifier
     from dragoman.clock import Clock
-    from dragoman.model.card import AgentCard, AgentInterface
+    from dragoman.model.card import AgentCard
     from dragoman.net.exchange import CallNext, HttpResponse
-    from dragoman.transports.binding import Binding
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 TTL = 300
@@ -376,95 +370,3 @@ class TappedResponse:
     async def read(self, limit: int = 0) -> bytes:
         """Read the body, at most `limit` bytes if that is not 0, and return what `tap` makes of it."""
         return self._tap(await self._response.read(limit))
-
-
-TRANSPORTS = {"jsonrpc": JSONRPC, "rest": REST, "grpc": GRPC}
-_BINDINGS: dict[str, type[JsonRpcBinding | RestBinding]] = {JSONRPC: JsonRpcBinding, REST: RestBinding}
-
-
-class Interface:
-    """One interface of a card: the binding to call it with, and its tenant."""
-
-    __slots__ = ("binding", "proven", "tenant")
-
-    def __init__(self, binding: Binding, tenant: str | None) -> None:
-        self.binding = binding
-        self.tenant = tenant
-        # True once it has answered in A2A: then no other interface is tried.
-        self.proven = False
-
-    def __repr__(self) -> str:
-        return f"{self.binding.name} {self.binding.dialect.version} at {self.binding.url}"
-
-
-def check_options(protocol: str | None, transport: str | None) -> None:
-    """Check the `protocol` and `transport` options. Raises ConfigError."""
-    if protocol is not None and protocol not in VERSIONS:
-        raise ConfigError(f"protocol {protocol!r} is not spoken here; these are: {', '.join(VERSIONS)}")
-    if transport is not None and transport not in TRANSPORTS:
-        raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
-    if transport == "grpc":
-        raise ConfigError("gRPC is not supported yet: use transport='jsonrpc' or 'rest'")
-
-
-def transport_name(binding: str) -> str:
-    """Return the name of a binding as the `transport` option spells it."""
-    return next(name for name, each in TRANSPORTS.items() if each == binding)
-
-
-def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str | None = None) -> list[Interface]:
-    """Return the interfaces to try, the card's preferred one first; `protocol` and `transport` restrict the choice.
-
-    A version that the card does not list is tried at the listed URLs: the caller may know better than the card.
-
-    Raises:
-        ConfigError: no interface of the card matches.
-        BadCard: the card has no interface that is supported here.
-    """
-    supported = _supported(card)
-    if not supported:
-        offered = ", ".join(sorted({each.protocol_binding or "nothing it names" for each in card.supported_interfaces}))
-        raise BadCard(f"the agent {card.name!r} speaks only {offered}, and that is not spoken here")
-    if transport is not None:
-        binding = TRANSPORTS[transport]
-        supported = [each for each in supported if each.protocol_binding.upper() == binding]
-        if not supported:
-            raise ConfigError(f"the agent {card.name!r} offers no {binding}: leave transport out")
-    if protocol is not None:
-        matching = [each for each in supported if nearest_version(each.protocol_version) == protocol]
-        candidates = [_build_interface(each, protocol) for each in matching or supported]
-    else:
-        candidates = [_build_interface(each, nearest_version(each.protocol_version)) for each in supported]
-        better = first_choice_of(extension.uri for extension in card.capabilities.extensions)
-        if better is not None:
-            candidates = [*(_build_interface(each, better) for each in supported), *candidates]
-        # A card of 0.1 or 0.2 does not say which: the other is tried when the first fails.
-        candidates += [
-            _build_interface(each, other) for each in supported if (other := _alternative_version(each)) is not None
-        ]
-    usable = [each for each in candidates if each is not None]
-    if not usable:
-        raise ConfigError(
-            f"A2A {protocol or supported[0].protocol_version} has no such transport: leave one of them out"
-        )
-    return usable
-
-
-def main_url(card: AgentCard) -> str | None:
-    """Return the URL of a card's preferred supported interface, or None."""
-    return next((each.url for each in _supported(card)), None)
-
-
-def _supported(card: AgentCard) -> list[AgentInterface]:
-    return [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _BINDINGS]
-
-
-def _build_interface(offered: AgentInterface, version: str) -> Interface | None:
-    name = offered.protocol_binding.upper()
-    dialect = dialect_of(version, name)
-    return None if dialect is None else Interface(_BINDINGS[name](offered.url, dialect), offered.tenant)
-
-
-def _alternative_version(offered: AgentInterface) -> str | None:
-    row = ROWS.get((nearest_version(offered.protocol_version), offered.protocol_binding.upper()))
-    return None if row is None else row.alternative

@@ -1,4 +1,4 @@
-"""The connection to an agent over HTTP: resolves its card, picks the interface that works, retries where safe."""
+"""The connection to an agent over a network: resolves its card, picks the interface that works, retries where safe."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
+from dragoman.client.cards.interface import interfaces_of, transport_name
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
-from dragoman.client.discovery import interfaces_of, transport_name
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.response import ResponseEvents
@@ -38,8 +38,9 @@ from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_u
 from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
+    from dragoman.client.cards.interface import Interface
     from dragoman.client.connection import ByteBudget, Sender, StreamEvent
-    from dragoman.client.discovery import Discovery, Interface
+    from dragoman.client.discovery import Discovery
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Request, SubscribeToTaskRequest
@@ -62,7 +63,7 @@ _TASK_OPERATIONS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
 class RemoteConnection:
-    """A `Connection` to an agent over HTTP. `target` is a URL or a card."""
+    """A `Connection` to an agent over HTTP or gRPC. `target` is a URL or a card."""
 
     def __init__(
         self,
@@ -158,8 +159,12 @@ class RemoteConnection:
             return self._interfaces[0]
         if self.cached_card is not None:
             with contextlib.suppress(DragomanError):  # a call says what is wrong with the card
-                return interfaces_of(self.cached_card, self._protocol, self._transport)[0]
+                return self._interfaces_of(self.cached_card)[0]
         return None
+
+    def _interfaces_of(self, card: AgentCard) -> list[Interface]:
+        source = self._target if isinstance(self._target, str) else None
+        return interfaces_of(card, self._protocol, self._transport, source=source)
 
     @property
     def can_resubscribe(self) -> bool:
@@ -269,7 +274,9 @@ class RemoteConnection:
             return
         events = ResponseEvents(binding, response, self._max_bytes, budget)
         try:
-            async with contextlib.aclosing(events.read(partial(self._probe, received=True))) as batches:
+            async with contextlib.aclosing(
+                events.read(partial(self._probe, binding, operation, received=True))
+            ) as batches:
                 async for batch in batches:
                     yield batch
         except CannotConnect as error:
@@ -291,7 +298,7 @@ class RemoteConnection:
             response: HttpResponse | None = None
             try:
                 http = self._build_request(interface, operation, request, after)
-                if http.body and await self._probe(interface.binding, http.body, received=False):
+                if http.body and await self._probe(interface.binding, operation, http.body, received=False):
                     http = self._build_request(interface, operation, request, after)
                 response = await self._sender.send(http, self.cached_card)
                 if response.status == 405 and interface.binding.switch_method(operation):
@@ -325,9 +332,9 @@ class RemoteConnection:
         http.read_timeout = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
-    async def _probe(self, binding: Binding, body: bytes, *, received: bool) -> bool:
+    async def _probe(self, binding: Binding, operation: Operation, body: bytes, *, received: bool) -> bool:
         """Find out how the server wants a body that is to be sent, or means one that was received; True if it asked."""
-        probe = binding.build_probe(body, received=received)
+        probe = binding.build_probe(operation, body, received=received)
         if probe is None:
             return False
         probe.connect_timeout = self._connect_timeout
@@ -340,7 +347,7 @@ class RemoteConnection:
 
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
         body = await self._read_body(binding, response)
-        await self._probe(binding, body, received=True)
+        await self._probe(binding, operation, body, received=True)
         return binding.read_result(operation, response.status, response.headers, body)
 
     async def _read_stream_head(
@@ -350,7 +357,7 @@ class RemoteConnection:
         if binding.is_stream(response.status, response.headers):
             return binding, response, None
         body = await self._read_body(binding, response)
-        await self._probe(binding, body, received=True)
+        await self._probe(binding, operation, body, received=True)
         if response.status == 200 and not binding.is_answer(response.headers):
             raise not_json_error(body, 200, response.headers, binding.url)
         binding.read_result(Operation.SEND, response.status, response.headers, body)
@@ -379,7 +386,7 @@ class RemoteConnection:
         return await asyncio.shield(choosing)
 
     async def _load_interfaces(self) -> list[Interface]:
-        interfaces = interfaces_of(await self.card(), self._protocol, self._transport)
+        interfaces = self._interfaces_of(await self.card())
         if not self._interfaces:
             self._interfaces = interfaces
         return self._interfaces

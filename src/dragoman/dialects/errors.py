@@ -63,6 +63,19 @@ _BY_STATUS: dict[int, type[A2AError]] = {
     429: e.Overloaded,
     503: e.ServerError,
 }
+# The error that a gRPC status means when its server says no more.
+_BY_STATUS_NAME: dict[str, type[A2AError]] = {
+    "INVALID_ARGUMENT": e.InvalidParams,
+    "NOT_FOUND": e.TaskNotFound,
+    "PERMISSION_DENIED": e.Unauthorized,
+    "RESOURCE_EXHAUSTED": e.Overloaded,
+    "FAILED_PRECONDITION": e.UnsupportedOperation,
+    "ABORTED": e.TaskGenerationMismatch,
+    "OUT_OF_RANGE": e.InvalidParams,
+    "UNIMPLEMENTED": e.MethodNotFound,
+    "UNAVAILABLE": e.ServerError,
+    "UNAUTHENTICATED": e.Unauthenticated,
+}
 _INTERNAL_CODE = -32603
 # Members in which servers and gateways explain an error, most telling first.
 _EXPLAINING = ("detail", "error_description", "title", "error", "errors", "reason", "description")
@@ -191,6 +204,27 @@ def error_from_http(status: int, body: object) -> A2AError:
     error = _build_error(cls, message, details)
     error.status = status
     return error
+
+
+def error_from_grpc(status: str, message: str, details: list[Any]) -> A2AError:
+    """Build the error from the name of a gRPC status, its text and its details.
+
+    The reason in the details names it, else the beginning of the text, as servers on a2a-sdk 0.3 write it.
+    """
+    cls = _named_in(message, details) or _BY_STATUS_NAME.get(status, e.InternalError)
+    name, separator, rest = message.partition(": ")
+    text = rest if separator and name in _BY_SDK_NAME else message
+    return _build_error(cls, text or None, details or None)
+
+
+def names_error(message: str, details: list[Any]) -> bool:
+    """True when the text or the details of a gRPC status name an error of A2A, and not one of a gateway."""
+    return _named_in(message, details) is not None
+
+
+def _named_in(message: str, details: list[Any]) -> type[A2AError] | None:
+    reason = _error_info(details).get("reason")
+    return _BY_REASON.get(str(reason)) or _BY_SDK_NAME.get(message.partition(":")[0])
 
 
 def error_from_sdk(name: str, message: str) -> A2AError | None:

@@ -223,7 +223,12 @@ def needs_probe(dialect: CallingDialect, body: bytes, *, received: bool) -> bool
     """True when it is not known how a server has encoded the files in this body, or reads what it is to get."""
     if dialect is not V03_PROTO:
         return False
-    return has_files(body) and shows_twice(body) is None if received else has_files(body) or _WEBHOOK in body
+    return needs_file_probe(dialect, body, received=received) or (not received and _WEBHOOK in body)
+
+
+def needs_file_probe(dialect: CallingDialect, body: bytes, *, received: bool) -> bool:
+    """True when it is not known how a server over gRPC encodes the files in this body: only they are open there."""
+    return dialect is V03_PROTO and has_files(body) and not (received and shows_twice(body) is not None)
 
 
 def after_probing(dialect: CallingDialect, headers: Mapping[str, str], body: bytes) -> CallingDialect:

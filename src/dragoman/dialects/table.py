@@ -268,8 +268,13 @@ def method_of(operation: Operation, version: str) -> str:
     """
     name = ROWS[version, JSONRPC].methods.get(operation)
     if name is None:
-        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A {V1_0}")
+        raise no_operation(operation, version)
     return name
+
+
+def no_operation(operation: Operation, version: str) -> MethodNotFound:
+    """Build the error for an operation that a version does not have."""
+    return MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A {V1_0}")
 
 
 def rest_row(segments: Sequence[str]) -> Row:

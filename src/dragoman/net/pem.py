@@ -18,7 +18,7 @@ class ClientCertificate(NamedTuple):
 class PemContext(ssl.SSLContext):
     """A client context. `authorities` are the files and folders of those it trusts; none means those of the system."""
 
-    def __init__(self, protocol: int = ssl.PROTOCOL_TLS_CLIENT) -> None:
+    def __init__(self, protocol: int) -> None:
         self.authorities: list[Path] = []
         self.client_certificate: ClientCertificate | None = None
 

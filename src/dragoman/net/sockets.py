@@ -39,7 +39,7 @@ class SocketClient:
             CannotConnect: as `HttpClient.send`.
             ConfigError: it is for gRPC, which is not installed.
         """
-        if request.url.startswith("grpc"):
+        if request.url.startswith(("grpc://", "grpcs://")):
             return await self._grpc_client().send(request)
         if not self._proxies or not _needs_proxy(request.url):
             return await self._direct.send(request)

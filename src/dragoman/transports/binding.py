@@ -24,7 +24,7 @@ from dragoman.net.exchange import redact_url
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from dragoman.dialects.dialect import CallingDialect, Result
     from dragoman.model.event import StreamResponse
@@ -39,7 +39,7 @@ _EXPLAINED = (*_GATEWAY_ERRORS, 404, 405, 429)
 class StreamReader(Protocol):
     """An incremental parser of a stream: takes chunks, returns events as (data, id); an id of 0 is none."""
 
-    def feed(self, chunk: bytes) -> Sequence[tuple[bytes, int]]:
+    def feed(self, chunk: bytes) -> Iterable[tuple[bytes, int]]:
         """Take a chunk and return the events that are complete now.
 
         Raises:
@@ -85,8 +85,11 @@ class Binding(Protocol):
         """Switch to another HTTP method after HTTP 405; True when there is one to try."""
         ...
 
-    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
-        """Build a request that shows how to send this body, or to read it if it was `received`; None without need."""
+    def build_probe(self, operation: Operation, body: bytes, *, received: bool) -> HttpRequest | None:
+        """Build a request that shows how to send this body, or to read it if it was `received`; None without need.
+
+        What was received for a streaming operation is the data of one event.
+        """
         ...
 
     def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:

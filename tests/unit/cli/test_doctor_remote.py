@@ -352,7 +352,7 @@ def test_an_interface_that_is_not_there_is_a_failure_and_one_not_spoken_is_left_
         done = run("doctor", url)
     assert done.returncode == 1
     assert "FAIL  jsonrpc 1.0  nobody answers at http://127.0.0.1:1" in done.stdout
-    assert "ok    grpc 1.0     at http://127.0.0.1:1/: not checked, as it is not spoken here" in done.stdout
+    assert "ok    grpc 1.0     at grpc://127.0.0.1:1: not checked" in done.stdout
 
 
 REST_STATUS = {"error": {"code": 404, "status": "NOT_FOUND", "message": "no", "details": []}}

@@ -296,7 +296,6 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
             "dragoman: `3` is not an argument: write name=text, or name:=JSON as in count:=3",
         ),
         (["call", "URL", "add", "a:=x"], "dragoman: a:: is not JSON: "),
-        (["send", "URL", "x", "--transport", "grpc"], "dragoman: gRPC is not supported yet"),
         (["send", "URL", "x", "--protocol", "7"], "dragoman: protocol '7' is not spoken here"),
     ],
 )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman import Client
+from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connect import SHARED_CARDS
-from dragoman.client.discovery import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,
@@ -62,10 +63,10 @@ def test_the_order_of_the_card_is_kept() -> None:
 
 
 def test_what_is_not_spoken_here_is_passed_over() -> None:
-    mixed = card(("http://g", "GRPC"), ("http://x", "https://example.org/soap"), ("http://a", "jsonrpc"))
+    mixed = card(("http://x", "https://example.org/soap"), ("http://a", "jsonrpc"))
     assert chosen(mixed) == ["JSONRPC 1.0 at http://a"]
-    with pytest.raises(BadCard, match="speaks only GRPC, and that is not spoken here"):
-        chosen(card(("http://g", "GRPC")))
+    with pytest.raises(BadCard, match=r"speaks only https://example.org/soap, and that is not spoken here"):
+        chosen(card(("http://x", "https://example.org/soap")))
     with pytest.raises(ConfigError, match=r"offers no HTTP\+JSON: leave transport out"):
         chosen(mixed, transport="rest")
 
@@ -100,19 +101,59 @@ def test_langgraph_api_which_takes_files_of_0_3_alone_is_called_in_0_3() -> None
     assert chosen(given, protocol="1.0") == ["JSONRPC 1.0 at http://a"]
 
 
-@pytest.mark.parametrize("options", [{"protocol": "0.9"}, {"transport": "soap"}, {"transport": "grpc"}])
+@pytest.mark.parametrize(
+    ("address", "source", "url"),
+    [
+        ("agent.example.com:50051", "http://agent.example.com", "grpc://agent.example.com:50051"),
+        ("agent.example.com:50051", "https://agent.example.com", "grpcs://agent.example.com:50051"),
+        ("agent.example.com:443", "http://agent.example.com", "grpcs://agent.example.com:443"),
+        ("http://agent.example.com:50051", "https://agent.example.com", "grpc://agent.example.com:50051"),
+        ("https://agent.example.com", "http://agent.example.com", "grpcs://agent.example.com:443"),
+        ("grpcs://agent.example.com:50051/", None, "grpcs://agent.example.com:50051"),
+        ("grpc://[::1]:50051", None, "grpc://[::1]:50051"),
+        ("dns:agent.example.com:50051", None, "grpc://agent.example.com:50051"),
+        ("dns:///agent.example.com:50051", None, "grpc://agent.example.com:50051"),
+        ("[::1]:50051", None, "grpc://[::1]:50051"),
+    ],
+)
+def test_the_address_of_grpc_is_read_in_every_form_that_cards_have(address: str, source: str | None, url: str) -> None:
+    assert chosen(card((address, "GRPC")), source=source) == [f"GRPC 1.0 at {url}"]
+
+
+def test_grpc_is_chosen_by_its_place_on_the_card_like_the_others() -> None:
+    both = card(("https://a", "jsonrpc"), ("a:50051", "GRPC"), ("no address", "GRPC"))
+    assert chosen(both) == ["JSONRPC 1.0 at https://a", "GRPC 1.0 at grpcs://a:50051"]
+    assert chosen(both, transport="grpc", protocol="0.3") == ["GRPC 0.3 at grpcs://a:50051"]
+    with pytest.raises(ConfigError, match=r"0\.1 has no such transport"):
+        chosen(both, transport="grpc", protocol="0.1")
+
+
+def test_without_grpcio_the_other_interfaces_are_used_and_what_to_install_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    both = card(("a:50051", "GRPC"), ("http://a", "jsonrpc"))
+    assert chosen(both) == ["JSONRPC 1.0 at http://a"]
+    install = r"pip install 'dragoman\[grpc\]'"
+    with pytest.raises(ConfigError, match=f"speaks only gRPC, which needs more packages: {install}"):
+        chosen(card(("a:50051", "GRPC")))
+    for target, options in (("http://127.0.0.1:1", {"transport": "grpc"}), ("grpc://127.0.0.1:1", {})):
+        with pytest.raises(ConfigError, match=install):
+            Client(target, **options)
+
+
+@pytest.mark.parametrize("options", [{"protocol": "0.9"}, {"transport": "soap"}])
 def test_what_cannot_be_asked_for_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ConfigError):
         Client("http://127.0.0.1:1", **options)
 
 
-async def test_an_agent_that_speaks_only_grpc_is_a_clear_error() -> None:
-    async with AgentStub(lambda _: html(), "GRPC") as stub, Client(stub.url) as client:
-        assert (await client.card()).name == "stub"
-        with pytest.raises(BadCard, match="speaks only GRPC"):
-            await client.send("hello")
-    with pytest.raises(BadCard, match="speaks only GRPC"):
-        async with Client(card(("127.0.0.1:50051", "GRPC")), auth="secret") as client:
+async def test_grpc_that_does_not_answer_gives_way_to_the_next_interface() -> None:
+    async with Stub(works) as stub, Client(card(("127.0.0.1:1", "GRPC"), (stub.url, "jsonrpc"))) as client:
+        await client.send("hello")
+        assert client.transport == "jsonrpc"
+    with pytest.raises(CannotConnect, match=r"nobody answers at grpc://127\.0\.0\.1:1"):
+        async with Client(card(("127.0.0.1:1", "GRPC")), auth="secret") as client:
             await client.send("hello")
 
 

@@ -10,6 +10,7 @@ from dragoman.auth.outbound.credential import BaseCredential
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
+from dragoman.net.pem import ClientCertificate, PemContext
 
 
 class MutualTLS(BaseCredential):
@@ -39,10 +40,10 @@ class MutualTLS(BaseCredential):
         """Check that the request uses TLS; the connection carries the certificate.
 
         Raises:
-            AuthError: the URL is not https.
+            AuthError: the URL is one without TLS.
         """
-        if not request.url.lower().startswith("https:"):
-            raise AuthError("a client certificate needs an https:// address")
+        if not request.url.lower().startswith(("https:", "grpcs:")):
+            raise AuthError("a client certificate needs an https:// or grpcs:// address")
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
         """Return a context with the certificate loaded; a context of the user's own is changed in place.
@@ -54,7 +55,7 @@ class MutualTLS(BaseCredential):
         if isinstance(verify, ssl.SSLContext):
             context = verify
         else:
-            context = ssl.create_default_context() if trusted is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context = PemContext.default() if trusted is None else PemContext(ssl.PROTOCOL_TLS_CLIENT)
             context.set_alpn_protocols(["http/1.1"])
         if verify is False:
             context.check_hostname = False
@@ -62,6 +63,8 @@ class MutualTLS(BaseCredential):
         if trusted is not None:
             _trust(context, trusted)
         self._load_certificate(context)
+        if isinstance(context, PemContext):
+            context.client_certificate = ClientCertificate(self._cert, self._key, self._password)
         return context
 
     def __repr__(self) -> str:
@@ -97,7 +100,9 @@ def _trust(context: ssl.SSLContext, path: Path) -> None:
     if not path.exists():
         raise ConfigError(f"there is no file {path} with certificate authorities")
     try:
-        if path.is_dir():
+        if isinstance(context, PemContext):
+            context.trust(path)
+        elif path.is_dir():
             context.load_verify_locations(capath=str(path))
         else:
             context.load_verify_locations(cafile=str(path))

@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 from dragoman.model.error import ConfigError
 from dragoman.net.exchange import is_loopback, origin_of
+from dragoman.net.grpc.address import is_grpc
 
 _MAX_TEXT = 300
 
@@ -48,12 +49,19 @@ def card_url(value: object, request_url: str, option: str) -> str:
     problem = _url_problem(url)
     if problem:
         raise ConfigError(f"the address in the agent's card, {redact(value)}, {problem}: pass {option}=")
-    if origin_of(url) != origin_of(request_url):
+    if not _is_same_site(url, request_url):
         raise ConfigError(
             f"the agent's card wants secrets sent to {redact(url)}, which is not the agent's own origin"
             f" ({origin_of(request_url)}): if you trust that address, pass {option}={redact(url)!r}"
         )
     return url
+
+
+def _is_same_site(url: str, request_url: str) -> bool:
+    """True for the origin that is called; over gRPC, for its host: no token endpoint is at a port of gRPC."""
+    if is_grpc(request_url):
+        return urlsplit(url).hostname == urlsplit(request_url).hostname
+    return origin_of(url) == origin_of(request_url)
 
 
 def as_object(value: object) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
 
 def _preferred_interface(card: AgentCard, options: Options) -> AgentInterface | None:
     """Return the interface that the client would try first; None when none fits."""
-    from dragoman.client.discovery import interfaces_of
+    from dragoman.client.cards.interface import interfaces_of
     from dragoman.model.error import DragomanError
 
     try:

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.cli.doctor.interface import InterfaceChecker
 from dragoman.cli.printing import state_name
+from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connection import Sender
-from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
+from dragoman.client.discovery import WELL_KNOWN, is_card_url
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.cards.rules.validate import card_problems
+from dragoman.dialects.table import GRPC
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.aio import AioClient
@@ -30,8 +32,8 @@ from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.cli.remote.session import CommandSession, Options
+    from dragoman.client.cards.interface import Interface
     from dragoman.client.client import Client
-    from dragoman.client.discovery import Interface
     from dragoman.client.event import Event
     from dragoman.model.card import AgentCard
     from dragoman.net.exchange import HttpResponse
@@ -297,6 +299,11 @@ async def _check_interfaces(client: ProbeClient, card: AgentCard, options: Optio
                     HealthFinding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says)
                 )
     for interface in chosen:
+        if interface.binding.name == GRPC:
+            binding = interface.binding
+            says = f"at {binding.url}: not checked"
+            findings.append(HealthFinding("ok", f"{binding.name.lower()} {binding.dialect.version}", says))
+            continue
         findings += [finding async for finding in InterfaceChecker(client, interface, card).findings()]
     return findings
 

@@ -66,7 +66,9 @@ def resolve_target(argument: str) -> Target:
     if near:
         raise ConfigError(f"there is no remote `{argument}`; did you mean `{near[0]}`?")
     if "://" in argument:
-        raise ConfigError(f"{argument} cannot be called: an agent's address begins with http:// or https://")
+        raise ConfigError(
+            f"{argument} cannot be called: an agent's address begins with http://, https://, grpc:// or grpcs://"
+        )
     if any(char in argument for char in ".:/") or argument == "localhost":
         raise ConfigError(
             f"`{argument}` is not the address of an agent: add a port, as in localhost:8080, or write http://{argument}"
@@ -113,7 +115,7 @@ def misread_word(word: str) -> str | None:
 
 def _url_of(word: str) -> str | None:
     """Return the URL of a word that is one, or a host with a port; None for everything else."""
-    if word.startswith(("http://", "https://")):
+    if word.startswith(("http://", "https://", "grpc://", "grpcs://")):
         return word if _SCHEME.fullmatch(word) else None
     match = _HOST_AND_PORT.fullmatch(word)
     port = int(match[1]) if match else 0

@@ -38,9 +38,7 @@ class ResponseEvents:
         self._has_events = False
         self._unreadable = 0
 
-    async def read(
-        self, probe: Callable[[Binding, bytes], Awaitable[object]]
-    ) -> AsyncGenerator[Sequence[NumberedEvent], None]:
+    async def read(self, probe: Callable[[bytes], Awaitable[object]]) -> AsyncGenerator[Sequence[NumberedEvent], None]:
         """Yield the events in the batches they arrive in; an empty batch stands for what could not be read.
 
         `probe` finds out how the server means an event, where its version leaves that open.
@@ -61,7 +59,7 @@ class ResponseEvents:
                     for data, number in self._reader.feed(chunk):
                         if not data:
                             continue
-                        await probe(self._binding, data)
+                        await probe(data)
                         if (event := self._read_event(data)) is not None:
                             batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
                 except DragomanError:

@@ -23,11 +23,14 @@ def named_request(operation: Operation, params: Json) -> Json:
     A task is `tasks/ID`, a webhook `tasks/ID/pushNotificationConfigs/ID`.
     """
     if operation in _OF_TASK:
-        return {**params, "name": f"tasks/{params['id']}"}
+        return {**params, "name": f"tasks/{params.get('id') or ''}"}
     if operation in _OF_WEBHOOK:
-        return {**params, "name": f"tasks/{params['taskId']}/pushNotificationConfigs/{params['id']}"}
+        return {
+            **params,
+            "name": f"tasks/{params.get('taskId') or ''}/pushNotificationConfigs/{params.get('id') or ''}",
+        }
     if operation is Operation.LIST_PUSH:
-        return {**params, "parent": f"tasks/{params['taskId']}"}
+        return {**params, "parent": f"tasks/{params.get('taskId') or ''}"}
     return params
 
 

@@ -9,12 +9,12 @@ import ssl
 from base64 import b64decode
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
-from dragoman.model.error import AuthError, CannotConnect
+from dragoman.model.error import CannotConnect
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, redact_url
+from dragoman.net.grpc.address import GrpcUrl, parse_grpc_url
 from dragoman.net.grpc.call import GrpcResponse, OutgoingCall
 from dragoman.net.grpc.channel import GrpcChannel, Metadata
 from dragoman.net.grpc.frames import read_frames
@@ -29,20 +29,6 @@ _OWN_HEADERS = frozenset(("accept", "connection", "content-length", "content-typ
 # A server on grpcio closes a connection on which pings come more often than every five minutes.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 330_000, 20_000
 _MAX_METADATA = 64 * 1024
-
-
-class GrpcUrl(NamedTuple):
-    """A parsed URL: where to connect, and the path of the method."""
-
-    tls: bool
-    host: str
-    port: int
-    path: str
-
-    @property
-    def authority(self) -> str:
-        """The host and the port."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class GrpcClient:
@@ -151,24 +137,6 @@ class GrpcClient:
             ("grpc.enable_http_proxy", 0 if proxy is None else 1),
             *(() if proxy is None else (("grpc.http_proxy", proxy),)),
         ]
-
-
-@lru_cache(256)
-def parse_grpc_url(url: str) -> GrpcUrl:
-    """Parse a grpc or grpcs URL.
-
-    Raises:
-        ValueError: it is not one.
-        AuthError: it has a query, in which only a key can be.
-    """
-    parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
-    if parts.scheme not in ("grpc", "grpcs") or not host or not url.isprintable() or " " in url:
-        raise ValueError("not an address that can be called")
-    if parts.query:
-        raise AuthError("the agent wants a key in the query of a URL, and gRPC has none: choose another transport=")
-    name = host if host.isascii() else host.encode("idna").decode()
-    return GrpcUrl(parts.scheme == "grpcs", name, parts.port or (443 if parts.scheme == "grpcs" else 80), parts.path)
 
 
 @lru_cache(256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,11 +13,8 @@ INSTALL = "pip install 'dragoman[grpc]'"
 
 
 def has_grpc() -> bool:
-    """True when grpcio and protobuf are installed."""
-    try:
-        return find_spec("grpc") is not None and find_spec("google.protobuf") is not None
-    except ModuleNotFoundError:  # no package `google` at all
-        return False
+    """True when grpcio is installed."""
+    return bool(sys.modules["grpc"]) if "grpc" in sys.modules else find_spec("grpc") is not None
 
 
 def load_grpc() -> Any:

@@ -60,6 +60,6 @@ def _remote(file: ConfigFile, name: str, table: dict[str, Any]) -> Remote:
         if not isinstance(value, str) or not value:
             raise ConfigError(f"{source} {key}: must be text, not {values.as_json(value)}")
     url = table.get("url", "")
-    if not url.startswith(("http://", "https://")):
+    if not url.startswith(("http://", "https://", "grpc://", "grpcs://")):
         raise ConfigError(f'{source}: say where it is, as in url = "https://agents.example.com"')
     return Remote(name=name, url=url, token_env=table.get("token_env"), protocol=table.get("protocol"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Codec", "MalformedMessage", "codec_of"]
 
 # As over HTTP: see JsonLimits.
-MAX_LEVELS, MAX_ENTRIES = 100, 500_000
+MAX_LEVELS, MAX_VALUES = 100, 500_000
 
 
 class Codec:
@@ -32,19 +32,21 @@ class Codec:
         self._writers: dict[str, Callable[[Any], bytes]] = {}
 
     def decode(
-        self, message: str, data: bytes, *, levels: int = MAX_LEVELS, entries: int = MAX_ENTRIES
+        self, message: str, data: bytes, *, levels: int = MAX_LEVELS, values: int = MAX_VALUES
     ) -> dict[str, Any]:
         """Decode a message, without the fields that have their default, unless they are optional or in a oneof.
 
-        `levels` limits how deep JSON in it is nested, `entries` how much all its lists and maps hold.
+        `levels` limits how deep JSON in it is nested, `values` how many fields and entries of lists and maps there are.
 
         Raises:
             MalformedMessage: it is none, or exceeds a limit.
             KeyError: there is no message type of that name.
         """
         read = self._readers.get(message) or self._add_reader(message)
+        budget = Budget(None, values)
+        budget.levels = levels
         try:
-            return read(data, 0, len(data), Budget(levels, entries), None)
+            return read(data, 0, len(data), budget, None)
         except IndexError:
             raise MalformedMessage(f"{message}: the message ends too early") from None
         except ValueError as error:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dragoman.dialects.negotiate import requested_version
-from dragoman.dialects.protobuf.files import FILES
 from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
+from dragoman.dialects.v03_proto.names import card_of_proto
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
-from dragoman.transports.grpc.codec import MalformedMessage, codec_of
+from dragoman.transports.grpc.codec import MalformedMessage
+from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.status import OK, status_trailers
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard
     from dragoman.model.record import Record
     from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.grpc.codec import Codec
+    from dragoman.transports.grpc.method import GrpcMethod
     from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
 
 CONTENT_TYPE: Header = (b"content-type", b"application/grpc")
@@ -42,31 +43,6 @@ CONTENT_TYPE: Header = (b"content-type", b"application/grpc")
 FIRST_EVENT_ID = b"first-event-id"
 _STOPPING = "the server is stopping: subscribe again when it is back"
 _GAP = "the next events of this task were deleted: get the task, and subscribe again"
-
-
-class Method(NamedTuple):
-    """A method of a service: its operation, and the messages that it takes and gives."""
-
-    row: Row
-    operation: Operation
-    codec: Codec
-    request: str
-    response: str
-
-
-def _build_methods() -> dict[str, Method]:
-    services = {service.full_name: service for file in FILES for service in file.services.values()}
-    methods: dict[str, Method] = {}
-    for row in GRPC_ROWS:
-        codec = codec_of(row.service.rpartition(".")[0])
-        for operation, name in row.methods.items():
-            schema = services[row.service].methods[name]
-            methods[f"/{row.service}/{name}"] = Method(row, operation, codec, schema.request, schema.response)
-    return methods
-
-
-# By path, as in `/lf.a2a.v1.A2AService/SendMessage`.
-METHODS = _build_methods()
 
 
 class GrpcAgent(NamedTuple):
@@ -86,7 +62,7 @@ class Grpc:
         self._agents = agents
         self._default = next(iter(agents.values()))
         limits = self._default.endpoint.limits
-        self._max_levels, self._max_entries = limits.nesting, limits.values or sys.maxsize
+        self._max_levels, self._max_values = limits.nesting, limits.values or sys.maxsize
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted call; every error becomes the status of the call."""
@@ -116,7 +92,7 @@ class Grpc:
         if len(data) > LARGE_BODY:
             await request.wait_for_turn()
         try:
-            values = codec.decode(method.request, data, levels=self._max_levels, entries=self._max_entries)
+            values = codec.decode(method.request, data, levels=self._max_levels, values=self._max_values)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
         if operation is Operation.LIST and values.get("pageSize") == 0:
@@ -132,7 +108,8 @@ class Grpc:
         call = endpoint.build_context(request, dialect, params.tenant or "")
         if operation is Operation.EXTENDED_CARD and not row.tenants:
             # 0.3 has one method for both cards.
-            await _respond(send, _encode(method, dialect, agent.card(request)), [])
+            card = msgspec.json.decode(dialect.write_result(operation, agent.card(request)))
+            await _respond(send, codec.encode(method.response, card_of_proto(card)), [])
             return
         outcome = await endpoint.perform(operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
@@ -166,7 +143,7 @@ class MessageWriter:
     journal has a gap, the stream ends, and its caller subscribes again.
     """
 
-    def __init__(self, method: Method, dialect: Dialect, headers: Sequence[Header]) -> None:
+    def __init__(self, method: GrpcMethod, dialect: Dialect, headers: Sequence[Header]) -> None:
         self._codec = method.codec
         self._message = method.response
         self._writer = dialect.event_writer()
@@ -213,7 +190,7 @@ class MessageWriter:
         return message
 
 
-def _encode(method: Method, dialect: Dialect, result: Result) -> bytes:
+def _encode(method: GrpcMethod, dialect: Dialect, result: Result) -> bytes:
     return method.codec.encode(method.response, msgspec.json.decode(dialect.write_result(method.operation, result)))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.dialects.errors import error_details, grpc_text, status_of
 from dragoman.engine.accept.quota import SERVER_MEMORY
 from dragoman.model.error import Overloaded
+from dragoman.net.grpc.status import CODES
 from dragoman.transports.grpc.codec import codec_of
 from dragoman.transports.http import TooLarge, TooSlow
 
@@ -14,26 +15,6 @@ if TYPE_CHECKING:
     from dragoman.model.error import A2AError
     from dragoman.transports.http import Header
 
-# The statuses of google.rpc.Code by name, each with its number and the HTTP status it stands for.
-CODES: dict[str, tuple[int, int]] = {
-    "OK": (0, 200),
-    "CANCELLED": (1, 499),
-    "UNKNOWN": (2, 500),
-    "INVALID_ARGUMENT": (3, 400),
-    "DEADLINE_EXCEEDED": (4, 504),
-    "NOT_FOUND": (5, 404),
-    "ALREADY_EXISTS": (6, 409),
-    "PERMISSION_DENIED": (7, 403),
-    "RESOURCE_EXHAUSTED": (8, 429),
-    "FAILED_PRECONDITION": (9, 400),
-    "ABORTED": (10, 409),
-    "OUT_OF_RANGE": (11, 400),
-    "UNIMPLEMENTED": (12, 501),
-    "INTERNAL": (13, 500),
-    "UNAVAILABLE": (14, 503),
-    "DATA_LOSS": (15, 500),
-    "UNAUTHENTICATED": (16, 401),
-}
 STATUS, MESSAGE, DETAILS = b"grpc-status", b"grpc-message", b"grpc-status-details-bin"
 OK: list[Header] = [(STATUS, b"0")]
 # Callers refuse trailers of more than 8 KB, and then see no error at all.

@@ -73,7 +73,7 @@ class JsonRpcBinding(SseStreams):
     def switch_method(self, operation: Operation) -> bool:
         return False
 
-    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+    def build_probe(self, operation: Operation, body: bytes, *, received: bool) -> HttpRequest | None:
         return None
 
     def read_probe(self, headers: Mapping[str, str], body: bytes) -> None:

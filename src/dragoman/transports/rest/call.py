@@ -89,7 +89,7 @@ class RestBinding(SseStreams):
         self.dialect = after_reading(self.dialect, data)
         return self.dialect.read_event(data)
 
-    def build_probe(self, body: bytes, *, received: bool) -> HttpRequest | None:
+    def build_probe(self, operation: Operation, body: bytes, *, received: bool) -> HttpRequest | None:
         """In 0.3, the server's SDK decides how files are encoded: its error for an unknown task shows which it is."""
         if self._probed or not needs_probe(self.dialect, body, received=received):
             return None

@@ -22,6 +22,7 @@ from dragoman.transports.grpc.proto.wire import (
     refuse,
     skip,
     too_long,
+    too_many,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     # data, start, end, budget, and the value of the field so far, None if there is none; returns the value
     Reader = Callable[[bytes, int, int, Budget, Any], Any]
     # data, start, end of the message, and its values so far; returns where the number ends
-    NumberReader = Callable[[bytes, int, int, Budget, dict[str, Any]], int]
+    NumberReader = Callable[[bytes, int, int, dict[str, Any]], int]
 
 
 class _SizedField(NamedTuple):
@@ -62,12 +63,14 @@ def reader_of(full_name: str) -> Reader:
     return reader
 
 
-def _message_reader(fields: _Fields, skip_field: Callable[[bytes, int, int, int], int] = skip) -> Reader:
+def _message_reader(fields: _Fields, skip_field: Callable[[bytes, int, int, int, Budget], int] = skip) -> Reader:
     sized, numbers = fields
 
     def read(data: bytes, pos: int, end: int, budget: Budget, into: dict[str, Any] | None) -> dict[str, Any]:
         values: dict[str, Any] = {} if into is None else into
-        while pos < end:
+        for _ in budget:
+            if pos >= end:
+                return values
             tag = data[pos]
             pos += 1
             if tag > 127:
@@ -92,12 +95,10 @@ def _message_reader(fields: _Fields, skip_field: Callable[[bytes, int, int, int]
                     values.pop(name, None)
                 pos = stop
             elif tag in numbers:
-                pos = numbers[tag](data, pos, end, budget, values)
+                pos = numbers[tag](data, pos, end, values)
             else:
-                pos = skip_field(data, pos, end, tag)
-        if pos > end:
-            raise too_long()
-        return values
+                pos = skip_field(data, pos, end, tag, budget)
+        raise too_many()
 
     return read
 
@@ -143,7 +144,6 @@ _SIZED_TYPES: dict[str, Reader] = {"string": _read_text, "bytes": _read_base64}
 
 def _repeated(read_one: Reader) -> Reader:
     def read(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] | None) -> list[Any]:
-        budget.add()
         value = read_one(data, pos, end, budget, None)
         if into is None:
             return [value]
@@ -162,7 +162,6 @@ def _map_reader(field: FieldSchema) -> Reader:
     is_message = field.type in files.MESSAGES
 
     def read(data: bytes, pos: int, end: int, budget: Budget, into: dict[str, Any] | None) -> dict[str, Any]:
-        budget.add()
         entry = read_entry(data, pos, end, budget, None)
         values: dict[str, Any] = {} if into is None else into
         values[entry.get("key", "")] = entry.get("value", {} if is_message else "")
@@ -174,11 +173,13 @@ def _map_reader(field: FieldSchema) -> Reader:
 def _number(name: str, convert: Callable[[int], Any], *, keeps_default: bool) -> NumberReader:
     default = convert(0)
 
-    def read(data: bytes, pos: int, _: int, __: Budget, values: dict[str, Any]) -> int:
+    def read(data: bytes, pos: int, end: int, values: dict[str, Any]) -> int:
         number = data[pos]
         pos += 1
         if number > 127:
             number, pos = read_varint(data, pos - 1)
+        if pos > end:
+            raise too_long()
         value = convert(number)
         if keeps_default or value != default:
             values[name] = value
@@ -190,9 +191,10 @@ def _number(name: str, convert: Callable[[int], Any], *, keeps_default: bool) ->
 
 
 def _unpacked(name: str, convert: Callable[[int], Any]) -> NumberReader:
-    def read(data: bytes, pos: int, _: int, budget: Budget, values: dict[str, Any]) -> int:
-        budget.add()
+    def read(data: bytes, pos: int, end: int, values: dict[str, Any]) -> int:
         number, pos = read_varint(data, pos)
+        if pos > end:
+            raise too_long()
         values.setdefault(name, []).append(convert(number))
         return pos
 
@@ -202,13 +204,14 @@ def _unpacked(name: str, convert: Callable[[int], Any]) -> NumberReader:
 def _packed(convert: Callable[[int], Any]) -> Reader:
     def read(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] | None) -> list[Any]:
         values: list[Any] = [] if into is None else into
-        while pos < end:
-            budget.add()
+        for _ in budget:
+            if pos >= end:
+                if pos > end:
+                    raise too_long()
+                return values
             number, pos = read_varint(data, pos)
             values.append(convert(number))
-        if pos > end:
-            raise too_long()
-        return values
+        raise too_many()
 
     return read
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from dragoman.transports.grpc.proto.wire import MalformedMessage, read_long_tag, read_varint, skip, varint
+from dragoman.transports.grpc.proto.wire import MalformedMessage, read_long_tag, read_varint, skip, too_many, varint
 
 if TYPE_CHECKING:
     from dragoman.transports.grpc.proto.wire import Budget
@@ -22,10 +22,12 @@ _USUAL_LENGTH: Final = 24
 _FRACTION = re.compile(r"[.,](\d+)", re.ASCII)
 
 
-def read_timestamp(data: bytes, pos: int, end: int, _: Budget, into: str | None) -> str:
+def read_timestamp(data: bytes, pos: int, end: int, budget: Budget, into: str | None) -> str:
     """Decode a Timestamp. Raises MalformedMessage or IndexError."""
     seconds, nanos = (0, 0) if into is None else _parse(into)
-    while pos < end:
+    for _ in budget:
+        if pos >= end:
+            break
         tag = data[pos]
         pos += 1
         if tag == _SECONDS:
@@ -37,7 +39,9 @@ def read_timestamp(data: bytes, pos: int, end: int, _: Budget, into: str | None)
         else:
             if tag > 127:
                 tag, pos = read_long_tag(data, pos - 1)
-            pos = skip(data, pos, end, tag)
+            pos = skip(data, pos, end, tag, budget)
+    else:
+        raise too_many()
     if pos > end or nanos >= _BILLION:
         raise MalformedMessage("a time is not valid")
     minutes, seconds = divmod(seconds, 60)
@@ -83,6 +87,7 @@ def _field(tag: bytes, number: int) -> bytes:
     return tag + varint(number) if number else b""
 
 
+@lru_cache(64)
 def _parse(text: str) -> tuple[int, int]:
     time = datetime.fromisoformat(text)
     since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH

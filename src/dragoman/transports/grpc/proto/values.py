@@ -46,14 +46,14 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
     """Decode a Struct. Raises MalformedMessage or IndexError."""
     values: dict[str, Any] = {} if into is None else into
     budget.enter()
-    while pos < end:
+    for _ in budget:
+        if pos >= end:
+            budget.levels += 1
+            return values
         if data[pos] != _ENTRY:
-            pos = _skip_at(data, pos, end)
+            pos = _skip_at(data, pos, end, budget)
             continue
         pos, stop = read_end(data, pos + 1, end)
-        budget.entries -= 1
-        if budget.entries < 0:
-            raise too_many()
         # Nearly all entries are a short key and a value, and nothing else: then `at` is where the value begins.
         at = pos + 4 + data[pos + 1] if pos + 4 < stop else stop
         if at < stop and data[pos] == _KEY and data[at - 2] == _VALUE and at + data[at - 1] == stop:
@@ -68,14 +68,15 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
         else:
             key, values[key] = _read_entry(data, pos, stop, budget)
         pos = stop
-    budget.levels += 1
-    return values
+    raise too_many()
 
 
 def _read_entry(data: bytes, pos: int, end: int, budget: Budget) -> tuple[str, Any]:
     """Decode any entry of a Struct: key and value may be absent, repeated, and in any order."""
     key, value = "", None
-    while pos < end:
+    for _ in budget:
+        if pos >= end:
+            return key, value
         tag = data[pos]
         if tag == _KEY:
             pos, stop = read_end(data, pos + 1, end)
@@ -86,35 +87,38 @@ def _read_entry(data: bytes, pos: int, end: int, budget: Budget) -> tuple[str, A
             value = read_value(data, pos, stop, budget, value)
             pos = stop
         else:
-            pos = refuse(data, pos, end, tag)
-    return key, value
+            pos = refuse(data, pos, end, tag, budget)
+    raise too_many()
 
 
 def read_list(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] | None) -> list[Any]:
     """Decode a ListValue. Raises MalformedMessage or IndexError."""
     values: list[Any] = [] if into is None else into
     budget.enter()
-    while pos < end:
+    for _ in budget:
+        if pos >= end:
+            budget.levels += 1
+            return values
         if data[pos] == _ENTRY:
             pos, stop = read_end(data, pos + 1, end)
-            budget.entries -= 1
-            if budget.entries < 0:
-                raise too_many()
             if stop - pos == _NUMBER_SIZE and data[pos] == _NUMBER:
                 values.append(_json_number(_unpack(data, pos + 1)[0]))
             else:
                 values.append(read_value(data, pos, stop, budget, None))
             pos = stop
         else:
-            pos = _skip_at(data, pos, end)
-    budget.levels += 1
-    return values
+            pos = _skip_at(data, pos, end, budget)
+    raise too_many()
 
 
 def read_value(data: bytes, pos: int, end: int, budget: Budget, into: Any) -> Any:
     """Decode a Value; None also when it has no kind. Raises MalformedMessage or IndexError."""
     value = into
-    while pos < end:
+    for _ in budget:
+        if pos >= end:
+            if pos > end:
+                raise too_long()
+            return value
         tag = data[pos]
         if tag == _STRING:
             pos, stop = read_end(data, pos + 1, end)
@@ -138,18 +142,16 @@ def read_value(data: bytes, pos: int, end: int, budget: Budget, into: Any) -> An
             number, pos = read_varint(data, pos + 1)
             value = number != 0 if tag == _BOOL else None
         else:
-            pos = _skip_at(data, pos, end)
-    if pos > end:
-        raise too_long()
-    return value
+            pos = _skip_at(data, pos, end, budget)
+    raise too_many()
 
 
-def _skip_at(data: bytes, pos: int, end: int) -> int:
+def _skip_at(data: bytes, pos: int, end: int, budget: Budget) -> int:
     tag = data[pos]
     pos += 1
     if tag > 127:
         tag, pos = read_long_tag(data, pos - 1)
-    return skip(data, pos, end, tag)
+    return skip(data, pos, end, tag, budget)
 
 
 def _json_number(number: float) -> int | float:

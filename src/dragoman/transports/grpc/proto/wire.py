@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
 # Wire types, the last three bits of a tag.
 VARINT: Final = 0
@@ -22,26 +23,25 @@ class MalformedMessage(ValueError):
     """Bytes that are no message of the expected type, or one that is nested too deeply or holds too much."""
 
 
-class Budget:
-    """What one message may still hold: levels of JSON, and entries of lists and maps, which are all that can grow."""
+# To the type checker it is generic, to Python it is not.
+_Values = repeat[None] if TYPE_CHECKING else repeat
 
-    __slots__ = ("entries", "levels")
 
-    def __init__(self, levels: int, entries: int) -> None:
-        self.levels = levels
-        self.entries = entries
+class Budget(_Values):
+    """What one message may hold, however it is built: levels of JSON, and values, over which this iterates.
+
+    A value is a field, an entry of a list or a map, or a message. To loop over the budget is the cheapest way to count
+    them: it ends when they are used up.
+    """
+
+    __slots__ = ("levels",)
+    levels: int
 
     def enter(self) -> None:
         """Begin another level. Raises MalformedMessage when there are too many."""
         self.levels -= 1
         if self.levels < 0:
             raise MalformedMessage("the message is nested too deeply")
-
-    def add(self) -> None:
-        """Count another entry. Raises MalformedMessage when there are too many."""
-        self.entries -= 1
-        if self.entries < 0:
-            raise too_many()
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def read_long_tag(data: bytes, pos: int) -> tuple[int, int]:
     return tag, pos
 
 
-def skip(data: bytes, pos: int, end: int, tag: int, groups: int = _MAX_GROUPS) -> int:
+def skip(data: bytes, pos: int, end: int, tag: int, budget: Budget, groups: int = _MAX_GROUPS) -> int:
     """Return where an unknown field ends, whose tag was read already.
 
     Raises:
@@ -116,7 +116,7 @@ def skip(data: bytes, pos: int, end: int, tag: int, groups: int = _MAX_GROUPS) -
     elif wire_type == FIXED32:
         pos += 4
     elif wire_type == GROUP and groups:
-        pos = _skip_group(data, pos, end, tag + 1, groups - 1)
+        pos = _skip_group(data, pos, end, tag + 1, budget, groups - 1)
     else:
         raise MalformedMessage("a field has no type, or groups are nested too deeply")
     if pos > end:
@@ -124,7 +124,7 @@ def skip(data: bytes, pos: int, end: int, tag: int, groups: int = _MAX_GROUPS) -
     return pos
 
 
-def refuse(_: bytes, __: int, ___: int, tag: int) -> int:
+def refuse(_: bytes, __: int, ___: int, tag: int, ____: Budget) -> int:
     """Refuse an unknown field where no version can add one: in an entry of a map. Implementations disagree about it.
 
     Raises:
@@ -133,14 +133,15 @@ def refuse(_: bytes, __: int, ___: int, tag: int) -> int:
     raise MalformedMessage(f"an entry of a map has a field {tag >> 3}")
 
 
-def _skip_group(data: bytes, pos: int, end: int, end_tag: int, groups: int) -> int:
-    while True:
+def _skip_group(data: bytes, pos: int, end: int, end_tag: int, budget: Budget, groups: int) -> int:
+    for _ in budget:
         tag, pos = read_varint(data, pos)
         if tag == end_tag:
             return pos
         if tag >= _MAX_TAG:
             raise MalformedMessage("a field has an invalid number")
-        pos = skip(data, pos, end, tag, groups)
+        pos = skip(data, pos, end, tag, budget, groups)
+    raise too_many()
 
 
 def too_long() -> MalformedMessage:
@@ -149,7 +150,7 @@ def too_long() -> MalformedMessage:
 
 
 def too_many() -> MalformedMessage:
-    """Return the error of a message whose lists and maps hold more than they may."""
+    """Return the error of a message that uses up its budget of values."""
     return MalformedMessage("the message holds too many values")
 
 
