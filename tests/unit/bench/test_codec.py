@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.codec import MESSAGES
+
 from dragoman.transports.grpc.codec import codec_of
 
 
