@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
+from dragoman.dialects.v03_proto.names import card_of_proto
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
@@ -107,7 +108,8 @@ class Grpc:
         call = endpoint.build_context(request, dialect, params.tenant or "")
         if operation is Operation.EXTENDED_CARD and not row.tenants:
             # 0.3 has one method for both cards.
-            await _respond(send, _encode(method, dialect, agent.card(request)), [])
+            card = msgspec.json.decode(dialect.write_result(operation, agent.card(request)))
+            await _respond(send, codec.encode(method.response, card_of_proto(card)), [])
             return
         outcome = await endpoint.perform(operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
