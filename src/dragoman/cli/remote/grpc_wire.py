@@ -44,7 +44,7 @@ def status_text(trailers: Mapping[str, str]) -> str:
     return text
 
 
-class LoggedGrpcResponse:
+class GrpcWireResponse:
     """An `HttpResponse` of gRPC whose messages are logged as they are read, each as a line of JSON."""
 
     def __init__(self, response: HttpResponse, url: str, show_line: Callable[[str], None]) -> None:

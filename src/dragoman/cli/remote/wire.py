@@ -65,7 +65,7 @@ class WireLog:
         return _LoggedResponse(response, self)
 
     async def _log_grpc(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        from dragoman.cli.remote.grpc_wire import STATUS_NAMES, LoggedGrpcResponse, request_json
+        from dragoman.cli.remote.grpc_wire import STATUS_NAMES, GrpcWireResponse, request_json
 
         self._show(">", request.url)
         self._show_headers(">", {k: v for k, v in request.headers.items() if k.lower() not in STATUS_NAMES})
@@ -81,7 +81,7 @@ class WireLog:
         self._show_headers("<", metadata)
         if metadata:
             self._show("<", "")
-        return LoggedGrpcResponse(response, request.url, self.show_line)
+        return GrpcWireResponse(response, request.url, self.show_line)
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 

@@ -9,12 +9,18 @@ from typing import Any
 
 from dragoman.model.error import ConfigError
 
-INSTALL = "pip install 'dragoman[grpc]'"
-
 
 def has_grpc() -> bool:
     """True when grpcio is installed."""
     return bool(sys.modules["grpc"]) if "grpc" in sys.modules else find_spec("grpc") is not None
+
+
+def quiet_grpc() -> None:
+    """Keep grpcio from logging on stderr what callers get as an error anyway, unless the user wants to see that.
+
+    It reads the variable when it is imported.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def load_grpc() -> Any:
@@ -23,11 +29,17 @@ def load_grpc() -> Any:
     Raises:
         ConfigError: it is not installed; the text says how to do that.
     """
-    # It logs what callers get as an error anyway, unless the user wants to see that.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    quiet_grpc()
     try:
         import grpc
         import grpc.aio  # pyright: ignore[reportUnusedImport] - what makes it an attribute of grpc
     except ImportError:
-        raise ConfigError(f"gRPC needs more packages: {INSTALL}") from None
+        raise needs_grpc() from None
     return grpc
+
+
+def needs_grpc(who: str = "gRPC") -> ConfigError:
+    """Build the error for what needs grpcio where that is not installed."""
+    from dragoman.installation import install_line
+
+    return ConfigError(f"{who} needs the extra `grpc`: {install_line('grpc')}")
