@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from dragoman import Agent, Context, User
-from dragoman.cli.doctor.remote import check_tls
+from dragoman.cli.doctor.tls import check_tls
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
