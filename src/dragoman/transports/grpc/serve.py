@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
+from dragoman.dialects.v03_proto.names import card_of_proto
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
@@ -61,7 +62,7 @@ class Grpc:
         self._agents = agents
         self._default = next(iter(agents.values()))
         limits = self._default.endpoint.limits
-        self._max_levels, self._max_entries = limits.nesting, limits.values or sys.maxsize
+        self._max_levels, self._max_values = limits.nesting, limits.values or sys.maxsize
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Serve one admitted call; every error becomes the status of the call."""
@@ -91,7 +92,7 @@ class Grpc:
         if len(data) > LARGE_BODY:
             await request.wait_for_turn()
         try:
-            values = codec.decode(method.request, data, levels=self._max_levels, entries=self._max_entries)
+            values = codec.decode(method.request, data, levels=self._max_levels, values=self._max_values)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
         if operation is Operation.LIST and values.get("pageSize") == 0:
@@ -107,7 +108,8 @@ class Grpc:
         call = endpoint.build_context(request, dialect, params.tenant or "")
         if operation is Operation.EXTENDED_CARD and not row.tenants:
             # 0.3 has one method for both cards.
-            await _respond(send, _encode(method, dialect, agent.card(request)), [])
+            card = msgspec.json.decode(dialect.write_result(operation, agent.card(request)))
+            await _respond(send, codec.encode(method.response, card_of_proto(card)), [])
             return
         outcome = await endpoint.perform(operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
