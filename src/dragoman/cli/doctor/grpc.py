@@ -16,6 +16,7 @@ from dragoman.dialects.errors import status_of
 from dragoman.dialects.protobuf.grpc import HEALTH
 from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model import error as e
+from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.grpc.frames import message_of, read_frames, write_message
 from dragoman.net.grpc.status import status_name
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _CALLABLE = "A2A 1.0, 8.3.1: an interface on the card can be called there"
 _INFO = "A2A 1.0, 10.6: an error of A2A's own has an ErrorInfo in `grpc-status-details-bin` that says the reason"
+_CARD = "A2A 0.3, 7.10: GetAgentCard gives the card"
 _NO_METHOD = "gRPC: a method that does not exist is UNIMPLEMENTED"
 _NO_MESSAGE = "Advice: a request that is no message of its type is INVALID_ARGUMENT"
 # 1.0.0 had the one, 1.0.1 has the other.
@@ -65,6 +67,19 @@ class GrpcChecker(InterfaceChecker):
         level, _, says, do = await check_tls(f"{scheme}://{parts.netloc}", insecure=self._insecure)
         # An untrusted certificate is told when the call fails.
         return HealthFinding("warn" if level == "FAIL" else level, self.check, f"TLS: {says}", do)
+
+    def _harmless_probes(self) -> Iterator[Probe]:
+        return map(self._adapt, super()._harmless_probes())
+
+    def _adapt(self, probe: Probe) -> Probe:
+        if probe.operation is Operation.EXTENDED_CARD and not self._is_modern:
+            # One method for both cards: without credentials it gives the public one.
+            return probe._replace(label="GetAgentCard", expected=Expectation(_CARD, (), result=True))
+        if not self._card.version:
+            # The server was given by its gRPC address and shows no card: nobody knows what it offers.
+            errors = (*probe.expected.errors, e.UnsupportedOperation, e.PushNotificationNotSupported)
+            return probe._replace(expected=probe.expected._replace(errors=errors))
+        return probe
 
     def _invalid_probes(self) -> Iterator[Probe]:
         valid = self._unknown_task()

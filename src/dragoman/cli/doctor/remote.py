@@ -24,6 +24,7 @@ from dragoman.dialects.table import GRPC
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.net.grpc.address import is_grpc
 from dragoman.net.grpc.library import has_grpc, no_grpc_error
 from dragoman.net.sockets import SocketClient
 from dragoman.stores.administration import HealthFinding
@@ -58,9 +59,13 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
     """
     client = ProbeClient(session.options)
     findings: list[HealthFinding] = []
+    url = session.options.target.url
     try:
-        findings.append(await check_tls(session.options.target.url, insecure=session.options.insecure))
-        findings += [finding async for finding in _check_discovery(client, session.options.target.url)]
+        if is_grpc(url):
+            findings.append(await _ask_for_card(client, session.client))
+        else:
+            findings.append(await check_tls(url, insecure=session.options.insecure))
+            findings += [finding async for finding in _check_discovery(client, url)]
         if client.card is not None:
             findings += await _check_interfaces(client, client.card, session.options)
             if text is not None:
@@ -184,6 +189,16 @@ async def _check_discovery(client: ProbeClient, target: str) -> AsyncIterator[He
     yield HealthFinding("ok", "card", f"{client.card.name} {client.card.version}, {len(client.card.skills)} skills")
     async for finding in _check_caching(client, url, response):
         yield finding
+
+
+async def _ask_for_card(client: ProbeClient, caller: Client) -> HealthFinding:
+    """Ask a gRPC server for its card, which is set on the client; it has none for everybody."""
+    try:
+        client.card = await caller.card()
+    except DragomanError as error:
+        return HealthFinding("FAIL", "discovery", str(error))
+    versions = ", ".join(each.protocol_version for each in client.card.supported_interfaces)
+    return HealthFinding("ok", "discovery", f"{client.card.name} speaks {versions} there; a card is served over HTTP")
 
 
 def _card_request(url: str, etag: str = "") -> HttpRequest:
