@@ -41,7 +41,7 @@ def run_history(seed: int, steps: int = STEPS, database: Any = None) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("seed", range(1, 17, 3))
+@pytest.mark.parametrize("seed", range(0, 16, 5))  # every number of nodes, and every storm
 def test_whatever_happens_no_promise_is_broken(seed: int) -> None:
     cluster = run_history(seed)
     assert len(cluster.audit.rows) > STEPS / 10
@@ -138,7 +138,7 @@ for _name in (*CALLS, *FAULTS):
 @pytest.mark.timeout(60)
 def test_hypothesis_finds_no_broken_promise() -> None:
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    options = settings(max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=checks)
+    options = settings(max_examples=8, stateful_step_count=40, deadline=None, suppress_health_check=checks)
     run_state_machine_as_test(ClusterMachine, settings=options)
 
 

@@ -21,6 +21,9 @@ _FRAME = re.compile(rb"\n\n|\r\n\r\n")
 _FRAME_AND_CHUNK = re.compile(rb"(?:\n\n|\r\n\r\n)\r\n")
 # The end of a chunked body, as a server sends it that is done with a reader.
 _LAST_CHUNK = b"0\r\n\r\n"
+# A frame of HTTP/2: three bytes of length, its type, a byte of flags, four bytes for the stream.
+_HTTP2_HEAD = 9
+_DATA = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,27 @@ def ended(count: int) -> Cut:
     return Cut(place, "end")
 
 
+def after_messages(count: int, extra: int = 0, how: How = "fin") -> Cut:
+    """So many messages of gRPC get through, and some bytes of what follows."""
+
+    def place(answer: bytes) -> int | None:
+        end = _end_of_message(answer, count)
+        return None if end is None or len(answer) < end + extra else end + extra
+
+    return Cut(place, how)
+
+
+def _end_of_message(answer: bytes, count: int) -> int | None:
+    end = 0
+    while count:
+        if len(answer) < end + _HTTP2_HEAD:
+            return None
+        length, kind = int.from_bytes(answer[end : end + 3]), answer[end + 3]
+        end += _HTTP2_HEAD + length
+        count -= kind == _DATA and length > 0
+    return end
+
+
 def _end_of_frame(answer: bytes, count: int) -> int | None:
     end = answer.find(b"\r\n\r\n") + 4
     if end < 4:
@@ -84,13 +108,22 @@ def _end_of_frame(answer: bytes, count: int) -> int | None:
 class CuttingProxy:
     """Stands before a server. Each stream that is opened through it is cut by the next cut, while there is one.
 
-    `made` counts the cuts and `on_cut` hears of each; `streams` counts the streams.
+    Streams are the answers that begin with `marker`; when it is empty, every connection is one, as for gRPC. `made`
+    counts the cuts and `on_cut` hears of each; `streams` counts the streams.
     """
 
-    def __init__(self, target: str, cuts: Iterable[Cut], on_cut: Callable[[int], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        target: str,
+        cuts: Iterable[Cut],
+        on_cut: Callable[[int], object] = lambda _: None,
+        *,
+        marker: bytes = _STREAM,
+    ) -> None:
         self._port = urlsplit(target).port
         self._cuts = deque(cuts)
         self._on_cut = on_cut
+        self._marker = marker
         self._server: asyncio.Server | None = None
         self._carried: dict[asyncio.Task[None], list[asyncio.Task[None]]] = {}
         self._changed = asyncio.Condition()
@@ -159,7 +192,7 @@ class CuttingProxy:
         answer, cut = b"", None
         while chunk := await reader.read(_READ):
             if cut is None:
-                start = chunk.lower().find(_STREAM)
+                start = chunk.lower().find(self._marker)
                 if start < 0:
                     writer.write(chunk)
                     await writer.drain()

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "interop.md"
 PROPERTY = "interop cell"
 MCP_PROPERTY = "interop MCP server"
+TRANSPORT_TITLES = {"jsonrpc": "JSON-RPC", "rest": "REST", "grpc": "gRPC"}
 
 
 def load(name: str, path: str) -> ModuleType:
@@ -121,7 +122,7 @@ def compared(server: Any, tools: int = 0, calls: int = 0) -> Any:
 
 
 def title_of(wire: Any) -> str:
-    return f"{'JSON-RPC' if wire.transport == 'jsonrpc' else 'REST'} {wire.protocol}"
+    return f"{TRANSPORT_TITLES[wire.transport]} {wire.protocol}"
 
 
 @pytest.fixture

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable
 
 import interop_script as script
 import pytest
-from interop_table import ABSENT, PEER
+from interop_table import ABSENT, PASS, PEER
 
 from dragoman import Client, Part, State, Task
-from dragoman.errors import DragomanError, MethodNotFound, UnsupportedOperation
+from dragoman.errors import DragomanError, MethodNotFound, TaskNotFound, UnsupportedOperation
 
 Case = Callable[[Client], Awaitable[None]]
 
 HOOK = "https://example.com/hook"
+PICTURE = Part(raw=b"\x89PNG\r\n\x1a\n" + bytes(range(256)), media_type="image/png", filename="dot.png")
 
 
 async def numbers_become_floats(client: Client) -> None:
@@ -28,11 +29,13 @@ async def numbers_become_floats(client: Client) -> None:
 
 async def files_arrive(client: Client) -> None:
     """What the server has understood of a file stands in the history of its task."""
-    sent = Part(raw=b"\x89PNG\r\n\x1a\n" + bytes(range(256)), media_type="image/png", filename="dot.png")
-    task = await client.send("echo hello", files=[sent])
+    task = await client.send("echo hello", files=[PICTURE])
     assert isinstance(task, Task)
-    history = (await client.get_task(task)).history
-    assert [part.raw for message in history for part in message.parts if part.raw is not None] == [sent.raw]
+    assert files_of(await client.get_task(task)) == [PICTURE.raw]
+
+
+def files_of(task: Task) -> list[bytes]:
+    return [part.raw for message in task.history for part in message.parts if part.raw is not None]
 
 
 async def files_lose_their_name(client: Client) -> None:
@@ -40,6 +43,45 @@ async def files_lose_their_name(client: Client) -> None:
     assert found.raw == script.FILE
     assert (found.filename, found.media_type) == (None, script.FILE_TYPE)
     await files_arrive(client)
+
+
+async def nameless_files_arrive_without_history(client: Client) -> None:
+    (found,) = (await client.send("file")).files
+    assert found.raw == script.FILE
+    assert (found.filename, found.media_type) == (None, script.FILE_TYPE)
+    task = await client.send("echo hello", files=[PICTURE])
+    assert isinstance(task, Task)
+    assert files_of(await client.get_task(task, history_length=10)) == [PICTURE.raw]
+
+
+async def history_has_to_be_asked_for(client: Client) -> None:
+    sent = await client.send("echo again")
+    assert isinstance(sent, Task)
+    found = await client.get_task(sent)
+    assert (found.id, found.context_id, found.state, found.text) == (sent.id, sent.context_id, sent.state, "again")
+    assert found.history == ()
+    assert (await client.get_task(sent, history_length=10)).history[0].text == "echo again"
+    with pytest.raises(TaskNotFound):
+        await client.get_task("no-such-task")
+
+
+async def sent_files_are_kept_in_base64(client: Client) -> None:
+    (found,) = (await client.send("file")).files
+    assert (found.raw, found.filename, found.media_type) == (script.FILE, script.FILE_NAME, script.FILE_TYPE)
+    task = await client.send("echo hello", files=[PICTURE])
+    assert isinstance(task, Task)
+    assert files_of(await client.get_task(task)) == [PICTURE.raw]  # read as it was sent
+
+
+async def subscriptions_begin_with_the_next_event(client: Client) -> None:
+    task = await client.send("stream 100", wait=False)
+    assert isinstance(task, Task)
+    assert not task.state.final
+    events = client.subscribe(task)
+    texts = [event.text async for event in events]
+    assert any(texts)
+    assert events.task.state is State.COMPLETED
+    assert events.task.id == task.id
 
 
 async def hooks_cannot_be_deleted(client: Client) -> None:
@@ -114,7 +156,7 @@ async def there_is_no_extended_card(client: Client) -> None:
 
 FLOATS = "{} keeps data in protobuf, where every number is a float: `1` arrives as `1.0`."
 NO_DELETE = "a2a-sdk 1.3 has no route to delete a push configuration over REST 0.3; the other three work."
-NO_LIST = "a2a-sdk 0.3 can neither list nor delete push configurations over REST; creating and reading work."
+NO_LIST = "a2a-sdk 0.3 can neither list nor delete push configurations over {}; creating and reading work."
 
 Deviation = tuple[str, str, Case]
 DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
@@ -129,15 +171,37 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
     **{
         (peer, wire, "list"): (ABSENT, "Not in 0.3.", there_is_no_list_in_0_3)
         for peer in ("a2a-sdk", "a2a-sdk-03", "js", "go", "go-23")
-        for wire in ("jsonrpc-0.3", "rest-0.3")
+        for wire in ("jsonrpc-0.3", "rest-0.3", "grpc-0.3")
     },
     ("a2a-sdk", "rest-0.3", "push"): (PEER, NO_DELETE, hooks_cannot_be_deleted),
     ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS.format("a2a-sdk"), numbers_become_floats),
-    ("a2a-sdk-03", "rest-0.3", "push"): (PEER, NO_LIST, hooks_can_only_be_made_and_read),
+    ("a2a-sdk-03", "rest-0.3", "push"): (PEER, NO_LIST.format("REST"), hooks_can_only_be_made_and_read),
+    ("a2a-sdk-03", "grpc-0.3", "push"): (PEER, NO_LIST.format("gRPC"), hooks_can_only_be_made_and_read),
+    ("a2a-sdk-03", "grpc-0.3", "subscribe"): (
+        PASS,
+        "a2a-sdk 0.3 sends nothing over gRPC, not even that a subscription has begun, before the next event.",
+        subscriptions_begin_with_the_next_event,
+    ),
+    ("js", "grpc-0.3", "get"): (
+        PEER,
+        "@a2a-js/sdk sends no history over gRPC 0.3, unless its length is asked for.",
+        history_has_to_be_asked_for,
+    ),
+    ("js", "grpc-0.3", "file"): (
+        PEER,
+        "@a2a-js/sdk leaves out the name of a file over gRPC 0.3.",
+        nameless_files_arrive_without_history,
+    ),
     ("js", "rest-0.3", "file"): (
         PEER,
         "@a2a-js/sdk leaves out the name of a file over REST 0.3.",
         files_lose_their_name,
+    ),
+    ("go-23", "grpc-0.3", "file"): (
+        PEER,
+        "a2a-go keeps the Base64 of a file in the field of bytes over gRPC 0.3, but only since 2.4; nothing tells the "
+        "versions apart, so the agent of 2.3 is given Base64.",
+        sent_files_are_kept_in_base64,
     ),
     ("fasta2a", "jsonrpc-1.0", "failed"): (
         ABSENT,

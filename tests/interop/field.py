@@ -39,12 +39,18 @@ class Wire:
 
     @property
     def binding(self) -> str:
-        return {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}[self.transport]
+        return {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}[self.transport]
 
 
 JSONRPC_10, REST_10 = Wire("jsonrpc", "1.0"), Wire("rest", "1.0")
 JSONRPC_03, REST_03 = Wire("jsonrpc", "0.3"), Wire("rest", "0.3")
-ALL_WIRES = (JSONRPC_10, REST_10, JSONRPC_03, REST_03)
+GRPC_10, GRPC_03 = Wire("grpc", "1.0"), Wire("grpc", "0.3")
+ALL_WIRES = (JSONRPC_10, REST_10, GRPC_10, JSONRPC_03, REST_03, GRPC_03)
+
+
+def smoke_wires(wires: tuple[Wire, ...]) -> tuple[Wire, ...]:
+    """The wires of a peer that one case is played over when there is no time for more: one of HTTP, one of gRPC."""
+    return (wires[0], *[wire for wire in wires if wire.transport == "grpc"][:1])
 
 
 def with_flags(wire: Wire) -> Command:
@@ -111,8 +117,8 @@ PEERS = (
         "a2a_sdk_03_server.py",
         "a2a_sdk_03_driver.py",
         "a2a-sdk",
-        server_wires=(JSONRPC_03, REST_03),
-        client_wires=(JSONRPC_03, REST_03),
+        server_wires=(JSONRPC_03, REST_03, GRPC_03),
+        client_wires=(JSONRPC_03, REST_03, GRPC_03),
     ),
     python(
         "fasta2a",
@@ -133,7 +139,7 @@ PEERS = (
     ),
     golang("go", "go/go.mod"),
     # What 2.3 calls REST 0.3 is neither: objects of JSON-RPC 0.3 with their keys in snake case, on the paths of 1.0.
-    golang("go-23", "go/go-2.3.mod", (JSONRPC_10, REST_10, JSONRPC_03)),
+    golang("go-23", "go/go-2.3.mod", (JSONRPC_10, REST_10, GRPC_10, JSONRPC_03, GRPC_03)),
     Peer(
         "a2a-rs",
         "rust",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from interop_agents import authenticate, guarded, received_files
 from interop_deviations import CLIENT_FAULTS
-from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive
+from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive, smoke_wires
 from interop_table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
 
 from dragoman.testing import served
@@ -55,7 +55,7 @@ def driven(peer: Peer, wire: Wire, only: str | None = None) -> Driven:
     if peer.missing:
         pytest.skip(peer.missing)
     received_files.clear()
-    with served(guarded, auth=authenticate, push_allow=["127.0.0.1"]) as url:
+    with served(guarded, auth=authenticate, push_allow=["127.0.0.1"], grpc="127.0.0.1:0") as url:
         return drive(peer, url, wire, only)
 
 
@@ -116,7 +116,9 @@ def test_a_foreign_client_gets_what_it_expects(peer: Peer, wire: Wire, record: C
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("peer", PEERS, ids=str)
-def test_a_foreign_client_sends_a_message(peer: Peer) -> None:
-    wire = peer.client_wires[0]
+@pytest.mark.parametrize(
+    ("peer", "wire"),
+    [pytest.param(peer, wire, id=f"{peer}-{wire}") for peer in PEERS for wire in smoke_wires(peer.client_wires)],
+)
+def test_a_foreign_client_sends_a_message(peer: Peer, wire: Wire) -> None:
     assert_all_ok(peer, wire, driven(peer, wire, only="send"))

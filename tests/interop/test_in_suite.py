@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from interop_agents import agent
-from interop_field import DRIVER_SECONDS, PEERS, Peer, drive, serving
+from interop_field import DRIVER_SECONDS, PEERS, Peer, Wire, drive, serving, smoke_wires
 
 from dragoman import Client
 from dragoman.testing import served
@@ -24,17 +24,20 @@ def skip_if_missing(peer: Peer) -> None:
 @pytest.mark.parametrize("peer", HERE, ids=str)
 async def test_our_client_calls_the_agent_of_another_sdk(peer: Peer) -> None:
     skip_if_missing(peer)
-    wire = peer.server_wires[0]
     with serving(peer) as url:
-        async with Client(url, transport=wire.transport, protocol=wire.protocol) as client:
-            assert (await client.send("echo hello")).text == "hello"
+        for wire in smoke_wires(peer.server_wires):
+            async with Client(url, transport=wire.transport, protocol=wire.protocol) as client:
+                assert (await client.send("echo hello")).text == "hello"
 
 
 @pytest.mark.requirement("S2-117")
-@pytest.mark.parametrize("peer", HERE, ids=str)
-def test_the_client_of_another_sdk_calls_our_agent(peer: Peer) -> None:
+@pytest.mark.parametrize(
+    ("peer", "wire"),
+    [pytest.param(peer, wire, id=f"{peer}-{wire}") for peer in HERE for wire in smoke_wires(peer.client_wires)],
+)
+def test_the_client_of_another_sdk_calls_our_agent(peer: Peer, wire: Wire) -> None:
     skip_if_missing(peer)
-    with served(agent) as url:
-        report = drive(peer, url, peer.client_wires[0], only="send")
+    with served(agent, grpc="127.0.0.1:0") as url:
+        report = drive(peer, url, wire, only="send")
     assert report.code == 0, report.rest
     assert [case["ok"] for case in report.cases if case["case"] == "send"] == [True], report.cases

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import interop_script as script
 import pytest
 from interop_deviations import DEVIATIONS, Case, files_arrive
-from interop_field import PEERS, Peer, Wire
+from interop_field import PEERS, Peer, Wire, smoke_wires
 from interop_table import FAIL, OPERATIONS, OURS, PASS, Cell
 
 from dragoman import Client, Message, State, Task
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.interop
 CHUNKS = 12
 HOOK = "https://example.com/hook"
 WELL_KNOWN = "/.well-known/"
+GRPC, NEW_SERVICE = "grpc", "/lf.a2a.v1."
 
 
 async def card(client: Client) -> None:
@@ -208,8 +209,10 @@ class Watched(Client):
     async def _watch(
         self, request: HttpRequest, call_next: Callable[[HttpRequest], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        path = urlsplit(request.url).path
-        if WELL_KNOWN not in path:
+        scheme, _, path, _, _ = urlsplit(request.url)
+        if scheme == GRPC:
+            self.spoken.add(Wire("grpc", "1.0" if path.startswith(NEW_SERVICE) else "0.3"))
+        elif WELL_KNOWN not in path:
             asked = json.loads(request.body) if request.body else {}
             if "jsonrpc" in asked:
                 self.spoken.add(Wire("jsonrpc", "0.3" if "/" in asked["method"] else "1.0"))
@@ -253,4 +256,5 @@ async def test_our_client_gets_what_it_expects(
 @pytest.mark.smoke
 @pytest.mark.parametrize("peer", PEERS, ids=str)
 async def test_our_client_sends_a_message(peer: Peer, server_of: Callable[[Peer], str]) -> None:
-    await try_it(server_of(peer), peer.server_wires[0], send)
+    for wire in smoke_wires(peer.server_wires):
+        await try_it(server_of(peer), wire, send)

@@ -29,7 +29,7 @@ def test_callers_with_credentials_are_let_in_and_others_are_not(case: str, store
     with served(dragoman_auth.app("memory" if store == "memory" else str(door.store), str(door.config))) as url:
         port = urlsplit(url).port or 0
         asyncio.run(auth._try_the_door(port, door.header))
-        times = {"seconds": 0.1, "warmup": 0.0, "limit": 10.0}
+        times = {"seconds": 0.02, "warmup": 0.0, "limit": 10.0}
         outcome = asyncio.run(run(Job("send", port, os.getpid(), concurrency=2, header=door.header, **times)))
         assert (outcome.errors, outcome.first_error) == (0, "")
         assert outcome.requests > 0

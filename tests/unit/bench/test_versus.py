@@ -52,7 +52,9 @@ def test_a_folder_without_the_package_is_no_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="CPU times are read from /proc")
-@pytest.mark.parametrize("case", versus.CASES[1:3], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [versus.CASES[1], pytest.param(versus.CASES[2], marks=pytest.mark.soak)], ids=lambda case: case.name
+)
 def test_a_tree_beside_itself_answers_rightly(case: versus.Case) -> None:
     base, new = versus.measure(case, ROOT, ROOT, 0, seconds=0.1)
     assert base.cpu_us > 0 and new.cpu_us > 0

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import grpc
-import grpc.aio
 from grpc import StatusCode
 
 from dragoman.clock import SystemClock
 from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.status import CODES
+from dragoman.server.http.authentication import AuthSettings
+from dragoman.server.listen.grpc_port import GrpcPort
 from dragoman.server.listen.port import bind
-from dragoman.server.listen.tls import tls_extension
+from dragoman.server.listen.tls import tls_extension, tls_options
 from dragoman.transports.grpc.health import HealthService
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.reflection import reflection_methods
@@ -130,7 +131,6 @@ class GrpcListener:
         self._tls = settings.tls_cert is not None
         limits = settings.limits
         options = [
-            ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", limits.body),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_metadata_size", limits.headers),
@@ -141,7 +141,6 @@ class GrpcListener:
             ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
         ]
         # Whatever can fail comes first: a process that ends with a server of grpcio that was never stopped may crash.
-        address = _join(self._host, settings.grpc.port)
         credentials = _credentials(settings) if self._tls else None
         if not shared and settings.grpc.port:
             # grpcio does not say what is wrong with an address.
@@ -149,30 +148,27 @@ class GrpcListener:
         # Neither needs credentials, as the pages of health and the public card need none.
         self._health = HealthService(app.is_ready, [row.service for row in GRPC_ROWS], SystemClock())
         others = self._health.methods() | reflection_methods()
-        self._server = grpc.aio.server(handlers=[_Handlers(self._serve, others)], options=options)
+        handlers = [_Handlers(self._serve, others)]
         try:
-            self._port: int = (
-                self._server.add_insecure_port(address)
-                if credentials is None
-                else self._server.add_secure_port(address, credentials)
-            )
+            self._port = GrpcPort(self._host, settings.grpc.port, credentials, handlers, options, shared=shared)
         except RuntimeError:
+            address = _join(self._host, settings.grpc.port)
             raise ConfigError(f"grpc: cannot listen on {address}") from None
 
     @property
     def public_address(self) -> tuple[str, int]:
         """The host and port for other callers; the host is empty for the one by which they reach HTTP."""
-        return "" if self._host in (self._http_host, *_EVERYWHERE) else self._host, self._port
+        return "" if self._host in (self._http_host, *_EVERYWHERE) else self._host, self._port.number
 
     @property
     def local_address(self) -> str:
         """The address by which this machine reaches it."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - replaced, not used
-        return _join(host, self._port)
+        return _join(host, self._port.number)
 
     async def start(self) -> None:
         """Accept calls."""
-        await self._server.start()
+        await self._port.start()
 
     async def report_health(self) -> None:
         """Tell callers who watch the health of the server what has changed."""
@@ -180,12 +176,12 @@ class GrpcListener:
 
     def close(self) -> None:
         """Accept no more calls, and let those that are there go on: callers connect again, to whoever listens."""
-        self._closing = asyncio.ensure_future(self._server.stop(_FOREVER))
+        self._closing = asyncio.ensure_future(self._port.stop(_FOREVER))
 
     async def stop(self, seconds: float) -> None:
         """Accept no more calls, and end those that are not done after some time."""
         self._health.close()
-        await self._server.stop(seconds)
+        await self._port.stop(seconds)
         if self._closing is not None:
             await self._closing
 
@@ -201,7 +197,7 @@ class GrpcListener:
                 for name, value in context.invocation_metadata()
             ],
             "client": _address_of(context.peer()),
-            "server": (self._host, self._port),
+            "server": (self._host, self._port.number),
         }
         if self._tls:
             scope["extensions"] = {"tls": tls_extension(context.auth_context().get("x509_pem_cert", ()))}
@@ -217,13 +213,15 @@ class _Handlers(grpc.GenericRpcHandler):
     """
 
     def __init__(self, serve: Callable[..., Awaitable[bytes]], others: Mapping[str, Any]) -> None:
+        self._serve = serve
         self._handlers: dict[str, Any] = dict(others)
         for path, method in METHODS.items():
             self._handlers[path] = _handler(path, serve, streams=method.operation.streams)
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a call, or None: then grpcio answers that there is no such method."""
-        return self._handlers.get(handler_call_details.method)
+        """Return the handler of a call. The app refuses those of methods that there are not."""
+        path: str = handler_call_details.method
+        return self._handlers.get(path) or _handler(path, self._serve, streams=False)
 
 
 def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool) -> Any:
@@ -242,11 +240,15 @@ def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool
 
 
 def _credentials(settings: Settings) -> Any:
-    assert settings.tls_cert is not None
-    certificate = Path(settings.tls_cert).read_bytes()
-    key = certificate if settings.tls_key is None else Path(settings.tls_key).read_bytes()
-    authorities = None if settings.tls_ca is None else Path(settings.tls_ca).read_bytes()
-    return grpc.ssl_server_credentials([(key, certificate)], authorities, require_client_auth=authorities is not None)
+    cert, key, ca = settings.tls_cert, settings.tls_key, settings.tls_ca
+    assert cert is not None
+    tls_options(cert, key, ca)  # grpcio does not say what is wrong with a file
+    chain = Path(cert).read_bytes()
+    pair = chain if key is None else Path(key).read_bytes(), chain
+    # grpcio cannot ask for a certificate and do without: callers with other credentials need one too, or HTTP.
+    asks = ca is not None and not (isinstance(settings.auth, AuthSettings) and "mtls" not in settings.auth.names)
+    authorities = Path(ca).read_bytes() if ca is not None and asks else None
+    return grpc.ssl_server_credentials([pair], authorities, require_client_auth=asks)
 
 
 def _join(host: str, port: int) -> str:

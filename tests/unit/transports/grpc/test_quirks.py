@@ -29,7 +29,7 @@ class Caller:
         self._codec = codec_of(package)
 
     def call(self, method: str, request: str, value: dict[str, Any], response: str) -> dict[str, Any]:
-        ask = self._channel.unary_unary(f"/{self._package}.A2AService/{method}")
+        ask: Any = self._channel.unary_unary(f"/{self._package}.A2AService/{method}")
         return self._codec.decode(response, ask(self._codec.encode(request, value), timeout=20))
 
 
@@ -50,14 +50,14 @@ def test_an_error_of_0_3_says_its_name_before_its_text(channel: Any) -> None:
     # It is all that a2a-sdk looks at, of 0.3 and in the compatibility layer of 1.3.
     with pytest.raises(grpc.RpcError) as refusal:
         Caller(channel, "a2a.v1").call("GetTask", "GetTaskRequest", {"name": "tasks/unknown"}, "Task")
-    assert refusal.value.code() is grpc.StatusCode.NOT_FOUND  # pyright: ignore[reportAttributeAccessIssue]
-    assert refusal.value.details() == "TaskNotFoundError: Task not found"  # pyright: ignore[reportAttributeAccessIssue]
+    assert refusal.value.code() is grpc.StatusCode.NOT_FOUND
+    assert refusal.value.details() == "TaskNotFoundError: Task not found"
 
 
 def test_an_error_of_1_0_says_its_text_alone(channel: Any) -> None:
     with pytest.raises(grpc.RpcError) as refusal:
         Caller(channel, "lf.a2a.v1").call("GetTask", "GetTaskRequest", {"id": "unknown"}, "Task")
-    assert refusal.value.details() == "Task not found"  # pyright: ignore[reportAttributeAccessIssue]
+    assert refusal.value.details() == "Task not found"
 
 
 def test_a_page_size_of_0_is_none(channel: Any) -> None:
