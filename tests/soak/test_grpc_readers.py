@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import sys
 import time
@@ -47,7 +46,7 @@ async def _latency(reader: GrpcReader, calls: int = 300) -> float:
 async def _wait_until_done(reader: GrpcReader) -> None:
     """Wait until the agent has said everything to the store, whoever reads it."""
     while await reader.working():
-        await asyncio.sleep(0.2)
+        await _latency(reader, calls=20)
 
 
 @pytest.mark.timeout(600)

@@ -12,8 +12,8 @@ from tests.wire.grpc_reader import GrpcReader, grpc_reader
 
 from dragoman import Agent
 from dragoman.server.build import build
-from dragoman.server.config.values import ListenAddress
 from dragoman.server.config.settings import Settings
+from dragoman.server.config.values import ListenAddress
 
 # Much more than HTTP/2 lets a server send ahead, which is 64 KiB.
 CHUNKS, SIZE = 400, 1000
