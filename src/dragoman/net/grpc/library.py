@@ -7,6 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
 
 
@@ -23,6 +24,11 @@ def quiet_grpc() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
+def no_grpc_error(who: str = "gRPC") -> ConfigError:
+    """Return the error of whoever needs gRPC where it is not installed; it says how to do that."""
+    return ConfigError(f"{who} needs the extra `grpc`: {install_line('grpc')}")
+
+
 def load_grpc() -> Any:
     """Import grpcio.
 
@@ -34,12 +40,5 @@ def load_grpc() -> Any:
         import grpc
         import grpc.aio  # pyright: ignore[reportUnusedImport] - what makes it an attribute of grpc
     except ImportError:
-        raise needs_grpc() from None
+        raise no_grpc_error() from None
     return grpc
-
-
-def needs_grpc(who: str = "gRPC") -> ConfigError:
-    """Build the error for what needs grpcio where that is not installed."""
-    from dragoman.installation import install_line
-
-    return ConfigError(f"{who} needs the extra `grpc`: {install_line('grpc')}")
