@@ -75,6 +75,8 @@ class GrpcCall:
                 self._body += message["body"]
         elif kind == "http.response.start":
             self._headers, self._status = message["headers"], message["status"]
+            if "trailers_only" in message:
+                return
         else:
             self._trailers = message["headers"]
             return
