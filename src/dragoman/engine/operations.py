@@ -27,6 +27,7 @@ from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.paging import truncate_first, truncate_history
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.settings import EngineSettings
+from dragoman.engine.shielded import shielded
 from dragoman.engine.webhooks import WebhookOperations
 from dragoman.model.error import (
     ExtensionSupportRequired,
@@ -398,7 +399,7 @@ class Service:
             ServerError: the webhook cannot be stored now.
         """
         scope = self._admit(call, config.tenant)
-        return await self._require_webhooks().create(scope, config, call.version)
+        return await shielded(self._require_webhooks().create(scope, config, call.version))
 
     async def get_push(self, call: CallContext, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Return a webhook without its secrets.
@@ -426,7 +427,7 @@ class Service:
             ServerError: the store cannot take writes.
         """
         scope = self._admit(call, request.tenant)
-        await self._require_webhooks().delete(scope, request)
+        await shielded(self._require_webhooks().delete(scope, request))
 
     def _require_webhooks(self) -> WebhookOperations:
         if self._webhooks is None:

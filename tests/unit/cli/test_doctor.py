@@ -229,6 +229,11 @@ def test_settings_that_cannot_be_used_fail_and_the_rest_is_still_checked(
     assert line(done, "uvloop").startswith("ok")
 
 
+def test_what_grpc_takes_is_checked_where_it_is_served(tmp_path: Path):
+    assert "grpcio" not in doctor(tmp_path).stdout
+    assert line(doctor(tmp_path, DRAGOMAN_GRPC="50051"), "grpcio").startswith("ok")
+
+
 # -- the file --------------------------------------------------------------------------------------------------------
 
 

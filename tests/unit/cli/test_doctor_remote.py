@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from dragoman import Agent, Context, User
-from dragoman.cli.doctor.remote import check_tls
+from dragoman.cli.doctor.tls import check_tls
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
@@ -346,13 +346,15 @@ def test_nobody_there_is_one_failure(run: Run):
 def test_an_interface_that_is_not_there_is_a_failure_and_one_not_spoken_is_left_out(run: Run):
     offered = [
         {"url": "http://127.0.0.1:1/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
-        {"url": "http://127.0.0.1:1/", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+        {"url": "127.0.0.1:1", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+        {"url": "soap://127.0.0.1:1/", "protocolBinding": "https://example.org/soap", "protocolVersion": "1.0"},
     ]
     with faulty({"supportedInterfaces": offered}) as url:
         done = run("doctor", url)
     assert done.returncode == 1
     assert "FAIL  jsonrpc 1.0  nobody answers at http://127.0.0.1:1" in done.stdout
-    assert "ok    grpc 1.0     at grpc://127.0.0.1:1: not checked" in done.stdout
+    assert "FAIL  grpc 1.0     nobody answers at grpc://127.0.0.1:1" in done.stdout
+    assert "soap 1.0  at soap://127.0.0.1:1/: not checked, as it is not spoken here" in done.stdout
 
 
 REST_STATUS = {"error": {"code": 404, "status": "NOT_FOUND", "message": "no", "details": []}}

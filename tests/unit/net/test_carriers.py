@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import re
 import runpy
 import threading
+import warnings
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -246,11 +248,15 @@ def test_a_client_can_be_used_from_one_loop_after_another(carrier: type[HttpClie
         await http.close()
         return status
 
-    # The first loop's sockets are closed by nobody, which is what Python warns of; nothing worse happens.
-    with served(Agent("test")) as url, pytest.warns(ResourceWarning, match="unclosed (transport|<socket)"):
-        assert asyncio.run(fetch(url)) == 200
-        assert asyncio.run(last(url)) == 200
-        gc.collect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with served(Agent("test")) as url:
+            assert asyncio.run(fetch(url)) == 200
+            assert asyncio.run(last(url)) == 200
+        gc.collect()  # which does nothing while another thread collects: that of the server has ended
+    # The first loop's sockets are closed by nobody, which is what Python warns of; nothing worse happens. What other
+    # tests have left, and is found here, is not looked at.
+    assert any(re.match("unclosed (transport|<socket)", str(each.message)) for each in seen)
 
 
 @CARRIERS

@@ -16,6 +16,7 @@ from dragoman.auth.inbound.chain import CredentialCache
 from dragoman.auth.inbound.scheme import InvalidCredential
 from dragoman.auth.inbound.throttle import FairSlots, LoginThrottle, format_seconds
 from dragoman.clock import Clock
+from dragoman.engine.shielded import shielded
 from dragoman.model.error import ConfigError
 from dragoman.model.user import Account
 
@@ -181,24 +182,25 @@ class Passwords:
             async with self._slots.slot(address, priority=priority):
                 # Only now: a caller who got no slot has made no attempt.
                 self._throttle.begin(address, name)
-                outcome = await self._compare(name, password)
-            if outcome.account is None:
-                self._throttle.record_failure(address, name)
-            else:
-                self._throttle.record_success(address, name)
-                self._cache.put(digest, outcome.account.epoch)
+                # Whoever gives up from here on has made one, which counts.
+                outcome = await shielded(self._compare(name, password, address, digest))
             return outcome
         finally:
             del self._pending[digest]
             pending.set_result(outcome)
 
-    async def _compare(self, name: str, password: str) -> _Outcome:
+    async def _compare(self, name: str, password: str, address: str, digest: bytes) -> _Outcome:
         account = await self._users.by_name(name)
         hashed = account.password if account is not None else ""
         matches = await asyncio.get_running_loop().run_in_executor(self._pool, self._verify, hashed, password)
-        if account is None:
-            return _Outcome(None, "unknown-user")
-        return _Outcome(account) if matches and hashed else _Outcome(None, "wrong-password", account.user.name)
+        if account is not None and matches and hashed:
+            self._throttle.record_success(address, name)
+            self._cache.put(digest, account.epoch)
+            return _Outcome(account)
+        self._throttle.record_failure(address, name)
+        return (
+            _Outcome(None, "unknown-user") if account is None else _Outcome(None, "wrong-password", account.user.name)
+        )
 
     def _verify(self, hashed: str, password: str) -> bool:
         if self._dummy_hash is None:

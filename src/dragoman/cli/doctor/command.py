@@ -19,7 +19,7 @@ from dragoman.cli.printing import colored, out, print_json
 from dragoman.cli.remote.address import url_argument
 from dragoman.cli.remote.session import CommandSession, call_options, parse_options
 from dragoman.cli.store.on_store import store_option
-from dragoman.installation import package_line
+from dragoman.installation import install_line, package_line
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_administration
@@ -104,7 +104,7 @@ def _check_here(store: str | None, config: Path | None, *, full: bool, as_json: 
             *_setting_findings(settings, setting_sources(flags, os.environ, file)),
             *_check_store(settings.store, full=full),
         ]
-    findings += [_check_driver(settings), *_check_machine()]
+    findings += [_check_driver(settings), *_check_grpc(settings), *_check_machine()]
     _print(findings, as_json=as_json)
     failed = any(finding.level == "FAIL" for finding in findings)
     return 2 if settings is None else 1 if failed else 0
@@ -189,6 +189,14 @@ def _check_driver(settings: Settings | None) -> HealthFinding:
         # Without it, the settings would not have been accepted.
         return HealthFinding("ok", "asyncpg", version("asyncpg"))
     return check_sqlite_library(sqlite3.sqlite_version_info)
+
+
+def _check_grpc(settings: Settings | None) -> Iterator[HealthFinding]:
+    """Check what gRPC takes, if it is to be served."""
+    if settings is None or settings.grpc is None:
+        return
+    missing = HealthFinding("FAIL", "grpcio", "not installed, so gRPC cannot be served", install_line("grpc"))
+    yield _check_package("grpcio", missing)
 
 
 def check_sqlite_library(version: tuple[int, int, int]) -> HealthFinding:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.cli.doctor.interface import InterfaceChecker
+from dragoman.cli.doctor.tls import check_tls
 from dragoman.cli.printing import state_name
 from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connection import Sender
@@ -25,8 +23,10 @@ from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.dialects.table import GRPC
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
-from dragoman.net.aio import AioClient
-from dragoman.net.exchange import HttpRequest, is_loopback, redact_url
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.net.grpc.address import is_grpc
+from dragoman.net.grpc.library import has_grpc, no_grpc_error
+from dragoman.net.sockets import SocketClient
 from dragoman.stores.administration import HealthFinding
 from dragoman.transports.sse import SseReader
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.client.cards.interface import Interface
     from dragoman.client.client import Client
     from dragoman.client.event import Event
-    from dragoman.model.card import AgentCard
+    from dragoman.model.card import AgentCard, AgentInterface
     from dragoman.net.exchange import HttpResponse
 
 _PLACE = "A2A 1.0, 8.2: the card is at /.well-known/agent-card.json"
@@ -45,14 +45,9 @@ _CACHING = "A2A 1.0, 8.6.1: a card is served with an ETag and with Cache-Control
 _CONDITIONAL = "RFC 9110, 13.1.2: a request with the current ETag in If-None-Match is answered 304"
 _FIRST = "A2A 1.0, 3.1.2: a stream begins with a Task or a Message"
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?\d", re.IGNORECASE)
-_ENCRYPTED = "A2A 1.0, 7.1: in production all is encrypted, with a modern TLS"
-_IDENTITY = "A2A 1.0, 7.2: callers check the certificate of the server"
 # Seconds. A request that starts no work is answered at once.
 _REPLY_TIMEOUT = 20.0
-_TLS_TIMEOUT = 10.0
 _MAX_BYTES = 4 * 1024 * 1024
-_FEW_DAYS = 14
-_DAY = 86_400
 
 
 async def check_agent(session: CommandSession, text: str | None) -> list[HealthFinding]:
@@ -64,9 +59,13 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
     """
     client = ProbeClient(session.options)
     findings: list[HealthFinding] = []
+    url = session.options.target.url
     try:
-        findings.append(await check_tls(session.options.target.url, insecure=session.options.insecure))
-        findings += [finding async for finding in _check_discovery(client, session.options.target.url)]
+        if is_grpc(url):
+            findings.append(await _ask_for_card(client, session.client))
+        else:
+            findings.append(await check_tls(url, insecure=session.options.insecure))
+            findings += [finding async for finding in _check_discovery(client, url)]
         if client.card is not None:
             findings += await _check_interfaces(client, client.card, session.options)
             if text is not None:
@@ -116,7 +115,7 @@ class ProbeClient:
 
     def __init__(self, options: Options) -> None:
         self.card: AgentCard | None = None
-        self._http = AioClient(verify=not options.insecure)
+        self._http = SocketClient(verify=not options.insecure)
         self._sender = Sender(
             self._http,
             origin=options.target.url,
@@ -157,47 +156,6 @@ async def _first_event(response: HttpResponse) -> bytes:
         await response.close()
 
 
-# -- the certificate -------------------------------------------------------------------------------------------------
-
-
-async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
-    """Check TLS of a server: whether it is used, and how long the certificate is valid.
-
-    With `insecure`, an untrusted certificate is a warning.
-    """
-    parts = urlsplit(url)
-    if parts.scheme != "https":
-        if is_loopback(url):
-            return HealthFinding("ok", "tls", "none, on this machine")
-        return HealthFinding("warn", "tls", "none: everybody on the way can read and change what is said", _ENCRYPTED)
-    host = parts.hostname or ""
-    try:
-        async with asyncio.timeout(_TLS_TIMEOUT):
-            _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=ssl.create_default_context())
-    except ssl.SSLCertVerificationError as error:
-        says = f"the certificate is not trusted: {error.verify_message}"
-        return HealthFinding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
-    except (OSError, TimeoutError) as error:
-        # A direct connection may be impossible where a proxy is required.
-        return HealthFinding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
-    try:
-        return _check_certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
-    finally:
-        writer.transport.abort()
-
-
-def _check_certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
-    version = tls.version() or "TLS"
-    until = (tls.getpeercert() or {}).get("notAfter")
-    days = int((ssl.cert_time_to_seconds(str(until)) - now) // _DAY) if until else 0
-    says = f"{version}, the certificate is valid for {days} more {'day' if days == 1 else 'days'}"
-    if days < _FEW_DAYS:
-        return HealthFinding("warn", "tls", says, "renew it")
-    if version not in ("TLSv1.2", "TLSv1.3"):
-        return HealthFinding("warn", "tls", says, _ENCRYPTED)
-    return HealthFinding("ok", "tls", says)
-
-
 # -- discovery -------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +189,16 @@ async def _check_discovery(client: ProbeClient, target: str) -> AsyncIterator[He
     yield HealthFinding("ok", "card", f"{client.card.name} {client.card.version}, {len(client.card.skills)} skills")
     async for finding in _check_caching(client, url, response):
         yield finding
+
+
+async def _ask_for_card(client: ProbeClient, caller: Client) -> HealthFinding:
+    """Ask a gRPC server for its card, which is set on the client; it has none for everybody."""
+    try:
+        client.card = await caller.card()
+    except DragomanError as error:
+        return HealthFinding("FAIL", "discovery", str(error))
+    versions = ", ".join(each.protocol_version for each in client.card.supported_interfaces)
+    return HealthFinding("ok", "discovery", f"{client.card.name} speaks {versions} there; a card is served over HTTP")
 
 
 def _card_request(url: str, etag: str = "") -> HttpRequest:
@@ -285,27 +253,36 @@ async def _check_caching(client: ProbeClient, url: str, response: ProbeResponse)
 
 async def _check_interfaces(client: ProbeClient, card: AgentCard, options: Options) -> list[HealthFinding]:
     findings: list[HealthFinding] = []
+    source = options.target.url
     if options.protocol or options.transport:
-        chosen = interfaces_of(card, options.protocol, options.transport)[:1]
+        chosen = interfaces_of(card, options.protocol, options.transport, source=source)[:1]
     else:
         chosen: list[Interface] = []
         for offered in card.supported_interfaces:
             try:
                 # Each interface alone, so that none is skipped in favor of another.
-                chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)))[0])
-            except (BadCard, ConfigError):
-                says = f"at {offered.url}: not checked, as it is not spoken here"
-                findings.append(
-                    HealthFinding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says)
-                )
+                chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)), source=source)[0])
+            except (BadCard, ConfigError) as error:
+                findings.append(_unchecked(offered, error))
     for interface in chosen:
-        if interface.binding.name == GRPC:
-            binding = interface.binding
-            says = f"at {binding.url}: not checked"
-            findings.append(HealthFinding("ok", f"{binding.name.lower()} {binding.dialect.version}", says))
-            continue
-        findings += [finding async for finding in InterfaceChecker(client, interface, card).findings()]
+        findings += [finding async for finding in _checker(client, interface, card, options).findings()]
     return findings
+
+
+def _unchecked(offered: AgentInterface, error: DragomanError) -> HealthFinding:
+    """Report an interface that is not checked: what it takes is not installed, or it is not spoken here."""
+    check = f"{offered.protocol_binding.lower()} {offered.protocol_version}"
+    if offered.protocol_binding.upper() == GRPC and not has_grpc():
+        return HealthFinding("warn", check, f"at {offered.url}: not checked: {no_grpc_error()}")
+    return HealthFinding("ok", check, f"at {offered.url}: not checked, as it is not spoken here")
+
+
+def _checker(client: ProbeClient, interface: Interface, card: AgentCard, options: Options) -> InterfaceChecker:
+    if interface.binding.name != GRPC:
+        return InterfaceChecker(client, interface, card)
+    from dragoman.cli.doctor.grpc import GrpcChecker
+
+    return GrpcChecker(client, interface, card, insecure=options.insecure)
 
 
 # -- work ------------------------------------------------------------------------------------------------------------

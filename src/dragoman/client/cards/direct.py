@@ -15,7 +15,7 @@ from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError, MethodNotFound, Overloaded, ServerError
 from dragoman.model.operation import GetExtendedAgentCardRequest, Operation
 from dragoman.net.grpc.address import grpc_url
-from dragoman.net.grpc.library import INSTALL, has_grpc
+from dragoman.net.grpc.library import has_grpc, no_grpc_error
 from dragoman.transports.grpc.call import GrpcBinding
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class GrpcDiscovery(Discovery):
         """Raises ConfigError when gRPC is not installed, or this version of A2A has none."""
         super().__init__(sender, cache, timeout=timeout)
         if not has_grpc():
-            raise ConfigError(f"gRPC needs more packages: {INSTALL}")
+            raise no_grpc_error()
         if protocol is not None and dialect_of(protocol, GRPC) is None:
             raise ConfigError(f"A2A {protocol} has no gRPC: leave protocol out, or call the agent's http:// address")
         self._rows = GRPC_ROWS if protocol is None else (row_of(protocol, GRPC),)

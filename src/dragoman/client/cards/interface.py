@@ -12,7 +12,7 @@ from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, first_choice_of, nearest_version
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.net.grpc.address import grpc_url
-from dragoman.net.grpc.library import INSTALL, has_grpc
+from dragoman.net.grpc.library import has_grpc, no_grpc_error
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 
@@ -55,7 +55,7 @@ def check_options(protocol: str | None, transport: str | None) -> None:
     if transport is not None and transport not in TRANSPORTS:
         raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
     if transport == "grpc" and not has_grpc():
-        raise ConfigError(f"gRPC needs more packages: {INSTALL}")
+        raise no_grpc_error()
 
 
 def transport_name(binding: str) -> str:
@@ -136,7 +136,7 @@ def _installed(card: AgentCard, supported: list[AgentInterface]) -> list[AgentIn
     if len(others) == len(supported) or has_grpc():
         return supported
     if not others:
-        raise ConfigError(f"the agent {card.name!r} speaks only gRPC, which needs more packages: {INSTALL}")
+        raise no_grpc_error(f"the agent {card.name!r} speaks only gRPC, which")
     return others
 
 

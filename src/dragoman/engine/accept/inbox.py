@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +17,7 @@ from dragoman.engine.call import CallContext
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
+from dragoman.engine.shielded import shielded
 from dragoman.model.error import (
     InvalidParams,
     PushNotificationNotSupported,
@@ -30,6 +33,8 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.accept.quota import Lease, Quota
     from dragoman.engine.execute.runner import Runner
@@ -107,23 +112,57 @@ class Inbox:
         if starts_run:  # a follow-up to a working task starts no run
             quota.reserve(caller, len(live_tasks) if target is None else 0)
         try:
-            if request.configuration.task_push_notification_config is None:
-                accepted = await self._route(scope, call, request, caller)
-            else:
-                accepted = await self._route_with_webhook(scope, call, request, caller)
+            accepted = self._create_if_new(scope, call, request, caller)
         except BaseException:
             if starts_run:
                 quota.cancel_reservation(caller)
             raise
+        if accepted is None:
+            if lease is not None:
+                lease.hold()
+            accepting = self._accept_waiting(scope, call, request, caller, lease, starts_run)
+            # Nothing is awaited once a task is created. With other processes on the store, they go on with others.
+            if message.task_id is None or self._tasks.sharing is not None:
+                return await accepting
+            return await shielded(accepting)
+        self._count(accepted, caller, lease, starts_run)
+        return accepted
+
+    async def _accept_waiting(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        caller: str,
+        lease: Lease | None,
+        starts_run: bool,
+    ) -> AcceptedMessage:
+        """Accept a message for which something must be read or written first. The lease was held for this."""
+        try:
+            if request.configuration.task_push_notification_config is None:
+                accepted = await self._route(scope, call, request, caller)
+            else:
+                accepted = await self._route_with_webhook(scope, call, request, caller)
+            self._count(accepted, caller, lease, starts_run)
+        except BaseException:
+            if starts_run:
+                self._quota.cancel_reservation(caller)
+            raise
+        finally:
+            if lease is not None:
+                lease.release()
+        return accepted
+
+    def _count(self, accepted: AcceptedMessage, caller: str, lease: Lease | None, starts_run: bool) -> None:
+        """Count an accepted message for its caller, until the run that got it ends."""
         # The live task whose run got the message; None for a repeat, or when the run has ended already.
         live = accepted.live
-        if live is not None and (accepted.repeat or live_tasks.get(live.id) is not live):
+        if live is not None and (accepted.repeat or self._tasks.live.get(live.id) is not live):
             live = None
         if starts_run:
-            quota.start_run(live, caller)
+            self._quota.start_run(live, caller)
         if lease is not None and live is not None:
-            quota.hold_lease(live, lease)
-        return accepted
+            self._quota.hold_lease(live, lease)
 
     async def _route_with_webhook(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
@@ -140,26 +179,44 @@ class Inbox:
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
     ) -> AcceptedMessage:
         """Decide what a message is, a repeat, a new task or a message to an existing task, and handle it."""
-        message = request.message
-        check_id(message.message_id, "message.messageId")
-        dedupe_key = self.deduplicator.key_of(scope, message)
-        can_create_now = message.task_id is None and request.new_task_id is None
-        if can_create_now and self._settings.task_rows is not None and self._id_source(call) is not None:
-            can_create_now = False  # getting an id from a row maker takes an await: see `_route_by_id`
+        accepted = self._create_if_new(scope, call, request, caller, with_webhook=True)
+        if accepted is not None:
+            return accepted
+        dedupe_key = self.deduplicator.key_of(scope, request.message)
         if dedupe_key is None:
-            if can_create_now:
-                return self._create(scope, call, request, None, caller)
             return await self._route_by_id(scope, call, request, None, caller)
-        if can_create_now and not self.deduplicator.may_contain(dedupe_key):
-            # `_create` adds the key, and nothing is awaited before that: no lock is needed.
-            return self._create(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(dedupe_key.digest):
-            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+            duplicate = await self._find_duplicate(scope, call, request.message, dedupe_key)
             if duplicate is not None:
                 return duplicate
-            if can_create_now:
-                return self._create(scope, call, request, dedupe_key, caller)
             return await self._route_by_id(scope, call, request, dedupe_key, caller)
+
+    def _create_if_new(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        caller: str,
+        *,
+        with_webhook: bool = False,
+    ) -> AcceptedMessage | None:
+        """Create the task of a message that is certainly new. None when something must be awaited to tell or create it.
+
+        A webhook must have been admitted.
+        """
+        message, configuration = request.message, request.configuration
+        if configuration.task_push_notification_config is not None and not with_webhook:
+            return None
+        check_id(message.message_id, "message.messageId")
+        if message.task_id is not None or request.new_task_id is not None:
+            return None
+        if self._settings.task_rows is not None and self._id_source(call) is not None:
+            return None  # getting an id from a row maker takes an await: see `_route_by_id`
+        dedupe_key = self.deduplicator.key_of(scope, message)
+        if dedupe_key is not None and self.deduplicator.may_contain(dedupe_key):
+            return None
+        # `_create` adds the key, and nothing is awaited before that: no lock is needed.
+        return self._create(scope, call, request, dedupe_key, caller)
 
     async def _find_duplicate(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
@@ -358,8 +415,19 @@ class Inbox:
             return AcceptedMessage(live.row, None, task)
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
-        await live.wait_durable(task.generation)
+        with self._counting_anyway(live):
+            await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)
+
+    @contextmanager
+    def _counting_anyway(self, live: LiveTask) -> Generator[None]:
+        """Count a run that goes on for its user, though the caller whose message has started it gives up."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._tasks.live.get(live.id) is live:
+                self._quota.recover((live,))
+            raise
 
     async def resume(self, task_id: str, data: Any) -> AcceptedMessage:
         """Resume a waiting task from inside the server, with `data` as the caller's answer.

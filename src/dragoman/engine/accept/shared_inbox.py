@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +41,9 @@ class SharedInbox(Inbox):
     def __init__(self, *parts: Any, refresh: Callable[[LiveTask], Awaitable[None]]) -> None:
         super().__init__(*parts)
         self._refresh = refresh
+
+    def _create_if_new(self, *_: Any, **__: Any) -> None:
+        """No message is certainly new: only the store knows."""
 
     async def _route(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
@@ -190,7 +192,8 @@ class SharedInbox(Inbox):
             live = accepted.live
             assert live is not None
             try:
-                await self._wait_accepted(live)
+                with self._counting_anyway(live):
+                    await live.wait_accepted()
             except MessageRepeated:
                 if dedupe_key is None:
                     raise
@@ -210,14 +213,6 @@ class SharedInbox(Inbox):
                     return AcceptedMessage(live.row, None)
                 return accepted
         raise ServerError(ELSEWHERE)
-
-    async def _wait_accepted(self, live: LiveTask) -> None:
-        try:
-            await live.wait_accepted()
-        except asyncio.CancelledError:
-            if self._tasks.live.get(live.id) is live:  # its run goes on and counts, whoever has given up
-                self._quota.recover((live,))
-            raise
 
     async def _find_same(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey | None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dragoman.engine.execute.context import agent_message
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.shielded import shielded
 from dragoman.model.error import ServerError, TaskNotCancelable
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -48,14 +49,12 @@ class TaskCanceler:
                 if (live.state if live else row.state).final:
                     raise TaskNotCancelable(taskId=task_id)
                 try:
-                    live, was_waiting = await self._end(row, live, stored, State.CANCELED, None)
+                    live = await self._end(row, live, stored, State.CANCELED, None)
                     break
                 except OwnershipLost:  # another process has changed it meanwhile
                     continue
             else:
                 raise ServerError(ELSEWHERE)
-        if was_waiting:
-            await self._notify_agent(row)
         return live.task(), row.origin
 
     async def fail(self, task_id: str, text: str) -> bool:
@@ -71,17 +70,15 @@ class TaskCanceler:
             if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
                 return False
             try:
-                _, was_waiting = await self._end(row, live, stored, State.FAILED, text)
+                await self._end(row, live, stored, State.FAILED, text)
             except OwnershipLost:  # it has ended, or another process decides what becomes of it
                 return False
-        if was_waiting:
-            await self._notify_agent(row)
         return True
 
     async def _end(
         self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
-    ) -> tuple[LiveTask, bool]:
-        """End a task durably. Returns it, and whether it was waiting for an answer.
+    ) -> LiveTask:
+        """End a task durably, and notify the agent if it was waiting for an answer. Returns it.
 
         Raises:
             OwnershipLost: another process has ended it, or claimed it meanwhile.
@@ -98,10 +95,15 @@ class TaskCanceler:
         await self._tasks.reload(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
+        await shielded(self._conclude(live, was_waiting))
+        return live
+
+    async def _conclude(self, live: LiveTask, was_waiting: bool) -> None:
         await live.wait_durable()
         if live.worker is None:
             self._task_log.add_ended(live)
-        return live, was_waiting
+        if was_waiting:
+            await self._notify_agent(live.row)
 
     async def _notify_agent(self, row: TaskRow) -> None:
         """Notify the agent that a waiting task has ended: it has no run that could be canceled."""

@@ -7,14 +7,18 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from dragoman.installation import install_line
 from dragoman.model.error import ConfigError
-
-INSTALL = "pip install 'dragoman[grpc]'"
 
 
 def has_grpc() -> bool:
     """True when grpcio is installed."""
     return bool(sys.modules["grpc"]) if "grpc" in sys.modules else find_spec("grpc") is not None
+
+
+def no_grpc_error(who: str = "gRPC") -> ConfigError:
+    """Return the error of whoever needs gRPC where it is not installed; it says how to do that."""
+    return ConfigError(f"{who} needs the extra `grpc`: {install_line('grpc')}")
 
 
 def load_grpc() -> Any:
@@ -29,5 +33,5 @@ def load_grpc() -> Any:
         import grpc
         import grpc.aio  # pyright: ignore[reportUnusedImport] - what makes it an attribute of grpc
     except ImportError:
-        raise ConfigError(f"gRPC needs more packages: {INSTALL}") from None
+        raise no_grpc_error() from None
     return grpc

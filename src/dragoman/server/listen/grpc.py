@@ -16,9 +16,10 @@ from dragoman.clock import SystemClock
 from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.status import CODES
+from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.grpc_port import GrpcPort
 from dragoman.server.listen.port import bind
-from dragoman.server.listen.tls import tls_extension
+from dragoman.server.listen.tls import tls_extension, tls_options
 from dragoman.transports.grpc.health import HealthService
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.reflection import reflection_methods
@@ -74,6 +75,8 @@ class GrpcCall:
                 self._body += message["body"]
         elif kind == "http.response.start":
             self._headers, self._status = message["headers"], message["status"]
+            if "trailers_only" in message:
+                return
         else:
             self._trailers = message["headers"]
             return
@@ -212,13 +215,15 @@ class _Handlers(grpc.GenericRpcHandler):
     """
 
     def __init__(self, serve: Callable[..., Awaitable[bytes]], others: Mapping[str, Any]) -> None:
+        self._serve = serve
         self._handlers: dict[str, Any] = dict(others)
         for path, method in METHODS.items():
             self._handlers[path] = _handler(path, serve, streams=method.operation.streams)
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a call, or None: then grpcio answers that there is no such method."""
-        return self._handlers.get(handler_call_details.method)
+        """Return the handler of a call. The app refuses those of methods that there are not."""
+        path: str = handler_call_details.method
+        return self._handlers.get(path) or _handler(path, self._serve, streams=False)
 
 
 def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool) -> Any:
@@ -237,11 +242,15 @@ def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool
 
 
 def _credentials(settings: Settings) -> Any:
-    assert settings.tls_cert is not None
-    certificate = Path(settings.tls_cert).read_bytes()
-    key = certificate if settings.tls_key is None else Path(settings.tls_key).read_bytes()
-    authorities = None if settings.tls_ca is None else Path(settings.tls_ca).read_bytes()
-    return grpc.ssl_server_credentials([(key, certificate)], authorities, require_client_auth=authorities is not None)
+    cert, key, ca = settings.tls_cert, settings.tls_key, settings.tls_ca
+    assert cert is not None
+    tls_options(cert, key, ca)  # grpcio does not say what is wrong with a file
+    chain = Path(cert).read_bytes()
+    pair = chain if key is None else Path(key).read_bytes(), chain
+    # grpcio cannot ask for a certificate and do without: callers with other credentials need one too, or HTTP.
+    asks = ca is not None and not (isinstance(settings.auth, AuthSettings) and "mtls" not in settings.auth.names)
+    authorities = Path(ca).read_bytes() if ca is not None and asks else None
+    return grpc.ssl_server_credentials([pair], authorities, require_client_auth=asks)
 
 
 def _join(host: str, port: int) -> str:

@@ -62,8 +62,8 @@ class Codec:
         write = self._writers.get(message) or self._add_writer(message)
         try:
             return write(value)
-        except (AttributeError, KeyError, OverflowError, TypeError) as error:
-            raise ValueError(f"{message}: a member has a value of the wrong type: {error}") from error
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError) as error:
+            raise ValueError(f"{message}: a member has a value that it cannot hold: {error}") from error
 
     def _add_reader(self, message: str) -> Reader:
         self._readers[message] = reader_of(self._full_name(message))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 STATUS, MESSAGE, DETAILS = b"grpc-status", b"grpc-message", b"grpc-status-details-bin"
 OK: list[Header] = [(STATUS, b"0")]
-# Callers refuse trailers of more than 8 KB, and then see no error at all.
-_MAX_MESSAGE, _MAX_DETAILS = 1000, 4000
-_ANY = "type.googleapis.com/"
+# Callers refuse trailers of more than 8 KB, and then see no error at all: the most bytes of a text as a trailer, of the
+# whole status, and of a value of its metadata and how many there are.
+_MAX_TEXT, _MAX_STATUS, _MAX_VALUE, _MAX_VALUES = 1500, 4200, 250, 8
 
 
 def status_trailers(error: A2AError, version: str) -> list[Header]:
@@ -28,18 +28,31 @@ def status_trailers(error: A2AError, version: str) -> list[Header]:
     Long texts are cut, and details that do not fit are left out; the first is always there: reason and metadata.
     """
     code, _ = CODES[_name_of(error)]
-    text = grpc_text(error, version)
-    message = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
-    codec = codec_of("google.rpc")
-    details: list[dict[str, Any]] = []
-    size = 0
-    for detail in error_details(error):
-        size += len(str(detail))
-        if details and size > _MAX_DETAILS:
-            break
+    status: dict[str, Any] = {"code": code, "message": _fit(grpc_text(error, version), _MAX_TEXT)}
+    info, *others = error_details(error)
+    if "metadata" in info:
+        values = list(info["metadata"].items())[:_MAX_VALUES]
+        info = info | {"metadata": {_fit(key, _MAX_VALUE // 4): _fit(value, _MAX_VALUE) for key, value in values}}
+    encode, details = codec_of("google.rpc").encode, [info]
+    encoded = encode("google.rpc.Status", status | {"details": details})
+    for detail in others:
         details.append(detail)
-    status = codec.encode("google.rpc.Status", {"code": code, "message": message, "details": details})
-    return [(STATUS, b"%d" % code), (MESSAGE, message.encode()), (DETAILS, status)]
+        longer = encode("google.rpc.Status", status | {"details": details})
+        if len(longer) > _MAX_STATUS:
+            break
+        encoded = longer
+    return [(STATUS, b"%d" % code), (MESSAGE, status["message"].encode()), (DETAILS, encoded)]
+
+
+def _fit(text: str, most: int) -> str:
+    """Cut a text so that it is at most so many bytes as a trailer, where what is not ASCII is percent-encoded."""
+    text = text.encode("utf-8", "replace").decode()  # without lone surrogates
+    size = 0
+    for index, character in enumerate(text):
+        size += 1 if " " <= character <= "~" and character != "%" else 3 * len(character.encode())
+        if size > most:
+            return f"{text[:index]}…"
+    return text
 
 
 def _name_of(error: A2AError) -> str:

@@ -8,6 +8,7 @@ that occurs twice is merged if it is a message, and otherwise replaced.
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.dialects.protobuf import files
@@ -53,14 +54,16 @@ class _Fields(NamedTuple):
 
 def reader_of(full_name: str) -> Reader:
     """Return what decodes a message type. Raises KeyError when there is none of that name."""
-    reader = _readers.get(full_name)
-    if reader is None:
-        schema = files.MESSAGES[full_name]
-        fields = _Fields({}, {})
-        # It comes before its fields: a type may contain itself.
-        reader = _readers[full_name] = _message_reader(fields)
-        _add_fields(fields, schema)
-    return reader
+    # Locked, so that no other thread gets a reader that is not complete.
+    with _lock:
+        reader = _readers.get(full_name)
+        if reader is None:
+            schema = files.MESSAGES[full_name]
+            fields = _Fields({}, {})
+            # It comes before its fields: a type may contain itself.
+            reader = _readers[full_name] = _message_reader(fields)
+            _add_fields(fields, schema)
+        return reader
 
 
 def _message_reader(fields: _Fields, skip_field: Callable[[bytes, int, int, int, Budget], int] = skip) -> Reader:
@@ -267,3 +270,4 @@ _readers_of_json: dict[str, Reader] = {
     "google.protobuf.Timestamp": read_timestamp,
 }
 _readers = dict(_readers_of_json)
+_lock = RLock()

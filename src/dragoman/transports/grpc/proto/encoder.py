@@ -7,6 +7,9 @@ leaves open.
 
 from __future__ import annotations
 
+from binascii import Error as BinasciiError
+from binascii import a2b_base64
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.dialects.protobuf import files
@@ -28,17 +31,18 @@ _VALUE: Final = "google.protobuf.Value"
 
 def writer_of(full_name: str) -> Writer:
     """Return what encodes a message type. Raises KeyError when there is none of that name."""
-    writer = _writers.get(full_name)
-    if writer is None:
-        schema = files.MESSAGES[full_name]
-        fields: dict[str, Writer] = {}
-        # Of all types, only a Value can hold null.
-        nullable = frozenset(each.json_name for each in schema.fields if each.type == _VALUE)
-        # It comes before its fields: a type may contain itself.
-        writer = _writers[full_name] = _message_writer(fields, nullable)
-        for field in schema.fields:
-            fields[field.json_name] = _field_writer(field)
-    return writer
+    # Locked, so that no other thread gets a writer that is not complete.
+    with _lock:
+        writer = _writers.get(full_name)
+        if writer is None:
+            schema = files.MESSAGES[full_name]
+            fields: dict[str, Writer] = {}
+            # Of all types, only a Value can hold null.
+            nullable = frozenset(each.json_name for each in schema.fields if each.type == _VALUE)
+            # It comes before its fields: a type may contain itself.
+            writer = _writers[full_name] = _message_writer(fields, nullable)
+            fields.update({field.json_name: _field_writer(field) for field in schema.fields})
+        return writer
 
 
 def _message_writer(fields: dict[str, Writer], nullable: frozenset[str]) -> Writer:
@@ -110,7 +114,12 @@ def _map(tag: bytes, field: FieldSchema) -> Writer:
 
 
 def _bytes(value: str | bytes) -> bytes:
-    return from_base64(value) if isinstance(value, str) else value
+    if isinstance(value, bytes):
+        return value
+    try:
+        return a2b_base64(value, strict_mode=True)
+    except BinasciiError:
+        return from_base64(value)  # in the other alphabet, or without padding
 
 
 _write_packed = _message_writer(
@@ -140,3 +149,4 @@ _writers_of_json: dict[str, Writer] = {
     "google.protobuf.Timestamp": write_timestamp,
 }
 _writers = dict(_writers_of_json)
+_lock = RLock()
