@@ -33,7 +33,7 @@ class Settings(Struct, frozen=True):
     rounds: int = 3
     seconds: float = 4.0
     warmup: float = 0.5
-    budget: float = 1620.0
+    budget: float = 1980.0
     quick: bool = False
 
 

@@ -472,7 +472,7 @@ class Speaker:
         asked = {"a2a-version": self.version} if self.is_modern else {}
         if "id" in params and not self.is_modern:
             params = {"name": f"tasks/{params['id']}", **{key: value for key, value in params.items() if key != "id"}}
-        tenant = {"tenant": self.path[1:]} if self.path else {}
+        tenant = {"tenant": self.path.removeprefix("/agents")[1:]} if self.path else {}
         return {**params, **tenant}, {**asked, **{name.lower(): value for name, value in (headers or {}).items()}}
 
     def spell(self, operation: str, params: dict[str, Any], headers: Any = None) -> tuple[str, str, dict[str, Any]]:

@@ -32,10 +32,10 @@ _EMPTY_PAGE = {"tasks": [], "nextPageToken": "", "totalSize": 0}
 class GrpcResponse:
     """The outcome of a call, as an HTTP response whose text is JSON, or whose lines are server-sent events."""
 
-    def __init__(self, status: int, headers: dict[str, str], lines: Iterator[str], name: str = "OK") -> None:
+    def __init__(self, status: int, metadata: Any, kind: str, lines: Iterator[str], name: str = "OK") -> None:
         self.status_code = status
-        headers["grpc-status"] = name
-        self.headers = headers
+        fields = [(key, value) for key, value in metadata if isinstance(value, str)]
+        self.headers = httpx2.Headers([*fields, ("content-type", kind), ("grpc-status", name)])
         self._lines = lines
 
     def iter_lines(self) -> Iterator[str]:
@@ -90,15 +90,14 @@ class GrpcCaller:
             return _error(call)
         except StopIteration:
             first = None
-        headers = {name: value for name, value in call.initial_metadata() if isinstance(value, str)}
+        metadata = list(call.initial_metadata())
         if method.operation.streams:
-            return GrpcResponse(200, {**headers, "content-type": "text/event-stream"}, _events(first, call, method))
+            return GrpcResponse(200, metadata, "text/event-stream", _events(first, call, method))
         value = {} if first is None else method.codec.decode(method.response, first)
         if method.operation is Operation.LIST:
             value = _EMPTY_PAGE | value
         list(call)
-        headers |= dict(call.trailing_metadata())
-        return GrpcResponse(200, {**headers, "content-type": "application/json"}, iter([_json(value)]))
+        return GrpcResponse(200, [*metadata, *call.trailing_metadata()], "application/json", iter([_json(value)]))
 
 
 def _events(first: bytes | None, call: Any, method: Any) -> Iterator[str]:
@@ -116,14 +115,14 @@ def _events(first: bytes | None, call: Any, method: Any) -> Iterator[str]:
 
 
 def _error(call: Any) -> GrpcResponse:
-    metadata = dict(call.trailing_metadata())
+    metadata = call.trailing_metadata()
     number, name = call.code().value[0], call.code().name
-    details = metadata.pop("grpc-status-details-bin", None)
+    details = dict(metadata).get("grpc-status-details-bin")
     status = {} if details is None else codec_of("google.rpc").decode("Status", details)
     assert status.get("code", number) == number
     code = _STATUSES[number]
     error = {"code": code, "status": name, "message": call.details(), "details": status.get("details", [])}
-    return GrpcResponse(code, {**metadata, "content-type": "application/json"}, iter([_json({"error": error})]), name)
+    return GrpcResponse(code, metadata, "application/json", iter([_json({"error": error})]), name)
 
 
 def _json(value: Any) -> str:

@@ -20,7 +20,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.testing import Clock, served
 
-SPEAKERS = ("1.0-rpc", "1.0-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
 PARAMS = -32602
 
 
@@ -29,8 +29,8 @@ def limited(wire: Any, new_agent: Callable[..., Agent]) -> Iterator[Callable[...
     """Servers with limits of their own."""
     with ExitStack() as stack:
 
-        def limited(auth: Any = None, trust_proxy: Any = (), **limits: Any) -> Any:
-            settings = {"limits": limits, "drain": 0, "heartbeat": 0.05, "trust_proxy": trust_proxy}
+        def limited(auth: Any = None, trust_proxy: Any = (), grpc: int | None = 0, **limits: Any) -> Any:
+            settings = {"limits": limits, "drain": 0, "heartbeat": 0.05, "trust_proxy": trust_proxy, "grpc": grpc}
             return wire.at(stack.enter_context(served(new_agent(), auth=auth, **settings)))
 
         yield limited

@@ -198,6 +198,7 @@ def house(wire: Any, new_agent: Callable[..., Agent], tmp_path_factory: pytest.T
         heartbeat=0.05,
         long_poll=0.05,
         limits={"body": 100_000},
+        grpc=0,
         drain=0,
     ) as url:
         yield House(wire.at(url), folder / "t.db", users, issuer)

@@ -183,7 +183,7 @@ ATTACKS: dict[Attack, tuple[str, ...]] = {
     by_a_spelling_of_its_id: EVERY,
     by_guessing: EVERY,
 }
-SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
 
 
 def attacks_in(speaker: str) -> list[Attack]:

@@ -12,7 +12,7 @@ from dragoman.testing import served
 
 CARD = "/.well-known/agent-card.json"
 CARDS = (CARD, "/.well-known/agent.json", f"/agents/wire{CARD}", f"/agents/other{CARD}")
-SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
 
 
 def fresh(**members: Any) -> dict[str, Any]:

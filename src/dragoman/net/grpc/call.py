@@ -40,36 +40,32 @@ class OutgoingCall:
         self._limit = limit
         self._rpc: Any = None
         self._has_ended = False
-        self._has_timed_out = False
 
     async def perform(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call with one answer."""
-        read_timeout, connect_timeout = self.request.read_timeout, self.request.connect_timeout
-        is_ready = self._channel.is_ready
-        deadline = read_timeout
-        if deadline is not None and not is_ready:
-            deadline += connect_timeout or 0.0
+        await self._connect()
+        deadline = self.request.read_timeout
         self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
         try:
-            answer = await self._connected(self._rpc, is_ready)
+            answer = await self._rpc
             headers = _headers_of(await self._rpc.initial_metadata())
             trailers = _headers_of(await self._rpc.trailing_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
         except BaseException:
+            self._check_closed()
             await self.end()
             raise
         await self.end()
-        return GrpcResponse(
-            self, 200, headers, [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
-        )
+        frames = [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
+        return GrpcResponse(self, 200, headers, frames)
 
     async def stream(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call whose answer is a stream, and wait for its first message."""
-        is_ready = self._channel.is_ready
+        await self._connect()
         self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
         try:
-            first = await self._connected(self._read(), is_ready)
+            first = await self._read()
             headers = _headers_of(await self._rpc.initial_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
@@ -121,36 +117,14 @@ class OutgoingCall:
         await self.end()
         return write_trailers({"grpc-status": "0", **trailers})
 
-    async def _connected(self, answer: Any, is_ready: bool) -> Any:
-        """Wait for the answer of a call, which has to be connected in time."""
-        timeout = self.request.connect_timeout
-        if is_ready or timeout is None:
-            return await self._uncanceled(answer)
-        timer = asyncio.get_running_loop().call_later(timeout, self._check_connected)
+    async def _connect(self) -> None:
+        seconds = self.request.connect_timeout
         try:
-            return await self._uncanceled(answer)
-        finally:
-            timer.cancel()
-
-    def _check_connected(self) -> None:
-        if not self._channel.is_ready:
-            self._has_timed_out = True
-            self._rpc.cancel()
-
-    async def _uncanceled(self, answer: Any) -> Any:
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                if self._has_timed_out:
-                    await self.end(retire=True)
-                    where, timeout = redact_url(self.request.url), self.request.connect_timeout
-                    raise TimedOut(
-                        f"{where} did not accept the connection within {timeout:g} s", arrived=False
-                    ) from None
-                self._check_closed()
-            raise
+            await self._channel.connect(seconds)
+        except TimeoutError:
+            await self._channel.retire()
+            where = redact_url(self.request.url)
+            raise TimedOut(f"{where} did not accept the connection within {seconds:g} s", arrived=False) from None
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()

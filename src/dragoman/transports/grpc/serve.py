@@ -79,7 +79,8 @@ class Grpc:
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error as the status of the call, with its details."""
-        await send({"type": "http.response.start", "status": 200, "headers": [CONTENT_TYPE], "trailers": True})
+        # What is added to the headers, such as challenges, is sent with the trailers.
+        await send({**_start([]), "trailers_only": True})
         await _end(send, [*status_trailers(error, _row_of(request.scope["path"]).version), *error_headers(error)])
 
     async def _serve(self, request: Request, send: Send) -> None:
