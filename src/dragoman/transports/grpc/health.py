@@ -53,6 +53,8 @@ class HealthService:
 
     async def look(self) -> None:
         """Look after the server now, and tell those who watch if something has changed."""
+        if not self._watchers:
+            return
         status = await self._status()
         if status != self._last:
             self._last = status
