@@ -95,18 +95,19 @@ class OutgoingCall:
         """End the call, also in the middle of a stream."""
         if not self._has_ended:
             self._has_ended = True
-            self._rpc.cancel()
+            if self._rpc is not None:
+                self._rpc.cancel()
             await self._channel.end(retire=retire)
 
     async def _read(self) -> bytes:
         timeout = self.request.read_timeout
-        limit = asyncio.timeout(timeout)
         try:
-            async with limit:
+            if timeout is None:
                 message = await self._rpc.read()
+            else:
+                async with asyncio.timeout(timeout):
+                    message = await self._rpc.read()
         except TimeoutError:
-            if not limit.expired():
-                raise
             await self.end(retire=True)
             raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
@@ -120,11 +121,16 @@ class OutgoingCall:
 
     async def _connect(self) -> None:
         seconds = self.request.connect_timeout
+        self._channel.enter()
         try:
             await self._channel.connect(seconds)
         except TimeoutError:
-            await self._channel.retire()
+            await self.end(retire=True)
             raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
+        except BaseException:
+            await self.end()
+            raise
+        self._check_closed()
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()
