@@ -15,6 +15,7 @@ from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
+from dragoman.net.grpc.library import quiet_grpc
 from dragoman.net.guard import AddressGuard as AddressGuard
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_users
@@ -224,6 +225,7 @@ def build(
 
 def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
     """Return what makes the listener of gRPC. Raises ConfigError when the extra is missing."""
+    quiet_grpc()
     try:
         from dragoman.server.listen.grpc import GrpcListener
     except ImportError:
