@@ -14,8 +14,8 @@ from dragoman.net.exchange import (
     Chunks,
     Headers,
     HttpRequest,
+    origin_of,
     read_limited,
-    redact_url,
     too_large_error,
 )
 from dragoman.net.grpc.channel import GrpcChannel, Metadata
@@ -37,6 +37,7 @@ class OutgoingCall:
     def __init__(self, channel: GrpcChannel, request: HttpRequest, limit: int) -> None:
         self._channel = channel
         self.request = request
+        self._where = origin_of(request.url)
         self._limit = limit
         self._rpc: Any = None
         self._has_ended = False
@@ -107,7 +108,7 @@ class OutgoingCall:
             if not limit.expired():
                 raise
             await self.end(retire=True)
-            raise TimedOut(f"{redact_url(self.request.url)} said nothing for {timeout:g} s") from None
+            raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
             self._check_closed()
             raise
@@ -123,15 +124,13 @@ class OutgoingCall:
             await self._channel.connect(seconds)
         except TimeoutError:
             await self._channel.retire()
-            where = redact_url(self.request.url)
-            raise TimedOut(f"{where} did not accept the connection within {seconds:g} s", arrived=False) from None
+            raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()
         if self._channel.is_closed and (task is None or not task.cancelling()):
             self._has_ended = True
-            where = redact_url(self.request.url)
-            raise CannotConnect(f"the client was closed during a call of {where}", reason=CLIENT_CLOSED) from None
+            raise CannotConnect(f"the client was closed during a call of {self._where}", reason=CLIENT_CLOSED) from None
 
     async def _failed(self, error: Any) -> GrpcResponse:
         """Return the response of a call that failed before its first message; raise what is no answer."""
@@ -144,7 +143,7 @@ class OutgoingCall:
 
     def _problem(self, error: Any) -> DragomanError | None:
         """Return the error of a call that has got no answer; None for one that the server has answered."""
-        where, name, detail = redact_url(self.request.url), error.code().name, _one_line(error.details())
+        where, name, detail = self._where, error.code().name, _one_line(error.details())
         has_trailers = bool(error.trailing_metadata())
         text = detail.lower()
         if name == "RESOURCE_EXHAUSTED" and "client: received message larger" in text:
