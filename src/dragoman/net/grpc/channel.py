@@ -24,25 +24,22 @@ class GrpcChannel:
     @property
     def is_ready(self) -> bool:
         """True while it is connected."""
-        return self._channel.get_state() is self.grpc.ChannelConnectivity.READY
+        return not self.is_closed and self._channel.get_state() is self.grpc.ChannelConnectivity.READY
 
     async def connect(self, seconds: float | None) -> None:
-        """Connect, unless it is connected. If that fails, the next call will say why.
+        """Begin a call, to be ended with `end`: connect, unless it is connected. If that fails, the call will say why.
 
         Raises:
             TimeoutError: it took longer than so many seconds.
         """
+        self._calls += 1
         states = self.grpc.ChannelConnectivity
         async with asyncio.timeout(seconds):
             while (state := self._channel.get_state(try_to_connect=True)) in (states.IDLE, states.CONNECTING):
                 await self._channel.wait_for_state_change(state)
 
-    def enter(self) -> None:
-        """Announce a call, to be ended with `end`."""
-        self._calls += 1
-
     def begin(self, path: str, message: bytes, metadata: Metadata, *, streams: bool, timeout: float | None) -> Any:
-        """Begin a call that was announced."""
+        """Send the request of a call that has begun with `connect`."""
         method = self._methods.get((path, streams))
         if method is None:
             make = self._channel.unary_stream if streams else self._channel.unary_unary
