@@ -17,11 +17,13 @@ from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.response import ResponseEvents
+from dragoman.dialects.table import GRPC
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
     BadResponse,
     CannotConnect,
+    ConfigError,
     DragomanError,
     MethodNotFound,
     Overloaded,
@@ -405,6 +407,8 @@ class RemoteConnection:
             return False
         if isinstance(error, (MethodNotFound, VersionNotSupported)) and "taskId" not in error.metadata:
             return True
+        if isinstance(error, ConfigError):  # gRPC cannot do what the caller wants of the connection
+            return interface.binding.name == GRPC
         if isinstance(error, CannotConnect):
             if error.arrived is not False and operation in _SENDS:
                 # A retry must go to this interface, even if it no longer answers.

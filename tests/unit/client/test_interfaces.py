@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import runpy
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,19 @@ def test_without_grpcio_the_other_interfaces_are_used_and_what_to_install_is_sai
 def test_what_cannot_be_asked_for_is_refused_at_once(options: Any) -> None:
     with pytest.raises(ConfigError):
         Client("http://127.0.0.1:1", **options)
+
+
+async def test_grpc_that_cannot_do_what_the_caller_wants_gives_way_too() -> None:
+    own = ssl.create_default_context()
+    async with Stub(works) as stub:
+        async with Client(card(("127.0.0.1:443", "GRPC"), (stub.url, "jsonrpc")), verify=own) as client:
+            await client.send("hello")
+            assert client.transport == "jsonrpc"
+        async with Client(
+            card(("127.0.0.1:443", "GRPC"), (stub.url, "jsonrpc")), verify=own, transport="grpc"
+        ) as client:
+            with pytest.raises(ConfigError, match=r"an ssl\.SSLContext cannot be used over gRPC"):
+                await client.send("hello")
 
 
 async def test_grpc_that_does_not_answer_gives_way_to_the_next_interface() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import AuthError, CannotConnect, ConfigError, ResponseTooLarge, TimedOut
+from dragoman.errors import CannotConnect, ConfigError, ResponseTooLarge, TimedOut
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.grpc.frames import FrameReader, parse_trailers, read_frames, write_message, write_trailers
@@ -383,7 +383,7 @@ async def test_a_header_that_grpc_cannot_carry_is_refused(http: SocketClient, he
 
 
 async def test_a_key_in_the_query_cannot_be_sent(http: SocketClient) -> None:
-    with pytest.raises(AuthError, match="gRPC has none"):
+    with pytest.raises(ConfigError, match="gRPC has none"):
         await http.send(call("grpc://127.0.0.1:1/a.B/Echo?key=abc"))
 
 

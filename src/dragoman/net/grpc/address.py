@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from dragoman.model.error import AuthError
+from dragoman.model.error import ConfigError
 from dragoman.net.exchange import redact_url
 
 SCHEMES = ("grpc", "grpcs")
@@ -34,14 +34,14 @@ def parse_grpc_url(url: str) -> GrpcUrl:
 
     Raises:
         ValueError: it is not one.
-        AuthError: it has a query, in which only a key can be.
+        ConfigError: it has a query, in which only a key can be.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme not in SCHEMES or not host or not url.isprintable() or " " in url:
         raise ValueError("not an address that can be called")
     if parts.query:
-        raise AuthError("the agent wants a key in the query of a URL, and gRPC has none: choose another transport=")
+        raise ConfigError("the agent wants a key in the query of a URL, and gRPC has none: choose another transport=")
     name = host if host.isascii() else host.encode("idna").decode()
     return GrpcUrl(parts.scheme == "grpcs", name, parts.port or _PORTS[parts.scheme], parts.path)
 
