@@ -14,8 +14,8 @@ from dragoman.net.exchange import (
     Chunks,
     Headers,
     HttpRequest,
+    origin_of,
     read_limited,
-    redact_url,
     too_large_error,
 )
 from dragoman.net.grpc.channel import GrpcChannel, Metadata
@@ -27,8 +27,13 @@ _NOT_CONNECTED = ("failed to connect", "errors resolving", "dns resolution faile
 _UNTRUSTED = re.compile(r"certificate_verify_failed|hostname verification|peer name", re.IGNORECASE)
 _NO_TLS = re.compile(r"(?:tls|ssl) handshake failed", re.IGNORECASE)
 _NO_HOST = re.compile(r"errors resolving|dns resolution failed|name not found", re.IGNORECASE)
-# How the end of a stream reads whose connection, or the server at its other end, went away.
-_BROKEN = re.compile(r"rst_stream|stream removed|socket closed|connection reset|goaway", re.IGNORECASE)
+# What grpcio itself says when the connection, or the server at its other end, went away. A server may say the same of
+# what is behind it, but rarely begins with it.
+_BROKEN = re.compile(
+    r"(?:received )?rst_stream|stream removed|socket closed|connection (?:reset|aborted|timed out)|goaway|broken pipe"
+    r"|(?:recv|send)msg|cancelling all calls|keepalive|ping timeout|transport",
+    re.IGNORECASE,
+)
 
 
 class OutgoingCall:
@@ -37,39 +42,36 @@ class OutgoingCall:
     def __init__(self, channel: GrpcChannel, request: HttpRequest, limit: int) -> None:
         self._channel = channel
         self.request = request
+        self._where = origin_of(request.url)
         self._limit = limit
         self._rpc: Any = None
         self._has_ended = False
-        self._has_timed_out = False
 
     async def perform(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call with one answer."""
-        read_timeout, connect_timeout = self.request.read_timeout, self.request.connect_timeout
-        is_ready = self._channel.is_ready
-        deadline = read_timeout
-        if deadline is not None and not is_ready:
-            deadline += connect_timeout or 0.0
-        self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
+        await self._connect()
+        deadline = self.request.read_timeout
         try:
-            answer = await self._connected(self._rpc, is_ready)
+            self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
+            answer = await self._rpc
             headers = _headers_of(await self._rpc.initial_metadata())
             trailers = _headers_of(await self._rpc.trailing_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
         except BaseException:
+            self._check_closed()
             await self.end()
             raise
         await self.end()
-        return GrpcResponse(
-            self, 200, headers, [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
-        )
+        frames = [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
+        return GrpcResponse(self, 200, headers, frames)
 
     async def stream(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call whose answer is a stream, and wait for its first message."""
-        is_ready = self._channel.is_ready
-        self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
+        await self._connect()
         try:
-            first = await self._connected(self._read(), is_ready)
+            self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
+            first = await self._read()
             headers = _headers_of(await self._rpc.initial_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
@@ -98,7 +100,8 @@ class OutgoingCall:
         """End the call, also in the middle of a stream."""
         if not self._has_ended:
             self._has_ended = True
-            self._rpc.cancel()
+            if self._rpc is not None:
+                self._rpc.cancel()
             await self._channel.end(retire=retire)
 
     async def _read(self) -> bytes:
@@ -111,7 +114,7 @@ class OutgoingCall:
             if not limit.expired():
                 raise
             await self.end(retire=True)
-            raise TimedOut(f"{redact_url(self.request.url)} said nothing for {timeout:g} s") from None
+            raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
             self._check_closed()
             raise
@@ -121,43 +124,23 @@ class OutgoingCall:
         await self.end()
         return write_trailers({"grpc-status": "0", **trailers})
 
-    async def _connected(self, answer: Any, is_ready: bool) -> Any:
-        """Wait for the answer of a call, which has to be connected in time."""
-        timeout = self.request.connect_timeout
-        if is_ready or timeout is None:
-            return await self._uncanceled(answer)
-        timer = asyncio.get_running_loop().call_later(timeout, self._check_connected)
+    async def _connect(self) -> None:
+        seconds = self.request.connect_timeout
         try:
-            return await self._uncanceled(answer)
-        finally:
-            timer.cancel()
-
-    def _check_connected(self) -> None:
-        if not self._channel.is_ready:
-            self._has_timed_out = True
-            self._rpc.cancel()
-
-    async def _uncanceled(self, answer: Any) -> Any:
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                if self._has_timed_out:
-                    await self.end(retire=True)
-                    where, timeout = redact_url(self.request.url), self.request.connect_timeout
-                    raise TimedOut(
-                        f"{where} did not accept the connection within {timeout:g} s", arrived=False
-                    ) from None
-                self._check_closed()
+            await self._channel.connect(seconds)
+        except TimeoutError:
+            await self._channel.retire()
+            raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
+        except BaseException:
+            self._check_closed()
+            await self.end()
             raise
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()
         if self._channel.is_closed and (task is None or not task.cancelling()):
             self._has_ended = True
-            where = redact_url(self.request.url)
-            raise CannotConnect(f"the client was closed during a call of {where}", reason=CLIENT_CLOSED) from None
+            raise CannotConnect(f"the client was closed during a call of {self._where}", reason=CLIENT_CLOSED) from None
 
     async def _failed(self, error: Any) -> GrpcResponse:
         """Return the response of a call that failed before its first message; raise what is no answer."""
@@ -170,7 +153,7 @@ class OutgoingCall:
 
     def _problem(self, error: Any) -> DragomanError | None:
         """Return the error of a call that has got no answer; None for one that the server has answered."""
-        where, name, detail = redact_url(self.request.url), error.code().name, _one_line(error.details())
+        where, name, detail = self._where, error.code().name, _one_line(error.details())
         has_trailers = bool(error.trailing_metadata())
         text = detail.lower()
         if name == "RESOURCE_EXHAUSTED" and "client: received message larger" in text:
@@ -180,11 +163,14 @@ class OutgoingCall:
             return TimedOut(f"{where} said nothing for {self.request.read_timeout:g} s", arrived=arrived)
         if has_trailers:
             return None
-        if name == "UNAVAILABLE" and text.startswith(_NOT_CONNECTED):
-            return _connect_error(where, detail)
         if self._channel.is_closed:
             return CannotConnect(f"the client was closed during a call of {where}", reason=CLIENT_CLOSED)
-        if name in ("UNAVAILABLE", "CANCELLED") or (name in ("INTERNAL", "UNKNOWN") and _BROKEN.search(text)):
+        # While there is a connection, the text is the server's own: it may pass on the trouble of one behind it.
+        is_connected = self._channel.is_ready
+        if name == "UNAVAILABLE" and text.startswith(_NOT_CONNECTED) and not is_connected:
+            return _connect_error(where, detail)
+        is_broken = bool(_BROKEN.match(text)) or (not is_connected and name in ("UNAVAILABLE", "CANCELLED"))
+        if is_broken and name in ("UNAVAILABLE", "CANCELLED", "INTERNAL", "UNKNOWN"):
             # What the server has sent before the break, if only metadata, shows that it was at work on the request.
             status = 200 if error.initial_metadata() else None
             return CannotConnect(
