@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.job import Outcome
 from bench.results import Row, Scenario
-from bench.scenarios.over_grpc import BARS, CHUNKS, JSON, OURS, READERS, SEND, STREAM, THEIRS
+from bench.scenarios.over_grpc import BARS, CHUNKS, JSON, OURS, READERS, SEND, SEND_SHARED, STREAM, THEIRS
 from bench.stats import ratios
 from bench.tables import number, ranged, table
 
@@ -18,7 +18,8 @@ PEERS = ("a2a-go gRPC", "@a2a-js/sdk gRPC")
 def over_grpc(scenario: Scenario) -> list[str]:
     """Sends and streams over gRPC, and the bars."""
     return [
-        "SendMessage that waits for a task with four events, 32 callers at once, each on a connection of its own. "
+        "SendMessage that waits for a task with four events, 32 callers at once, each on a connection of its own; for "
+        "comparison, all on one connection, from which grpcio takes one call at a time. "
         "Servers of the Python libraries are grpcio's asyncio servers on uvloop, all with the settings their library "
         "has by itself. The load generator is a program in Go on a core of its own, the same for every server over "
         "gRPC; it checks every answer as the one for HTTP does. `dragoman` is JSON-RPC over HTTP/1.1, in the same run.",
@@ -34,6 +35,7 @@ def _sends(scenario: Scenario) -> str:
     rows = [
         [
             row.server,
+            row.case,
             _at_least(row) + ranged(row.of(lambda outcome: outcome.rate)),
             " / ".join(_middle(row, what) for what in (_p50, _p95, _p99)),
             ranged(row.of(lambda outcome: outcome.cpu_us)),
@@ -41,9 +43,9 @@ def _sends(scenario: Scenario) -> str:
             _errors(row),
         ]
         for row in scenario.rows
-        if row.case == SEND and row.outcomes
+        if row.case != STREAM and row.outcomes
     ]
-    return table(["server", "requests/s", "p50 / p95 / p99 ms", "CPU µs/request", "peak MB", "errors"], rows)
+    return table(["server", "", "requests/s", "p50 / p95 / p99 ms", "CPU µs/request", "peak MB", "errors"], rows)
 
 
 def _streams(scenario: Scenario) -> str:
@@ -65,7 +67,7 @@ def _streams(scenario: Scenario) -> str:
 
 def _bars(scenario: Scenario) -> str:
     rows: list[list[str]] = []
-    for case in (SEND, STREAM):
+    for case in (SEND, SEND_SHARED, STREAM):
         for store in STORES:
             ours = scenario.find(f"{OURS}, {store}", case)
             others = [THEIRS, JSON] if store != "memory" else [THEIRS, *PEERS, JSON]
@@ -81,7 +83,7 @@ def _compared(ours: Row, theirs: Row, case: str, bar: float | None) -> list[str]
     found = [
         ratios([what(one) for one in ours.outcomes], [what(one) for one in theirs.outcomes]) for what in _rates(case)
     ]
-    what = "SendMessage" if case == SEND else f"{CHUNKS:,} chunks"
+    what = f"{CHUNKS:,} chunks" if case == STREAM else f"SendMessage, {case}"
     met = "" if bar is None else "yes" if all(one.median >= bar for one in found) else "**no**"
     wanted = "" if bar is None else f"≥ {bar:g}×"  # noqa: RUF001
     return [f"{ours.server} / {theirs.server}, {what}", *(ranged(one, "×") for one in found), wanted, met]  # noqa: RUF001

@@ -42,6 +42,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     database_pid: int = 0
     # Over gRPC, from a generator written in Go; messages of the kinds `send` and `stream` only.
     grpc: bool = False
+    # How many connections the callers over gRPC share; 0 for one each.
+    connections: int = 0
     # CPU time to the nanosecond, for short bursts; the server must not end threads meanwhile.
     exact: bool = False
 

@@ -15,7 +15,8 @@ from dragoman.dialects.protobuf.schema import FieldSchema, Label
 ONLY_1_1 = {"generation", "currentGeneration", "ifGenerationMatch"}
 NAMES = [each.full_name for file in (*v1.FILES, *v03.FILES) for each in file.messages.values()]
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+# Also of about 128 bytes: from there on, a size takes two.
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.integers(110, 132).map("x".__mul__)
 _integers = st.integers(-(2**53), 2**53)
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _json: st.SearchStrategy[Any] = st.recursive(

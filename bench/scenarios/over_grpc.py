@@ -6,7 +6,8 @@ from bench.contestants import Contestant
 from bench.plan import GRPC_GENERATOR, Plan, tell
 from bench.results import Scenario
 
-SEND = "32 callers"
+SEND = "32 connections"
+SEND_SHARED = "one connection"
 STREAM = "stream"
 CHUNKS = 2000
 READERS = 4
@@ -29,14 +30,16 @@ def run(plan: Plan, scenario: Scenario) -> None:
         for contestant in everybody:
             _measure(plan, scenario, contestant, SEND)
             _measure(plan, scenario, contestant, STREAM)
+            if contestant.name in (OURS, THEIRS):
+                _measure(plan, scenario, contestant, SEND_SHARED)
 
 
 def _measure(plan: Plan, scenario: Scenario, contestant: Contestant, case: str) -> None:
-    if case == SEND:
-        job = plan.job(contestant, kind="send")
-    else:
+    if case == STREAM:
         limit = 2 * plan.settings.seconds
         job = plan.job(contestant, kind="stream", chunks=CHUNKS, concurrency=READERS, limit=limit)
+    else:
+        job = plan.job(contestant, kind="send", connections=int(case == SEND_SHARED))
     outcome = plan.burst(contestant, job)
     scenario.row(contestant.label, case).outcomes.append(outcome)
     tell(scenario, contestant.label, case, outcome)

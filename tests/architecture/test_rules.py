@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from architecture.sources import parsed
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "dragoman"
@@ -59,15 +60,9 @@ def files() -> dict[str, str]:
 
 
 @cache
-def tree(file: str) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(files()[file])
-
-
-@cache
 def nodes(file: str) -> list[ast.AST]:
     """All nodes of that tree, parents before their children."""
-    return list(ast.walk(tree(file)))
+    return list(ast.walk(parsed(SRC / file)))
 
 
 @cache

@@ -15,7 +15,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE)
 # With or without a patch number; A2A has no 0.1.0, which is the first version of an agent.
 SPELLED = re.compile(rf"(?!0\.1\.0)({'|'.join(map(re.escape, VERSIONS))})(\.\d+)?", re.ASCII)
 # A source without any of these need not be parsed.
-SUSPECT = re.compile(rf"{SPELLED.pattern}|{re.escape(VERSION_HEADER)}|\bstartswith\b", re.ASCII | re.IGNORECASE)
+SUSPECT = re.compile(rf"{SPELLED.pattern}|{re.escape(VERSION_HEADER)}|[\"'][01]\.[\"']", re.ASCII | re.IGNORECASE)
 # Versions of other things: HTTP's, and that of a package.
 OTHERS = {"http_version", "version", "__version__"}
 

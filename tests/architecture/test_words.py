@@ -8,6 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
+
+from architecture.sources import parsed
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dragoman"
@@ -33,28 +36,23 @@ UNWANTED = {
 FACES = ("client/sync.py", "agents/functions/sync_context.py")
 
 
+# The nodes that name something, and where.
+NAMED: dict[type[ast.AST], str] = {
+    **{ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg"},
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs), "name"),
+}
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), _parsed(path)
-
-
-@cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(SOURCE).as_posix(), parsed(path)
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Every name that is bound or used in a module, with its line."""
     for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                yield name, node.lineno
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name, node.lineno
-            case ast.keyword(arg=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                yield name, node.lineno
-            case _:
-                pass
+        if (field := NAMED.get(type(node))) and isinstance(name := getattr(node, field), str):
+            yield name, cast("ast.expr", node).lineno
 
 
 @cache

@@ -462,7 +462,7 @@ class Reader:
     def _python(self, block: Block) -> str:
         # The page itself is the source, so that a traceback names its line.
         source = "\n" * (block.line - 1) + block.text
-        source = source.replace(SHOWN_ADDRESS, self._address)
+        source = source.replace(SHOWN_ADDRESS, self._address).replace(SHOWN_GRPC, self._grpc)
         code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -47,6 +47,7 @@ from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
 from dragoman.server.config.settings import SETTINGS, Limits, Settings
 from dragoman.server.http.app import App
+from dragoman.transports.grpc.method import METHODS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -364,6 +365,11 @@ def test_the_protocols_page_says_the_same() -> None:
     assert {code(row[0])[0]: (row[1], row[2], code(row[4])[0]) for row in table} == protocol_errors()
     statuses = {name: status_of(cls()).name for name, cls in error_classes().items() if name in protocol_errors()}
     assert {code(row[0])[0]: code(row[3])[0] for row in table} == statuses
+
+
+def test_the_protocols_page_has_a_command_for_every_method_of_grpc() -> None:
+    text = page("protocols.md")
+    assert [path for path in METHODS if f"127.0.0.1:50051 {path[1:]}" not in text] == []
 
 
 # -- settings and the command --------------------------------------------------------------------------------------

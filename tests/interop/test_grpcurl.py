@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import pytest
+import trustme
 
-from dragoman import Agent, Context, User
+from dragoman import Agent, Context, Server, User
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
@@ -270,6 +271,45 @@ def test_health_needs_no_schema_and_no_credentials() -> None:
         assert "Code: NotFound" in stranger.call(f"{HEALTH}/Check", {"service": "a2a"}).error
         assert V1 in stranger.text("list")
         assert "Code: Unauthenticated" in stranger.call(f"{V1}/GetTask", {"id": "x"}).error
+
+
+def test_with_tls_it_needs_the_authority_and_with_mtls_a_certificate_of_its_own(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    files = {name: str(tmp_path / name) for name in ("ca.pem", "server.pem", "me.pem", "me.key")}
+    authority.cert_pem.write_to_path(files["ca.pem"])
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(files["server.pem"])
+    mine = authority.issue_cert("me@example.org")
+    mine.cert_chain_pems[0].write_to_path(files["me.pem"])
+    mine.private_key_pem.write_to_path(files["me.key"])
+    trusting = ("-cacert", files["ca.pem"])
+    with served(agent(), grpc="127.0.0.1:0", tls_cert=files["server.pem"]) as url:
+        address = grpc_address(url)
+        assert V1 in Grpcurl(address, *trusting).text("list")
+        assert "Failed to dial" in Grpcurl(address, "-plaintext", "-connect-timeout", "1").call("list").error
+    with served(agent(), grpc="127.0.0.1:0", tls_cert=files["server.pem"], tls_ca=files["ca.pem"]) as url:
+        address = grpc_address(url)
+        shown = Grpcurl(address, *trusting, "-cert", files["me.pem"], "-key", files["me.key"])
+        assert shown.call(f"{HEALTH}/Check").message == {"status": "SERVING"}
+        refused = Grpcurl(address, *trusting, "-connect-timeout", "1").call(f"{HEALTH}/Check").error
+        assert "certificate required" in refused or "Failed to dial" in refused
+
+
+@pytest.mark.parametrize(("tenant", "text"), [("", "one: hi"), ("two", "two: hi"), ("two/acme", "two: hi")])
+def test_the_tenant_chooses_one_of_several_agents(tenant: str, text: str) -> None:
+    with served(Server(echo("one"), echo("two")), grpc="127.0.0.1:0") as url:
+        request = {"tenant": tenant, "message": message("m1", parts=[{"text": "hi"}])}
+        task = Grpcurl(grpc_address(url)).call(f"{V1}/SendMessage", request).message["task"]
+    assert task["artifacts"][0]["parts"] == [{"text": text}]
+
+
+def echo(name: str) -> Agent:
+    made = Agent(name, description="Echoes")
+
+    @made.skill
+    def say(text: str) -> str:
+        return f"{name}: {text}"
+
+    return made
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -52,6 +52,12 @@ class GrpcReader:
         path, method = _method(Operation.STREAM)
         return StreamReader(self._channel.unary_stream(path)(_message(method, tool, arguments)), method)
 
+    def subscribe(self, task_id: str, timeout: float | None = None) -> StreamReader:
+        """Follow a task; `timeout` is the deadline of the call, in seconds."""
+        path, method = _method(Operation.SUBSCRIBE)
+        request = method.codec.encode(method.request, {"id": task_id})
+        return StreamReader(self._channel.unary_stream(path)(request, timeout=timeout), method)
+
     async def send(self, tool: str, **arguments: object) -> dict[str, Any]:
         """Send a message, and return the task."""
         path, method = _method(Operation.SEND)

@@ -289,7 +289,7 @@ def _remotes(options: SharedOptions) -> dict[str, Remote]:
 def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https", "grpc", "grpcs") and bool(parts.hostname) and parts.port != 0
         if "@" in parts.netloc:
             raise ConfigError(
                 f"`{parts.scheme}://…@{parts.hostname}` has credentials in it: name the agent under [remotes], "

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from dragoman.client.connection import with_response
 from dragoman.dialects.cards.card import parse_card
+from dragoman.dialects.v1.dialect import V1_0
 from dragoman.model.error import (
     BadCard,
     BadResponse,
@@ -20,6 +21,7 @@ from dragoman.model.error import (
     as_received,
 )
 from dragoman.model.json import decode_any
+from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, redact_url
 from dragoman.telemetry.printable import one_line
 from dragoman.transports.binding import auth_error
@@ -348,11 +350,13 @@ class CardRecorder:
             AuthError: the card is not public and the credentials are missing or wrong.
         """
         try:
-            await client.card()
+            card = await client.card()
         except BadCard:
             if not self.bodies:
                 raise
             return next(iter(self.bodies.items()))
+        if not self.bodies:  # it came over gRPC, or is one that is only assumed
+            return card.supported_interfaces[0].url, V1_0.write_result(Operation.EXTENDED_CARD, card)
         return list(self.bodies.items())[-1]
 
 

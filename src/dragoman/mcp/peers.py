@@ -14,6 +14,7 @@ from dragoman.mcp.tools.tool import ToolError, card_failed
 from dragoman.model.error import AuthError, BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any
 from dragoman.model.operation import ListTasksRequest, ListTasksResponse, Operation
+from dragoman.net.grpc.address import SCHEMES as GRPC_SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +65,7 @@ class AddressPolicy:
             raise _bad_address(url) from None
         if "@" in parts.netloc:
             raise ToolError("credentials do not belong in an address: configure the agent under [remotes]")
-        if scheme not in ("http", "https") or not host or not _is_plain(url):
+        if scheme not in ("http", "https", *GRPC_SCHEMES) or not host or not _is_plain(url):
             raise _bad_address(url)
         return ParsedAddress(url, host, self.allows(host, port) or (scheme, host, port) in self._origins)
 
@@ -126,7 +127,8 @@ class OriginGuard:
 
     def _check(self, url: str) -> None:
         origin = origin_of(url)
-        if origin == self._origin:
+        # gRPC has a port of its own. Whoever listens there speaks gRPC, or refuses what it gets.
+        if origin == self._origin or (origin[0] in GRPC_SCHEMES and origin[1] == self._origin[1]):
             return
         if is_loopback(origin[1]) and not is_loopback(self._origin[1]):
             raise ToolError("only an agent on this machine may name an address on this machine")
@@ -237,7 +239,7 @@ class Peers:
         if record is not None:
             return record
         # Before names from cards: no agent can impersonate a configured one by its card's name.
-        is_address = agent_id.strip().lower().startswith(("http://", "https://"))
+        is_address = agent_id.strip().lower().startswith(("http://", "https://", "grpc://", "grpcs://"))
         if is_address or agent_id in self._options.remotes:
             return self._registry.agent_at(self._address(agent_id)) or await self.resolve(agent_id)
         record = self._registry.find_agent(agent_id)

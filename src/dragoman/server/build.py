@@ -15,6 +15,7 @@ from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
+from dragoman.net.grpc.library import no_grpc_error, quiet_grpc
 from dragoman.net.guard import AddressGuard as AddressGuard
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_users
@@ -224,12 +225,11 @@ def build(
 
 def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
     """Return what makes the listener of gRPC. Raises ConfigError when the extra is missing."""
+    quiet_grpc()
     try:
         from dragoman.server.listen.grpc import GrpcListener
     except ImportError:
-        from dragoman.installation import install_line
-
-        raise ConfigError(f"grpc needs the extra `grpc`: {install_line('grpc')}") from None
+        raise no_grpc_error("grpc") from None
     return partial(GrpcListener, settings=settings, shared=isinstance(settings, WorkerSettings))
 
 

@@ -415,6 +415,9 @@ async def file_roundtrip(peer: Peer) -> str:
     expect(parts[0].raw == content, f"the bytes came back as {parts[0].raw!r}")
     expect(parts[0].media_type == "application/octet-stream", f"the media type is {parts[0].media_type!r}")
     expect(parts[0].filename == "blob.bin", f"the name is {parts[0].filename!r}")
+    if peer.card.supported_interfaces[0].protocol_binding == BINDINGS["grpc"]:
+        # Over REST 0.3 nobody can tell whether a text in Base64 is one, or what the SDK has made of another.
+        await send_for_task(peer, [*saying("hello"), new_raw_part(b"notes of dragoman", "text/plain", "notes.txt")])
     return "equal in the history"
 
 

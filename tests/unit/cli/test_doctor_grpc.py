@@ -167,6 +167,11 @@ def test_a_wrong_answer_is_told_with_the_rule(
         assert [line for line in lines if line.startswith(says)], lines
 
 
+def test_a_server_that_wants_credentials_is_told_from_one_that_is_broken(typed: Typed) -> None:
+    with checked(typed, Faulty(GetTask=(grpc.StatusCode.UNAUTHENTICATED, ""))) as lines:
+        assert lines[-1].startswith("FAIL grpc 1.0 every operation: UNAUTHENTICATED, and the card names no way to ")
+
+
 def test_a_package_of_another_version_than_the_card_says_is_found(typed: Typed) -> None:
     with checked(typed, Faulty(V03)) as lines:
         assert lines[-1] == (

@@ -94,7 +94,7 @@ def test_the_printed_lines_are_all_it_takes(here: Path) -> None:
         finally:
             server.terminate()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"],
         cwd="trip",
         env=environ,
         capture_output=True,

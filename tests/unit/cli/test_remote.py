@@ -243,6 +243,23 @@ def test_every_exchange_is_shown_and_no_secret(guarded: str, run: Run):
     assert "another" not in done.stderr
 
 
+def test_exchanges_over_grpc_are_shown_as_json(run: Run):
+    with served(echo(**bearer_card()), auth=who, grpc=0) as guarded:
+        done = run("send", guarded, "hi there", "--transport", "grpc", "--wire", DRAGOMAN_TOKEN=TOKEN)
+        refused = run("send", guarded, "hi there", "--transport", "grpc", "--wire", DRAGOMAN_TOKEN="wrong-token")
+    assert (done.returncode, done.stdout) == (0, "hi there\n")
+    lines = done.stderr.splitlines()
+    assert any(line.endswith("/lf.a2a.v1.A2AService/SendStreamingMessage") for line in lines)
+    assert "> Authorization: Bearer ***" in lines
+    assert any(line.startswith('> {"message":{"messageId":"') for line in lines)
+    assert "< first-event-id: 1" in lines
+    assert any(line.startswith('< {"statusUpdate":') and "TASK_STATE_COMPLETED" in line for line in lines)
+    assert TOKEN not in done.stderr
+    assert refused.returncode != 0
+    assert any(line.startswith("< UNAUTHENTICATED: ") for line in refused.stderr.splitlines())
+    assert "wrong-token" not in refused.stderr
+
+
 def test_what_cannot_be_reached_is_shown_too(run: Run):
     done = run("send", "http://127.0.0.1:1", "hi", "--wire")
     assert done.returncode == 3

@@ -347,15 +347,17 @@ class ServerProcess:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as taken:
+        with socket.socket() as taken, socket.socket() as also_taken:
             taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+            also_taken.bind(("127.0.0.1", 0))
+            self.port, self.grpc_port = taken.getsockname()[1], also_taken.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": str(SRC)}
         words = [sys.executable, "-m", "dragoman.cli.main", "serve", "counter.py", "--port", str(self.port)]
+        words += ["--grpc", str(self.grpc_port)]
         process = self._process = await asyncio.create_subprocess_exec(
             *words, cwd=self.folder, env=environ, stderr=asyncio.subprocess.PIPE
         )
@@ -379,11 +381,12 @@ async def server(tmp_path: Path) -> AsyncGenerator[ServerProcess]:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("transport", ["jsonrpc", "grpc"])
 async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
-    server: ServerProcess, logged: pytest.LogCaptureFixture
+    server: ServerProcess, logged: pytest.LogCaptureFixture, transport: str
 ) -> None:
     clock = Clock()
-    connection = connect(server.url, clock=clock)
+    connection = connect(server.url, clock=clock, transport=transport)
 
     async def open_stream() -> ResumableStream:
         return ResumableStream(connection, 5)

@@ -20,6 +20,7 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=50, check=False)
 
 
+@pytest.mark.timeout(60)  # as long as the example may take
 def test_each_of_the_three_says_its_part_in_order_and_the_example_ends(tmp_path: Path) -> None:
     done = run("-m", "dragoman.examples.team", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -23,6 +23,7 @@ type job struct {
 	Port        int     `json:"port"`
 	PID         int     `json:"pid"`
 	Concurrency int     `json:"concurrency"`
+	Connections int     `json:"connections"`
 	Seconds     float64 `json:"seconds"`
 	Warmup      float64 `json:"warmup"`
 	Limit       float64 `json:"limit"`
@@ -61,10 +62,14 @@ func run() error {
 	return json.NewEncoder(os.Stdout).Encode(counted.outcome())
 }
 
-// connect gives every caller a connection of its own, as the callers over HTTP have it.
+// connect gives every caller a connection of its own, as the callers over HTTP have it, or lets them share some.
 func connect(asked job) ([]a2apb.A2AServiceClient, error) {
 	clients := make([]a2apb.A2AServiceClient, asked.Concurrency)
 	for number := range clients {
+		if asked.Connections > 0 && number >= asked.Connections {
+			clients[number] = clients[number%asked.Connections]
+			continue
+		}
 		connection, err := grpc.NewClient(
 			fmt.Sprintf("passthrough:///127.0.0.1:%d", asked.Port),
 			grpc.WithTransportCredentials(insecure.NewCredentials()),

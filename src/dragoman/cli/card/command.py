@@ -134,7 +134,8 @@ def _preferred_interface(card: AgentCard, options: Options) -> AgentInterface | 
     same = [
         each
         for each in card.supported_interfaces
-        if each.protocol_binding.upper() == first.name and each.url.rstrip("/") == first.url.rstrip("/")
+        if each.protocol_binding.upper() == first.name
+        and first.url.rstrip("/").endswith(each.url.rstrip("/"))  # cards write host:port for gRPC
     ]
     same_version = (each for each in same if each.protocol_version.startswith(first.dialect.version))
     return next(same_version, same[0] if same else None)

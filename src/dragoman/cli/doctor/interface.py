@@ -162,7 +162,8 @@ class InterfaceChecker:
         says = f"{label}: {status}, so it is not checked"
         hint = "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
         findings = [HealthFinding("warn", self.check, says, hint)]
-        if response.status == 401 and not response.headers.get("WWW-Authenticate"):
+        # Over gRPC nothing says where it would be.
+        if response.status == 401 and not self.transport and not response.headers.get("WWW-Authenticate"):
             findings.append(
                 HealthFinding("warn", self.check, f"{label}: {status} without WWW-Authenticate", _CHALLENGE)
             )

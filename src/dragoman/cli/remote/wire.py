@@ -1,4 +1,4 @@
-"""`--wire`: logs every HTTP exchange on stderr, with secrets masked."""
+"""`--wire`: logs every exchange on stderr, with secrets masked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import quote
 from dragoman.cli.printing import say
 from dragoman.model.error import DragomanError
 from dragoman.net.exchange import MAX_RESPONSE
+from dragoman.net.grpc.address import is_grpc
 
 if TYPE_CHECKING:
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
@@ -47,6 +48,8 @@ class WireLog:
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
         """Log one exchange. An error is logged and raised again."""
+        if is_grpc(request.url):
+            return await self._log_grpc(request, call_next)
         self._show(">", f"{request.method} {self.masked_url(request.url)}")
         self._show_headers(">", request.headers)
         if request.body:
@@ -60,6 +63,25 @@ class WireLog:
         self._show("<", f"HTTP {response.status}")
         self._show_headers("<", response.headers)
         return _LoggedResponse(response, self)
+
+    async def _log_grpc(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        from dragoman.cli.remote.grpc_wire import STATUS_NAMES, GrpcWireResponse, request_json
+
+        self._show(">", request.url)
+        self._show_headers(">", {k: v for k, v in request.headers.items() if k.lower() not in STATUS_NAMES})
+        self._show(">", "")
+        self._show(">", self.masked_text(request_json(request)))
+        say()
+        try:
+            response = await call_next(request)
+        except DragomanError as error:
+            self._show("!", f"{error}\n")
+            raise
+        metadata = {k: v for k, v in response.headers.items() if k.lower() not in STATUS_NAMES}
+        self._show_headers("<", metadata)
+        if metadata:
+            self._show("<", "")
+        return GrpcWireResponse(response, request.url, self.show_line)
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 

@@ -54,22 +54,31 @@ class GrpcDiscovery(Discovery):
         if cached is not None and not (self._public_only and cached.is_private):
             return cached
         url, tenant = grpc_url(target, secure=False), unquote(urlsplit(target).path.strip("/")) or None
+        card, spoken = await self._ask_all(url, tenant)
+        if card is None:
+            # A server may have all but this method.
+            return _resolved(_assumed_card(url, spoken or self._rows, tenant), target)
+        resolved = _resolved(_with_address(card, url, spoken, tenant), target)
+        resolved = resolved._replace(is_private=self._sender.credential is not None)
+        if not (resolved.is_private and self._public_only):
+            self._cache.store(target, resolved, "", "")
+        return resolved
+
+    async def _ask_all(self, url: str, tenant: str | None) -> tuple[AgentCard | None, list[Row]]:
+        """Ask for the card in one package after the other. Returns it, if there is one, and what the server speaks."""
+        spoken: list[Row] = []
         for row in self._rows:
             try:
                 card = await self._ask(url, row, tenant)
             except MethodNotFound:
-                continue  # the other package, or a server without this method
+                continue
             except (CannotConnect, Overloaded, ServerError):
                 raise
-            except DragomanError:
-                # It speaks this version, and has no card for us.
-                return _resolved(_assumed_card(url, [row], tenant), target)
-            resolved = _resolved(_with_address(card, url, row, tenant), target)
-            resolved = resolved._replace(is_private=self._sender.credential is not None)
-            if not (resolved.is_private and self._public_only):
-                self._cache.store(target, resolved, "", "")
-            return resolved
-        return _resolved(_assumed_card(url, self._rows, tenant), target)
+            except DragomanError:  # it speaks this version, and has no card for us: perhaps in the other
+                spoken.append(row)
+            else:
+                return card, [*spoken, row]
+        return None, spoken
 
     async def _ask(self, url: str, row: Row, tenant: str | None) -> AgentCard:
         dialect = dialect_of(row.version, GRPC)
@@ -84,10 +93,11 @@ class GrpcDiscovery(Discovery):
         return card
 
 
-def _with_address(card: AgentCard, url: str, row: Row, tenant: str | None) -> AgentCard:
-    """Return a card whose only interfaces are at this address, in the versions that it names for gRPC."""
+def _with_address(card: AgentCard, url: str, spoken: Sequence[Row], tenant: str | None) -> AgentCard:
+    """Return a card whose interfaces are at this address: in what the server speaks, and what it names for gRPC."""
     named = [each.protocol_version for each in card.supported_interfaces if each.protocol_binding.upper() == GRPC]
-    interfaces = tuple(AgentInterface(url, GRPC, version, tenant) for version in named or [row.version])
+    versions = dict.fromkeys([*(row.version for row in spoken), *named])
+    interfaces = tuple(AgentInterface(url, GRPC, version, tenant) for version in versions)
     return replace(card, supported_interfaces=interfaces)
 
 

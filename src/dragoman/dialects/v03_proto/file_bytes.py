@@ -35,11 +35,13 @@ class PeerFormat(NamedTuple):
 ONCE, TWICE, UNKNOWN = PeerFormat(), PeerFormat(twice=True), PeerFormat(guessed=True)
 _JAVA = PeerFormat(named=False, guessed=True)
 _LIKELY_TWICE = PeerFormat(twice=True, guessed=True, likely=True)
+# gRPC without the classes of an SDK is rare, and all versions of a2a-sdk encode twice, those of a2a-go since 2.4.
+_PYTHON_GRPC = PeerFormat(twice=True, guessed=True)
 _JAVASCRIPT = PeerFormat(appends=False)
 # By the product of the User-Agent: the HTTP and gRPC libraries of a2a-sdk, a2a-go, @a2a-js/sdk and a2a-java.
 _CALLERS = {
     "python-httpx": _LIKELY_TWICE,
-    "grpc-python-asyncio": _LIKELY_TWICE,
+    "grpc-python-asyncio": _PYTHON_GRPC,
     "Go-http-client": _LIKELY_TWICE,
     "grpc-go": _LIKELY_TWICE,
     "node": _JAVASCRIPT,
@@ -81,7 +83,7 @@ def caller_format(user_agent: str, body: bytes | None) -> PeerFormat:
     the parts are called `content`, it is that of an SDK. Requests without a message follow the origin of their task.
     """
     usual = _CALLERS.get(user_agent.partition("/")[0], UNKNOWN)
-    if usual == _LIKELY_TWICE and (body is None or b'"content"' not in body):
+    if usual.twice and (body is None or b'"content"' not in body):
         usual = UNKNOWN
     twice = None if body is None or usual == _JAVASCRIPT else shows_twice(body)
     return usual if twice is None else usual._replace(twice=twice, likely=False)

@@ -14,8 +14,8 @@ from dragoman.net.exchange import (
     Chunks,
     Headers,
     HttpRequest,
+    origin_of,
     read_limited,
-    redact_url,
     too_large_error,
 )
 from dragoman.net.grpc.channel import GrpcChannel, Metadata
@@ -37,39 +37,36 @@ class OutgoingCall:
     def __init__(self, channel: GrpcChannel, request: HttpRequest, limit: int) -> None:
         self._channel = channel
         self.request = request
+        self._where = origin_of(request.url)
         self._limit = limit
         self._rpc: Any = None
         self._has_ended = False
-        self._has_timed_out = False
 
     async def perform(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call with one answer."""
-        read_timeout, connect_timeout = self.request.read_timeout, self.request.connect_timeout
-        is_ready = self._channel.is_ready
-        deadline = read_timeout
-        if deadline is not None and not is_ready:
-            deadline += connect_timeout or 0.0
+        await self._connect()
+        deadline = self.request.read_timeout
         self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
         try:
-            answer = await self._connected(self._rpc, is_ready)
+            answer = await self._rpc
             headers = _headers_of(await self._rpc.initial_metadata())
             trailers = _headers_of(await self._rpc.trailing_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
         except BaseException:
+            self._check_closed()
             await self.end()
             raise
         await self.end()
-        return GrpcResponse(
-            self, 200, headers, [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
-        )
+        frames = [write_message(answer), write_trailers({"grpc-status": "0", **trailers})]
+        return GrpcResponse(self, 200, headers, frames)
 
     async def stream(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call whose answer is a stream, and wait for its first message."""
-        is_ready = self._channel.is_ready
+        await self._connect()
         self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
         try:
-            first = await self._connected(self._read(), is_ready)
+            first = await self._read()
             headers = _headers_of(await self._rpc.initial_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
             return await self._failed(error)
@@ -111,7 +108,7 @@ class OutgoingCall:
             if not limit.expired():
                 raise
             await self.end(retire=True)
-            raise TimedOut(f"{redact_url(self.request.url)} said nothing for {timeout:g} s") from None
+            raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
             self._check_closed()
             raise
@@ -121,43 +118,19 @@ class OutgoingCall:
         await self.end()
         return write_trailers({"grpc-status": "0", **trailers})
 
-    async def _connected(self, answer: Any, is_ready: bool) -> Any:
-        """Wait for the answer of a call, which has to be connected in time."""
-        timeout = self.request.connect_timeout
-        if is_ready or timeout is None:
-            return await self._uncanceled(answer)
-        timer = asyncio.get_running_loop().call_later(timeout, self._check_connected)
+    async def _connect(self) -> None:
+        seconds = self.request.connect_timeout
         try:
-            return await self._uncanceled(answer)
-        finally:
-            timer.cancel()
-
-    def _check_connected(self) -> None:
-        if not self._channel.is_ready:
-            self._has_timed_out = True
-            self._rpc.cancel()
-
-    async def _uncanceled(self, answer: Any) -> Any:
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                if self._has_timed_out:
-                    await self.end(retire=True)
-                    where, timeout = redact_url(self.request.url), self.request.connect_timeout
-                    raise TimedOut(
-                        f"{where} did not accept the connection within {timeout:g} s", arrived=False
-                    ) from None
-                self._check_closed()
-            raise
+            await self._channel.connect(seconds)
+        except TimeoutError:
+            await self._channel.retire()
+            raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()
         if self._channel.is_closed and (task is None or not task.cancelling()):
             self._has_ended = True
-            where = redact_url(self.request.url)
-            raise CannotConnect(f"the client was closed during a call of {where}", reason=CLIENT_CLOSED) from None
+            raise CannotConnect(f"the client was closed during a call of {self._where}", reason=CLIENT_CLOSED) from None
 
     async def _failed(self, error: Any) -> GrpcResponse:
         """Return the response of a call that failed before its first message; raise what is no answer."""
@@ -170,7 +143,7 @@ class OutgoingCall:
 
     def _problem(self, error: Any) -> DragomanError | None:
         """Return the error of a call that has got no answer; None for one that the server has answered."""
-        where, name, detail = redact_url(self.request.url), error.code().name, _one_line(error.details())
+        where, name, detail = self._where, error.code().name, _one_line(error.details())
         has_trailers = bool(error.trailing_metadata())
         text = detail.lower()
         if name == "RESOURCE_EXHAUSTED" and "client: received message larger" in text:

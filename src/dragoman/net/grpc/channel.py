@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +23,19 @@ class GrpcChannel:
 
     @property
     def is_ready(self) -> bool:
-        """True while it is connected. It begins to connect otherwise."""
-        return self._channel.get_state(try_to_connect=True) is self.grpc.ChannelConnectivity.READY
+        """True while it is connected."""
+        return self._channel.get_state() is self.grpc.ChannelConnectivity.READY
+
+    async def connect(self, seconds: float | None) -> None:
+        """Connect, unless it is connected. If that fails, the next call will say why.
+
+        Raises:
+            TimeoutError: it took longer than so many seconds.
+        """
+        states = self.grpc.ChannelConnectivity
+        async with asyncio.timeout(seconds):
+            while (state := self._channel.get_state(try_to_connect=True)) in (states.IDLE, states.CONNECTING):
+                await self._channel.wait_for_state_change(state)
 
     def begin(self, path: str, message: bytes, metadata: Metadata, *, streams: bool, timeout: float | None) -> Any:
         """Begin a call, to be ended with `end`."""
@@ -37,10 +49,17 @@ class GrpcChannel:
     async def end(self, *, retire: bool = False) -> None:
         """End a call; with `retire`, the next one gets a channel of its own."""
         self._calls -= 1
-        if retire and not self._is_retired:
+        if retire:
+            await self.retire()
+        elif self._is_retired and not self._calls:
+            await self.close()
+
+    async def retire(self) -> None:
+        """Let no new call use it; it closes with its last one."""
+        if not self._is_retired:
             self._is_retired = True
             self._forget()
-        if self._is_retired and not self._calls:
+        if not self._calls:
             await self.close()
 
     async def close(self) -> None:

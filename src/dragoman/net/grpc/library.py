@@ -16,6 +16,14 @@ def has_grpc() -> bool:
     return bool(sys.modules["grpc"]) if "grpc" in sys.modules else find_spec("grpc") is not None
 
 
+def quiet_grpc() -> None:
+    """Keep grpcio from logging on stderr what callers get as an error anyway, unless the user wants to see that.
+
+    It reads the variable when it is imported.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
 def no_grpc_error(who: str = "gRPC") -> ConfigError:
     """Return the error of whoever needs gRPC where it is not installed; it says how to do that."""
     return ConfigError(f"{who} needs the extra `grpc`: {install_line('grpc')}")
@@ -27,8 +35,7 @@ def load_grpc() -> Any:
     Raises:
         ConfigError: it is not installed; the text says how to do that.
     """
-    # It logs what callers get as an error anyway, unless the user wants to see that.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    quiet_grpc()
     try:
         import grpc
         import grpc.aio  # pyright: ignore[reportUnusedImport] - what makes it an attribute of grpc

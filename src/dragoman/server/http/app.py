@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.clock import SystemClock
-from dragoman.model.error import A2AError, ConfigError, DragomanError, ServerError
+from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.limiter import Limiter
@@ -253,7 +253,7 @@ class App:
         """True while requests may be sent here: the server is not stopping, and its store works."""
         try:
             await check_ready(self._store, is_draining=self._draining)
-        except A2AError:
+        except Exception:  # noqa: BLE001 - whatever a store raises, it does not work
             return False
         return True
 

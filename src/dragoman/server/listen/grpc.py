@@ -202,7 +202,8 @@ class GrpcListener:
             "server": (self._host, self._port.number),
         }
         if self._tls:
-            scope["extensions"] = {"tls": tls_extension(context.auth_context().get("x509_pem_cert", ()))}
+            chain: Sequence[bytes] = context.auth_context().get("x509_pem_cert", ())
+            scope["extensions"] = {"tls": tls_extension([each.decode() for each in chain])}
         call = GrpcCall(context, streams=streams)
         await self._app(scope, call.receive, call.send)
         return await call.finish()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LIVENESS = "liveness"
 # How often the server looks after itself while somebody watches.
 SECONDS_BETWEEN_LOOKS = 2.0
+# Nobody needs credentials to watch, so there is an end to it.
+MAX_WATCHES = 1000
 _CODEC = codec_of(HEALTH)
 _SERVING, _NOT_SERVING = "SERVING", "NOT_SERVING"
 
@@ -51,6 +53,8 @@ class HealthService:
 
     async def look(self) -> None:
         """Look after the server now, and tell those who watch if something has changed."""
+        if not self._watchers:
+            return
         status = await self._status()
         if status != self._last:
             self._last = status
@@ -79,6 +83,8 @@ class HealthService:
 
     async def _watch(self, data: bytes, context: _Context) -> AsyncIterator[bytes]:
         service = await _service_of(data, context)
+        if self._watchers >= MAX_WATCHES:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch the health of this server")
         constant = _SERVING if service == LIVENESS else "SERVICE_UNKNOWN" if service not in self._services else ""
         self._begin()
         try:

@@ -121,6 +121,34 @@ def test_numbers_that_json_does_not_have_are_refused(number: float) -> None:
         GOOGLE.decode("Value", b"\x11" + struct.pack("<d", number))
 
 
+@pytest.mark.parametrize("key_size", [0, 1, 126, 127, 128, 129, 255, 256])
+def test_json_of_any_size_is_read_as_protobuf_reads_it(key_size: int) -> None:
+    # The last letter is the tag of a value, and 17 bytes later an entry could seem to end.
+    key = "k" * (key_size - 1) + "\x12" if key_size else ""
+    for size in (0, 1, 13, 14, 15, 16, 17, 123, 124, 125, 126, 127, 128, 129, 130, 255, 256, 20_000):
+        value = {"metadata": {key: "v" * size, "list": ["v" * size, ["v" * size]], "object": {key: size}}}
+        data = V1.encode("lf.a2a.v1.Part", value)
+        assert V1.decode("lf.a2a.v1.Part", data) == read_by_protobuf("lf.a2a.v1.Part", data) == value
+
+
+@pytest.mark.parametrize("size", [b"\x85\x00", b"\x85\x1a", b"\x85\x80\x00"])
+def test_sizes_of_several_bytes_are_not_taken_for_short_ones(size: bytes) -> None:
+    def sized(tag: bytes, content: bytes) -> bytes:
+        return tag + length(content) + content
+
+    text = b"\x1a" + size + b"x" * (0x86 - len(size))  # as long as if its size were the first byte, 0x85
+    key = b"\x0a" + size + b"x" * (0x86 - len(size))
+    for value in (
+        sized(b"\x32", sized(b"\x0a", text)),
+        sized(b"\x2a", sized(b"\x0a", b"\x0a\x01k" + sized(b"\x12", text))),
+        sized(b"\x2a", sized(b"\x0a", b"\x0a\x01k\x12" + text[1:])),
+        sized(b"\x2a", sized(b"\x0a", key + b"\x12\x02\x08\x00")),
+    ):
+        data = sized(b"\x22", value)
+        ours = read_by_us("lf.a2a.v1.Part", data)
+        assert ours is None or ours == read_by_protobuf("lf.a2a.v1.Part", data)
+
+
 def test_null_is_kept_as_data_and_is_absence_elsewhere() -> None:
     part = {"data": None, "metadata": None, "filename": None}
     assert V1.decode("Part", V1.encode("Part", part)) == {"data": None}

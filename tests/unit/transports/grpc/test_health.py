@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from dragoman.testing import Clock
+from dragoman.transports.grpc import health as health_module
 from dragoman.transports.grpc.codec import codec_of
 from dragoman.transports.grpc.health import LIVENESS, HealthService
 
@@ -152,6 +153,17 @@ async def test_a_server_that_stops_ends_every_watch_after_its_last_news() -> Non
         with pytest.raises(grpc.aio.AioRpcError, match="the server is stopping"):
             await watch.read()
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_only_so_many_may_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "MAX_WATCHES", 1)
+    async with served_health() as health:
+        first = health.watch("")
+        assert status_of(await first.read()) == "SERVING"
+        second = health.watch("")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await second.read()
+        assert await second.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_a_request_that_is_no_message_is_refused() -> None:

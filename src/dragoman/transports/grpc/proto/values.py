@@ -54,9 +54,16 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
             pos = _skip_at(data, pos, end, budget)
             continue
         pos, stop = read_end(data, pos + 1, end)
-        # Nearly all entries are a short key and a value, and nothing else: then `at` is where the value begins.
+        # Nearly all entries are a key and a value, and nothing else, with sizes of one byte each: then `at` is where
+        # the value begins.
         at = pos + 4 + data[pos + 1] if pos + 4 < stop else stop
-        if at < stop and data[pos] == _KEY and data[at - 2] == _VALUE and at + data[at - 1] == stop:
+        if (
+            at < stop < at + 128
+            and at < pos + 132
+            and data[pos] == _KEY
+            and data[at - 2] == _VALUE
+            and at + data[at - 1] == stop
+        ):
             key = data[pos + 2 : at - 2].decode()
             tag = data[at]
             if tag == _NUMBER and stop - at == _NUMBER_SIZE:
@@ -103,6 +110,8 @@ def read_list(data: bytes, pos: int, end: int, budget: Budget, into: list[Any] |
             pos, stop = read_end(data, pos + 1, end)
             if stop - pos == _NUMBER_SIZE and data[pos] == _NUMBER:
                 values.append(_json_number(_unpack(data, pos + 1)[0]))
+            elif 1 < stop - pos < 130 and data[pos] == _STRING and stop - pos == data[pos + 1] + 2:
+                values.append(data[pos + 2 : stop].decode())
             else:
                 values.append(read_value(data, pos, stop, budget, None))
             pos = stop
