@@ -201,6 +201,19 @@ async def test_a_closed_client_ends_the_calls_in_flight(http: SocketClient) -> N
         assert caught.value.reason == "CLIENT_CLOSED"
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_closed_client_ends_the_calls_that_are_not_connected(http: SocketClient, streams: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"grpc://127.0.0.1:{silent.getsockname()[1]}/a.B/Echo"
+        sending = asyncio.ensure_future(http.send(call(url, streams=streams)))
+        connection, _ = await asyncio.to_thread(silent.accept)
+        with connection:
+            await http.close()
+            with pytest.raises(CannotConnect) as caught:
+                await sending
+        assert caught.value.reason == "CLIENT_CLOSED"
+
+
 async def test_a_canceled_caller_cancels_the_call(http: SocketClient) -> None:
     begun, canceled = asyncio.Event(), asyncio.Event()
 
@@ -269,6 +282,41 @@ async def test_a_server_that_says_nothing_is_not_waited_for(http: SocketClient) 
         with pytest.raises(TimedOut, match=r"did not accept the connection within 0.05 s") as caught:
             await http.send(request)
         assert caught.value.arrived is False
+
+
+async def test_who_waits_longer_for_a_connection_is_not_hurt_by_who_gives_up(http: SocketClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"grpc://127.0.0.1:{silent.getsockname()[1]}/a.B/Echo"
+        patient = asyncio.ensure_future(http.send(call(url, connect_timeout=None)))
+        with pytest.raises(TimedOut):
+            await http.send(call(url, connect_timeout=0.05))
+        assert not patient.done()
+        # It shares a channel with nobody now, and closing the client still ends it.
+        another = asyncio.ensure_future(http.send(call(url, connect_timeout=None)))
+        await asyncio.sleep(0)
+        await http.close()
+        patient.cancel()
+        with pytest.raises(CannotConnect, match="the client was closed"):
+            await another
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        (library.StatusCode.UNAVAILABLE, "the database is down"),
+        (library.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: refused"),
+        (library.StatusCode.UNKNOWN, "Unexpected error: [Errno 104] Connection reset by peer"),
+        (library.StatusCode.CANCELLED, "the run was canceled"),
+    ],
+)
+async def test_a_server_in_trouble_has_answered(http: SocketClient, problem: tuple[Any, str]) -> None:
+    # As a lost connection, the message would be sent a second time.
+    async def fail(_: bytes, context: Any) -> bytes:
+        await context.abort(*problem)
+
+    async with server(Fail=fail) as url:
+        response = await http.send(call(f"{url}/Fail"))
+    assert (response.headers["grpc-status"], response.headers["grpc-message"]) == (str(problem[0].value[0]), problem[1])
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -27,8 +27,13 @@ _NOT_CONNECTED = ("failed to connect", "errors resolving", "dns resolution faile
 _UNTRUSTED = re.compile(r"certificate_verify_failed|hostname verification|peer name", re.IGNORECASE)
 _NO_TLS = re.compile(r"(?:tls|ssl) handshake failed", re.IGNORECASE)
 _NO_HOST = re.compile(r"errors resolving|dns resolution failed|name not found", re.IGNORECASE)
-# How the end of a stream reads whose connection, or the server at its other end, went away.
-_BROKEN = re.compile(r"rst_stream|stream removed|socket closed|connection reset|goaway", re.IGNORECASE)
+# What grpcio itself says when the connection, or the server at its other end, went away. A server may say the same of
+# what is behind it, but rarely begins with it.
+_BROKEN = re.compile(
+    r"(?:received )?rst_stream|stream removed|socket closed|connection (?:reset|aborted|timed out)|goaway|broken pipe"
+    r"|(?:recv|send)msg|cancelling all calls|keepalive|ping timeout|transport",
+    re.IGNORECASE,
+)
 
 
 class OutgoingCall:
@@ -46,8 +51,8 @@ class OutgoingCall:
         """Make a call with one answer."""
         await self._connect()
         deadline = self.request.read_timeout
-        self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
         try:
+            self._rpc = self._channel.begin(path, message, metadata, streams=False, timeout=deadline)
             answer = await self._rpc
             headers = _headers_of(await self._rpc.initial_metadata())
             trailers = _headers_of(await self._rpc.trailing_metadata())
@@ -64,8 +69,8 @@ class OutgoingCall:
     async def stream(self, path: str, message: bytes, metadata: Metadata) -> GrpcResponse:
         """Make a call whose answer is a stream, and wait for its first message."""
         await self._connect()
-        self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
         try:
+            self._rpc = self._channel.begin(path, message, metadata, streams=True, timeout=None)
             first = await self._read()
             headers = _headers_of(await self._rpc.initial_metadata())
         except self._channel.grpc.aio.AioRpcError as error:
@@ -95,18 +100,19 @@ class OutgoingCall:
         """End the call, also in the middle of a stream."""
         if not self._has_ended:
             self._has_ended = True
-            self._rpc.cancel()
+            if self._rpc is not None:
+                self._rpc.cancel()
             await self._channel.end(retire=retire)
 
     async def _read(self) -> bytes:
         timeout = self.request.read_timeout
-        limit = asyncio.timeout(timeout)
         try:
-            async with limit:
+            if timeout is None:
                 message = await self._rpc.read()
+            else:
+                async with asyncio.timeout(timeout):
+                    message = await self._rpc.read()
         except TimeoutError:
-            if not limit.expired():
-                raise
             await self.end(retire=True)
             raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
@@ -123,8 +129,13 @@ class OutgoingCall:
         try:
             await self._channel.connect(seconds)
         except TimeoutError:
-            await self._channel.retire()
+            await self.end(retire=True)
             raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
+        except BaseException:
+            self._check_closed()
+            await self.end()
+            raise
+        self._check_closed()
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()
@@ -153,11 +164,14 @@ class OutgoingCall:
             return TimedOut(f"{where} said nothing for {self.request.read_timeout:g} s", arrived=arrived)
         if has_trailers:
             return None
-        if name == "UNAVAILABLE" and text.startswith(_NOT_CONNECTED):
-            return _connect_error(where, detail)
         if self._channel.is_closed:
             return CannotConnect(f"the client was closed during a call of {where}", reason=CLIENT_CLOSED)
-        if name in ("UNAVAILABLE", "CANCELLED") or (name in ("INTERNAL", "UNKNOWN") and _BROKEN.search(text)):
+        # While there is a connection, the text is the server's own: it may pass on the trouble of one behind it.
+        is_connected = self._channel.is_ready
+        if name == "UNAVAILABLE" and text.startswith(_NOT_CONNECTED) and not is_connected:
+            return _connect_error(where, detail)
+        is_broken = bool(_BROKEN.match(text)) or (not is_connected and name in ("UNAVAILABLE", "CANCELLED"))
+        if is_broken and name in ("UNAVAILABLE", "CANCELLED", "INTERNAL", "UNKNOWN"):
             # What the server has sent before the break, if only metadata, shows that it was at work on the request.
             status = 200 if error.initial_metadata() else None
             return CannotConnect(

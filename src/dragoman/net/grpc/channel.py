@@ -24,42 +24,35 @@ class GrpcChannel:
     @property
     def is_ready(self) -> bool:
         """True while it is connected."""
-        return self._channel.get_state() is self.grpc.ChannelConnectivity.READY
+        return not self.is_closed and self._channel.get_state() is self.grpc.ChannelConnectivity.READY
 
     async def connect(self, seconds: float | None) -> None:
-        """Connect, unless it is connected. If that fails, the next call will say why.
+        """Begin a call, to be ended with `end`: connect, unless it is connected. If that fails, the call will say why.
 
         Raises:
             TimeoutError: it took longer than so many seconds.
         """
+        self._calls += 1
         states = self.grpc.ChannelConnectivity
         async with asyncio.timeout(seconds):
             while (state := self._channel.get_state(try_to_connect=True)) in (states.IDLE, states.CONNECTING):
                 await self._channel.wait_for_state_change(state)
 
     def begin(self, path: str, message: bytes, metadata: Metadata, *, streams: bool, timeout: float | None) -> Any:
-        """Begin a call, to be ended with `end`."""
+        """Send the request of a call that has begun with `connect`."""
         method = self._methods.get((path, streams))
         if method is None:
             make = self._channel.unary_stream if streams else self._channel.unary_unary
             method = self._methods[path, streams] = make(path)
-        self._calls += 1
         return method(message, metadata=metadata, timeout=timeout)
 
     async def end(self, *, retire: bool = False) -> None:
         """End a call; with `retire`, the next one gets a channel of its own."""
         self._calls -= 1
-        if retire:
-            await self.retire()
-        elif self._is_retired and not self._calls:
-            await self.close()
-
-    async def retire(self) -> None:
-        """Let no new call use it; it closes with its last one."""
-        if not self._is_retired:
+        if retire and not self._is_retired:
             self._is_retired = True
             self._forget()
-        if not self._calls:
+        if self._is_retired and not self._calls:
             await self.close()
 
     async def close(self) -> None:
