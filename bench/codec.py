@@ -2,7 +2,8 @@
 
     python -m bench.codec
 
-It prints the CPU time of one message in microseconds, and takes ten seconds.
+It prints the CPU time of one message in microseconds, then what a megabyte made to be expensive takes, and runs for
+ten seconds.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from bench import machine
 from bench.environments import ROOT, peer_python
-from dragoman.transports.grpc.codec import codec_of
+from dragoman.transports.grpc.codec import MalformedMessage, codec_of
 
 _CODEC = codec_of("lf.a2a.v1")
 _ROUNDS, _CALLS = 15, 2_000
@@ -69,6 +72,19 @@ MESSAGES: dict[str, tuple[str, dict[str, Any]]] = {
     "status": ("StreamResponse", {"statusUpdate": {**_IDS, "status": _STATUS}}),
 }
 
+# Fields of few bytes, repeated: in lists, in JSON, one that replaces itself, an unknown one.
+HOSTILE: dict[str, tuple[str, bytes]] = {
+    "empty messages": ("Task", b"\x2a\x00"),
+    "empty strings": ("Message", b"\x3a\x00"),
+    "empty objects": ("google.protobuf.ListValue", b"\x0a\x02\x2a\x00"),
+    "empty keys": ("google.protobuf.Struct", b"\x0a\x00"),
+    "numbers": ("google.protobuf.ListValue", b"\x0a\x09\x11" + bytes(6) + b"\xf0\x3f"),
+    "the same time": ("TaskStatus", b"\x1a\x00"),
+    "long numbers": ("TaskStatus", b"\x08" + b"\xff" * 9 + b"\x01"),
+    "unknown": ("Task", b"\xa0\x06\x00"),
+}
+_MEGABYTE = 10**6
+
 
 def main() -> None:
     """Measure both, and print them beside each other."""
@@ -87,6 +103,24 @@ def main() -> None:
         )
     server, client = ours["request"][0] + ours["response"][1], ours["request"][1] + ours["response"][0]
     print(f"SendMessage, request and response: server {server:.1f}, client {client:.1f}")
+    print("a megabyte of    CPU ms   MB of memory")
+    for name, (kind, field) in HOSTILE.items():
+        seconds, memory = _endure(kind, field * (_MEGABYTE // len(field)))
+        print(f"{name:15} {seconds * 1e3:7.0f} {memory / 1e6:14.0f}")
+
+
+def _endure(kind: str, data: bytes) -> tuple[float, int]:
+    """The CPU time and the memory of decoding a message, whether or not it is refused."""
+    began = time.process_time()
+    with suppress(MalformedMessage):
+        _CODEC.decode(kind, data)
+    seconds = time.process_time() - began
+    tracemalloc.start()
+    with suppress(MalformedMessage):
+        _CODEC.decode(kind, data)
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return seconds, memory
 
 
 def _measure(kind: str, value: dict[str, Any]) -> tuple[float, float]:

@@ -17,13 +17,17 @@ from dragoman.model.operation import ListTasksRequest, ListTasksResponse, Operat
 from dragoman.net.grpc.address import SCHEMES as GRPC_SCHEMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dragoman.mcp.registry import AgentRecord, Registry
     from dragoman.mcp.serve import McpOptions
     from dragoman.model.card import AgentCard
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
     from dragoman.server.config.remotes import Remote
+
+
+_WEB_SCHEMES = ("http", "https")
+_AGENT_SCHEMES = (*_WEB_SCHEMES, *GRPC_SCHEMES)
 
 
 class ParsedAddress(NamedTuple):
@@ -47,7 +51,7 @@ class AddressPolicy:
 
     def check(self, url: str) -> str:
         """Return the address without surrounding whitespace. Raises ToolError when it may not be called."""
-        address = self.examine(url)
+        address = self.examine(url, _AGENT_SCHEMES)
         if not address.is_allowed:
             raise ToolError(
                 f"{address.host} may not be called: only configured agents, this machine and allowed hosts may. "
@@ -55,7 +59,7 @@ class AddressPolicy:
             )
         return address.url
 
-    def examine(self, url: str) -> ParsedAddress:
+    def examine(self, url: str, schemes: Sequence[str] = _WEB_SCHEMES) -> ParsedAddress:
         """Return the address without surrounding whitespace. Raises ToolError when it is malformed."""
         url = url.strip()
         try:
@@ -65,7 +69,7 @@ class AddressPolicy:
             raise _bad_address(url) from None
         if "@" in parts.netloc:
             raise ToolError("credentials do not belong in an address: configure the agent under [remotes]")
-        if scheme not in ("http", "https", *GRPC_SCHEMES) or not host or not _is_plain(url):
+        if scheme not in schemes or not host or not _is_plain(url):
             raise _bad_address(url)
         return ParsedAddress(url, host, self.allows(host, port) or (scheme, host, port) in self._origins)
 
@@ -127,12 +131,16 @@ class OriginGuard:
 
     def _check(self, url: str) -> None:
         origin = origin_of(url)
-        # gRPC has a port of its own. Whoever listens there speaks gRPC, or refuses what it gets.
-        if origin == self._origin or (origin[0] in GRPC_SCHEMES and origin[1] == self._origin[1]):
+        if origin == self._origin or self._is_own_grpc(origin):
             return
         if is_loopback(origin[1]) and not is_loopback(self._origin[1]):
             raise ToolError("only an agent on this machine may name an address on this machine")
         self._policy.check(url)
+
+    def _is_own_grpc(self, origin: tuple[str, str, int]) -> bool:
+        """True for gRPC on the agent's own host, where it has a port of its own; not without the TLS of the agent."""
+        is_weaker = origin[0] == "grpc" and self._origin[0] in ("https", "grpcs")
+        return origin[0] in GRPC_SCHEMES and origin[1] == self._origin[1] and not is_weaker
 
 
 _BOM = b"\xef\xbb\xbf"

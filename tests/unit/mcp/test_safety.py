@@ -72,7 +72,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", [*ELSEWHERE, *NO_ADDRESS, *WITH_SECRETS])
+@pytest.mark.parametrize("url", [*ELSEWHERE, "grpc://10.0.0.1:50051", *NO_ADDRESS, *WITH_SECRETS])
 async def test_an_address_elsewhere_is_refused_before_anything_is_opened(
     hosted: Any, url: str, reached: list[str]
 ) -> None:

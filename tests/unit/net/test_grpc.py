@@ -201,6 +201,19 @@ async def test_a_closed_client_ends_the_calls_in_flight(http: SocketClient) -> N
         assert caught.value.reason == "CLIENT_CLOSED"
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_closed_client_ends_the_calls_that_are_not_connected(http: SocketClient, streams: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"grpc://127.0.0.1:{silent.getsockname()[1]}/a.B/Echo"
+        sending = asyncio.ensure_future(http.send(call(url, streams=streams)))
+        connection, _ = await asyncio.to_thread(silent.accept)
+        with connection:
+            await http.close()
+            with pytest.raises(CannotConnect) as caught:
+                await sending
+        assert caught.value.reason == "CLIENT_CLOSED"
+
+
 async def test_a_canceled_caller_cancels_the_call(http: SocketClient) -> None:
     begun, canceled = asyncio.Event(), asyncio.Event()
 

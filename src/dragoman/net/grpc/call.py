@@ -106,13 +106,13 @@ class OutgoingCall:
 
     async def _read(self) -> bytes:
         timeout = self.request.read_timeout
-        limit = asyncio.timeout(timeout)
         try:
-            async with limit:
+            if timeout is None:
                 message = await self._rpc.read()
+            else:
+                async with asyncio.timeout(timeout):
+                    message = await self._rpc.read()
         except TimeoutError:
-            if not limit.expired():
-                raise
             await self.end(retire=True)
             raise TimedOut(f"{self._where} said nothing for {timeout:g} s") from None
         except asyncio.CancelledError:
@@ -129,12 +129,13 @@ class OutgoingCall:
         try:
             await self._channel.connect(seconds)
         except TimeoutError:
-            await self._channel.retire()
+            await self.end(retire=True)
             raise TimedOut(f"{self._where} did not accept the connection within {seconds:g} s", arrived=False) from None
         except BaseException:
             self._check_closed()
             await self.end()
             raise
+        self._check_closed()
 
     def _check_closed(self) -> None:
         task = asyncio.current_task()

@@ -49,17 +49,10 @@ class GrpcChannel:
     async def end(self, *, retire: bool = False) -> None:
         """End a call; with `retire`, the next one gets a channel of its own."""
         self._calls -= 1
-        if retire:
-            await self.retire()
-        elif self._is_retired and not self._calls:
-            await self.close()
-
-    async def retire(self) -> None:
-        """Let no new call use it; it closes with its last one."""
-        if not self._is_retired:
+        if retire and not self._is_retired:
             self._is_retired = True
             self._forget()
-        if not self._calls:
+        if self._is_retired and not self._calls:
             await self.close()
 
     async def close(self) -> None:

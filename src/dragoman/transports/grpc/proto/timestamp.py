@@ -44,12 +44,10 @@ def read_timestamp(data: bytes, pos: int, end: int, budget: Budget, into: str | 
         raise too_many()
     if pos > end or nanos >= _BILLION:
         raise MalformedMessage("a time is not valid")
-    minutes, seconds = divmod(seconds, 60)
     try:
-        text = f"{_minute(minutes)}{seconds:02d}"
+        return _whole(seconds) + _fraction(nanos)
     except OverflowError:
         raise MalformedMessage("a time is not valid") from None
-    return f"{text}{_fraction(nanos)}Z" if nanos else f"{text}Z"
 
 
 def write_timestamp(text: str) -> bytes:
@@ -60,17 +58,18 @@ def write_timestamp(text: str) -> bytes:
     return _field(b"\x08", seconds) + _field(b"\x10", nanos)
 
 
+# Times that are read or written one after the other mostly differ in the last digits only.
+@lru_cache(64)
+def _whole(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
+
+
+@lru_cache(1000)
 def _fraction(nanos: int) -> str:
     """ProtoJSON has 3, 6 or 9 digits."""
     if nanos % _MILLION == 0:
-        return f".{nanos // _MILLION:03d}"
-    return f".{nanos:09d}" if nanos % 1000 else f".{nanos // 1000:06d}"
-
-
-# Times that are read or written one after the other mostly differ in the last digits only.
-@lru_cache(16)
-def _minute(minutes: int) -> str:
-    return (_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]
+        return f".{nanos // _MILLION:03d}Z" if nanos else "Z"
+    return f".{nanos:09d}Z" if nanos % 1000 else f".{nanos // 1000:06d}Z"
 
 
 @lru_cache(64)

@@ -12,7 +12,7 @@ from dragoman.transports.grpc.proto.wire import (
     read_long_tag,
     read_varint,
     refuse,
-    size_of,
+    sized_field,
     skip,
     too_long,
     too_many,
@@ -53,7 +53,14 @@ def read_struct(data: bytes, pos: int, end: int, budget: Budget, into: dict[str,
         if data[pos] != _ENTRY:
             pos = _skip_at(data, pos, end, budget)
             continue
-        pos, stop = read_end(data, pos + 1, end)
+        # As `read_end` does; a call would cost more than the rest.
+        stop = data[pos + 1]
+        pos += 2
+        if stop > 127:
+            stop, pos = read_varint(data, pos - 1)
+        stop += pos
+        if stop > end:
+            raise too_long()
         # Nearly all entries are a key and a value, and nothing else, with sizes of one byte each: then `at` is where
         # the value begins.
         at = pos + 4 + data[pos + 1] if pos + 4 < stop else stop
@@ -175,39 +182,34 @@ def write_struct(values: Mapping[str, Any]) -> bytes:
     """Encode an object as a Struct. Raises ValueError when it holds something that JSON does not have."""
     entries: list[bytes] = []
     for name, value in values.items():
-        key = name.encode()
         content = write_value(value)
-        entry = b"\x0a" + size_of(key) + key + b"\x12" + size_of(content) + content
-        entries.append(b"\x0a" + size_of(entry) + entry)
+        entries.append(_entry_field(_key_field(name.encode()) + _value_field(content)))
     return b"".join(entries)
 
 
 def write_list(values: Sequence[Any]) -> bytes:
     """Encode an array as a ListValue. Raises ValueError when it holds something that JSON does not have."""
-    entries: list[bytes] = []
-    for value in values:
-        content = write_value(value)
-        entries.append(b"\x0a" + size_of(content) + content)
-    return b"".join(entries)
+    return b"".join([_entry_field(write_value(value)) for value in values])
 
 
 def write_value(value: Any) -> bytes:
     """Encode any JSON as a Value. Raises ValueError when it holds something that JSON does not have."""
     if isinstance(value, str):
-        content = value.encode()
-        return b"\x1a" + size_of(content) + content
+        return _string_field(value.encode())
     if value is None:
         return b"\x08\x00"
     if isinstance(value, bool):
         return b"\x20\x01" if value else b"\x20\x00"
-    if isinstance(value, int | float):
-        if not isfinite(value):
-            raise ValueError("a number is not finite, which JSON does not have")
-        return b"\x11" + _pack(value)
+    if isinstance(value, (int, float)):
+        if isfinite(value):
+            return b"\x11" + _pack(value)
+        raise ValueError("a number is not finite, which JSON does not have")
     if isinstance(value, dict):
-        content = write_struct(cast("dict[str, Any]", value))
-        return b"\x2a" + size_of(content) + content
+        return _struct_field(write_struct(cast("dict[str, Any]", value)))
     if isinstance(value, list | tuple):
-        content = write_list(cast("list[Any]", value))
-        return b"\x32" + size_of(content) + content
+        return _list_field(write_list(cast("list[Any]", value)))
     raise ValueError(f"{type(value).__name__} is no JSON")
+
+
+_entry_field, _key_field, _value_field = sized_field(_ENTRY), sized_field(_KEY), sized_field(_VALUE)
+_string_field, _struct_field, _list_field = sized_field(_STRING), sized_field(_STRUCT), sized_field(_LIST)

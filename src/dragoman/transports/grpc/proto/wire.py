@@ -6,6 +6,9 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Wire types, the last three bits of a tag.
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -15,7 +18,8 @@ FIXED32: Final = 5
 
 _MAX_TAG: Final = 2**32
 _MASK: Final = 2**64 - 1
-_MAX_SHIFT: Final = 70
+# Where the bits of the second to the tenth byte of a number belong.
+_SHIFTS: Final = tuple(range(7, 64, 7))
 _MAX_GROUPS: Final = 100
 
 
@@ -51,20 +55,21 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
         MalformedMessage: it has more than 64 bits.
         IndexError: the data ends before it does.
     """
-    byte = data[pos]
+    number = data[pos]
     pos += 1
-    number = byte & 127
-    shift = 7
-    while byte > 127:
+    if number < 128:
+        return number, pos
+    number -= 128
+    for shift in _SHIFTS:
         byte = data[pos]
         pos += 1
-        number |= (byte & 127) << shift
-        shift += 7
-        if shift > _MAX_SHIFT:
+        if byte < 128:
+            number |= byte << shift
+            if number <= _MASK:
+                return number, pos
             break
-    if number > _MASK or shift > _MAX_SHIFT:
-        raise MalformedMessage("a number has more than 64 bits")
-    return number, pos
+        number |= (byte - 128) << shift
+    raise MalformedMessage("a number has more than 64 bits")
 
 
 def read_end(data: bytes, pos: int, end: int) -> tuple[int, int]:
@@ -178,7 +183,13 @@ def short_heads(tag: bytes) -> tuple[bytes, ...]:
 _SHORT_SIZES = short_heads(b"")
 
 
-def size_of(content: bytes) -> bytes:
-    """Encode the size of a field's content."""
-    size = len(content)
-    return _SHORT_SIZES[size] if size < 128 else varint(size)
+def sized_field(tag: int) -> Callable[[bytes], bytes]:
+    """Return what puts the tag of a field and its size before its content."""
+    encoded = varint(tag)
+    heads = short_heads(encoded)
+
+    def write(content: bytes) -> bytes:
+        size = len(content)
+        return heads[size] + content if size < 128 else encoded + varint(size) + content
+
+    return write
