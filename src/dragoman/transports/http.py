@@ -185,7 +185,7 @@ class Request:
                 return body
             pending = _completed(message)
         else:
-            pending = _resume(receive_coroutine, waits_for)
+            pending = resume_coroutine(receive_coroutine, waits_for)
         return await self._receive_timed(pending, limit, length=size)
 
     async def _receive_timed(self, pending: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
@@ -273,7 +273,7 @@ async def _completed(message: MutableMapping[str, Any]) -> MutableMapping[str, A
 
 
 @coroutine
-def _resume(started: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def resume_coroutine(started: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
     """Continue a coroutine whose first step has yielded `waits_for`."""
     while True:
         try:

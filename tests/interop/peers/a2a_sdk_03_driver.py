@@ -388,7 +388,7 @@ async def push_arrives(peer: Peer) -> str:
         try:
             answers = [answer async for answer in sending]
         except AttributeError as error:
-            raise PeerAtFault("over REST its client cannot send a webhook with a message") from error
+            raise PeerAtFault("over REST and gRPC its client cannot send a webhook with a message") from error
         states: list[TaskState] = []
         while not states or states[-1] is not TaskState.completed:
             told = Task.model_validate_json(await receiver.body())

@@ -17,7 +17,7 @@ from dragoman.dialects.table import GRPC_ROWS
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.status import CODES
 from dragoman.server.http.authentication import AuthSettings
-from dragoman.server.listen.grpc_port import GrpcPort
+from dragoman.server.listen.grpc_port import FOREVER, GrpcPort
 from dragoman.server.listen.port import bind
 from dragoman.server.listen.tls import tls_extension, tls_options
 from dragoman.transports.grpc.health import HealthService
@@ -41,8 +41,6 @@ _PING_MS, _PING_TIMEOUT_MS = 30_000, 20_000
 _MIN_PING_MS = 10_000
 
 
-# Longer than any shutdown, in seconds.
-_FOREVER = 1e6
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not used
 
 
@@ -142,6 +140,8 @@ class GrpcListener:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_MS),
         ]
+        if limits.request_timeout:
+            options.append(("grpc.server_handshake_timeout_ms", round(limits.request_timeout * 1000)))
         # Whatever can fail comes first: a process that ends with a server of grpcio that was never stopped may crash.
         credentials = _credentials(settings) if self._tls else None
         if not shared and settings.grpc.port:
@@ -178,7 +178,7 @@ class GrpcListener:
 
     def close(self) -> None:
         """Accept no more calls, and let those that are there go on: callers connect again, to whoever listens."""
-        self._closing = asyncio.ensure_future(self._port.stop(_FOREVER))
+        self._closing = asyncio.ensure_future(self._port.stop(FOREVER))
 
     async def stop(self, seconds: float) -> None:
         """Accept no more calls, and end those that are not done after some time."""

@@ -44,6 +44,11 @@ FIRST_EVENT_ID = b"first-event-id"
 _STOPPING = "the server is stopping: subscribe again when it is back"
 _GAP = "the next events of this task were deleted: get the task, and subscribe again"
 
+# The paths of the methods of one name.
+_PATHS: dict[str, list[str]] = {}
+for _path in METHODS:
+    _PATHS.setdefault(_path.rpartition("/")[2], []).append(_path)
+
 
 class GrpcAgent(NamedTuple):
     """An agent over gRPC. `card` builds the card that its caller may see; only 0.3 asks for it."""
@@ -216,5 +221,8 @@ def _row_of(path: str) -> Row:
 
 
 def _no_method(path: str) -> MethodNotFound:
-    near = get_close_matches(path, METHODS, n=1) if len(path) < 200 else []
-    return MethodNotFound(f"there is no method {path[1:]!r}{f': did you mean {near[0][1:]!r}?' if near else ''}")
+    name = path.rpartition("/")[2]
+    near = get_close_matches(name, _PATHS, n=1) if len(name) < 100 else []
+    # There are as many services as packages, and most methods are in all of them.
+    paths = [each for each in _PATHS[near[0]] if each.rpartition("/")[0] in path] or _PATHS[near[0]] if near else []
+    return MethodNotFound(f"there is no method {path[1:]!r}{f': did you mean {paths[0][1:]!r}?' if paths else ''}")

@@ -155,7 +155,7 @@ def test_null_is_kept_as_data_and_is_absence_elsewhere() -> None:
 
 
 def test_members_that_a_type_does_not_have_are_left_out() -> None:
-    assert V1.encode("Part", {"text": "a", "colour": "red"}) == V1.encode("Part", {"text": "a"})
+    assert V1.encode("Part", {"text": "a", "color": "red"}) == V1.encode("Part", {"text": "a"})
 
 
 def test_fields_that_are_unknown_are_skipped() -> None:
