@@ -89,7 +89,7 @@ def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
             "there is no remote `zzz`; there are calc, trip: write an address, as in localhost:8080, or name it in",
         ),
         ("localhost", "`localhost` is not the address of an agent: add a port, as in localhost:8080, or write http://"),
-        ("ftp://x", "ftp://x cannot be called: an agent's address begins with http:// or https://"),
+        ("ftp://x", "ftp://x cannot be called: an agent's address begins with http://, https://, grpc:// or grpcs://"),
     ],
 )
 def test_what_is_neither_a_url_nor_a_name_is_told_with_what_to_type(run: Run, tmp_path: Path, typed: str, says: str):

@@ -260,7 +260,7 @@ def test_strangers_reach_what_is_open_where_nothing_is_said_about_auth(new_agent
         """Take everything out."""
         return "the vault is empty"
 
-    with served(Server(agent)) as url:
+    with served(Server(agent), grpc=0) as url:
         wire = house.wire.at(url)
         for name in SPEAKERS:
             speaker = wire.speaker(name)

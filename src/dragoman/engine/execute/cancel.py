@@ -27,7 +27,11 @@ _TRIES = 20
 
 
 class TaskCanceler:
-    """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more."""
+    """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more.
+
+    What was begun is finished, though its caller gives up, and the task is locked until then: a second cancel that came
+    in between would claim the task while the first one is being written.
+    """
 
     def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks, task_log: TaskLog) -> None:
         self._agent = agent
@@ -43,6 +47,9 @@ class TaskCanceler:
             TaskNotCancelable: it has ended.
             ServerError: the store cannot take writes, or another process owns the task.
         """
+        return await shielded(self._cancel(scope, task_id))
+
+    async def _cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
         async with self._locks.hold(task_id):
             for _ in range(_TRIES):
                 row, live, stored = await self._tasks.find(scope, task_id)
@@ -63,6 +70,9 @@ class TaskCanceler:
         Raises:
             ServerError: the store cannot take writes, or another process owns the task.
         """
+        return await shielded(self._fail(task_id, text))
+
+    async def _fail(self, task_id: str, text: str) -> bool:
         async with self._locks.hold(task_id):
             live = self._tasks.live.get(task_id)
             stored = None if live is not None and not live.draft else await self._tasks.store.task(task_id)
@@ -95,7 +105,7 @@ class TaskCanceler:
         await self._tasks.reload(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
-        await shielded(self._conclude(live, was_waiting))
+        await self._conclude(live, was_waiting)
         return live
 
     async def _conclude(self, live: LiveTask, was_waiting: bool) -> None:
