@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message
@@ -27,11 +28,7 @@ _TRIES = 20
 
 
 class TaskCanceler:
-    """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more.
-
-    What was begun is finished, though its caller gives up, and the task is locked until then: a second cancel that came
-    in between would claim the task while the first one is being written.
-    """
+    """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more."""
 
     def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks, task_log: TaskLog) -> None:
         self._agent = agent
@@ -47,22 +44,18 @@ class TaskCanceler:
             TaskNotCancelable: it has ended.
             ServerError: the store cannot take writes, or another process owns the task.
         """
-        return await shielded(self._cancel(scope, task_id))
-
-    async def _cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
-        async with self._locks.hold(task_id):
-            for _ in range(_TRIES):
+        for _ in range(_TRIES):
+            async with AsyncExitStack() as lock:
+                await lock.enter_async_context(self._locks.hold(task_id))
                 row, live, stored = await self._tasks.find(scope, task_id)
                 if (live.state if live else row.state).final:
                     raise TaskNotCancelable(taskId=task_id)
                 try:
-                    live = await self._end(row, live, stored, State.CANCELED, None)
-                    break
+                    live = await self._end(row, live, stored, State.CANCELED, None, lock)
                 except OwnershipLost:  # another process has changed it meanwhile
                     continue
-            else:
-                raise ServerError(ELSEWHERE)
-        return live.task(), row.origin
+                return live.task(), row.origin
+        raise ServerError(ELSEWHERE)
 
     async def fail(self, task_id: str, text: str) -> bool:
         """Fail a task with `text` as the agent's message. False when this agent has no such task or it has ended.
@@ -70,25 +63,32 @@ class TaskCanceler:
         Raises:
             ServerError: the store cannot take writes, or another process owns the task.
         """
-        return await shielded(self._fail(task_id, text))
-
-    async def _fail(self, task_id: str, text: str) -> bool:
-        async with self._locks.hold(task_id):
+        async with AsyncExitStack() as lock:
+            await lock.enter_async_context(self._locks.hold(task_id))
             live = self._tasks.live.get(task_id)
             stored = None if live is not None and not live.draft else await self._tasks.store.task(task_id)
             row = live.row if live is not None else stored.row if stored is not None else None
             if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
                 return False
             try:
-                await self._end(row, live, stored, State.FAILED, text)
+                await self._end(row, live, stored, State.FAILED, text, lock)
             except OwnershipLost:  # it has ended, or another process decides what becomes of it
                 return False
         return True
 
     async def _end(
-        self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
+        self,
+        row: TaskRow,
+        live: LiveTask | None,
+        stored: StoredTask | None,
+        state: State,
+        text: str | None,
+        lock: AsyncExitStack,
     ) -> LiveTask:
         """End a task durably, and notify the agent if it was waiting for an answer. Returns it.
+
+        What was begun is finished, though the caller gives up, and the task stays locked until then: another cancel
+        would claim the task while this one is being written.
 
         Raises:
             OwnershipLost: another process has ended it, or claimed it meanwhile.
@@ -105,15 +105,16 @@ class TaskCanceler:
         await self._tasks.reload(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
-        await self._conclude(live, was_waiting)
+        await shielded(self._conclude(live, was_waiting, lock.pop_all()))
         return live
 
-    async def _conclude(self, live: LiveTask, was_waiting: bool) -> None:
-        await live.wait_durable()
-        if live.worker is None:
-            self._task_log.add_ended(live)
-        if was_waiting:
-            await self._notify_agent(live.row)
+    async def _conclude(self, live: LiveTask, was_waiting: bool, lock: AsyncExitStack) -> None:
+        async with lock:
+            await live.wait_durable()
+            if live.worker is None:
+                self._task_log.add_ended(live)
+            if was_waiting:
+                await self._notify_agent(live.row)
 
     async def _notify_agent(self, row: TaskRow) -> None:
         """Notify the agent that a waiting task has ended: it has no run that could be canceled."""
