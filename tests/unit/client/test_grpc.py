@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -24,6 +27,9 @@ PACKAGES = pytest.mark.parametrize("protocol", ["1.0", "0.3"])
 Metadata = list[dict[str, str]]
 
 
+gates: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+
+
 def counter() -> Agent:
     agent = Agent("counter", description="Counts")
 
@@ -32,6 +38,14 @@ def counter() -> Agent:
         for number in range(to):
             yield f"{number} "
             await asyncio.sleep(0)
+
+    @agent.skill
+    async def pause(gate: str) -> Any:
+        """Count to 200, and wait in the middle until a gate is opened."""
+        for number in range(200):
+            yield f"{number} "
+            if number == 99:
+                await asyncio.to_thread(gates[gate].wait, 10)
 
     @agent.skill
     async def large(size: int) -> str:
@@ -67,11 +81,11 @@ def address(url: str) -> str:
 
 
 class CuttingProxy:
-    """Passes bytes on to an address, and cuts each connection after so many bytes of the answer."""
+    """Passes bytes on to an address, until its connections are cut."""
 
-    def __init__(self, address: str, cuts: list[int]) -> None:
+    def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._target, self._cuts = (host, int(port)), cuts
+        self._target = host, int(port)
         self._passing: list[asyncio.Task[None]] = []
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -87,25 +101,27 @@ class CuttingProxy:
 
         async with await asyncio.start_server(accept, "127.0.0.1", 0) as listening:
             yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        for writer in self._writers:
-            writer.transport.abort()
+        self.cut()
         await asyncio.gather(*self._passing)
 
+    def cut(self) -> None:
+        """Cut all connections, whatever is on its way."""
+        for writer in self._writers:
+            writer.transport.abort()
+
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        left = self._cuts.pop(0) if self._cuts else 1 << 30
         there, back = await asyncio.open_connection(*self._target)
         self._writers += [writer, back]
 
-        async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter, limit: int) -> None:
+        async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
             with suppress(OSError):
-                while limit > 0 and (data := await source.read(min(limit, 4096))):
+                while data := await source.read(4096):
                     to.write(data)
                     await to.drain()
-                    limit -= len(data)
             for each in (writer, back):
                 each.transport.abort()
 
-        await asyncio.gather(copy(reader, back, 1 << 30), copy(there, writer, left))
+        await asyncio.gather(copy(reader, back), copy(there, writer))
 
 
 @PACKAGES
@@ -116,15 +132,19 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke(url: str, address: st
         metadata.append({name.lower(): value for name, value in request.headers.items()})
         return await call_next(request)
 
-    proxy = CuttingProxy(address, [3000, 3000])
+    proxy, gate, text = CuttingProxy(address), str(uuid4()), ""
     async with proxy.open() as broken:
         target = f"grpc://{broken}"
         async with Client(target, protocol=protocol, interceptors=[recorded]) as client:
             await client.card()
-            stream = client.stream(arguments={"to": 200}, tool="count")
-            text = "".join([event.text async for event in stream])
+            stream = client.stream(arguments={"gate": gate}, tool="pause")
+            async for event in stream:
+                text += event.text
+                if text.endswith(" 99 ") and not gates[gate].is_set():
+                    proxy.cut()
+                    gates[gate].set()
     assert text == "".join(f"{number} " for number in range(200)) == stream.task.text
-    assert proxy.connections > 1
+    assert proxy.connections == 2
     resumed = [int(each["last-event-id"]) for each in metadata if "last-event-id" in each]
     assert resumed, "it was not asked for what was missing"
     assert resumed == sorted(resumed)
