@@ -1,0 +1,80 @@
+"""The metrics that there are: one attribute each. The names are OpenTelemetry's; Prometheus has them with underscores.
+
+Those of A2A follow the draft of OpenTelemetry's conventions, those of Dragoman begin with its name. No label has more
+values than a server has agents, skills, methods or kinds of errors.
+"""
+
+from __future__ import annotations
+
+from dragoman.telemetry.metrics.registry import Registry
+
+AGENT, METHOD, VERSION, STATE, ERROR = (
+    "gen_ai.agent.name",
+    "a2a.method.name",
+    "a2a.protocol.version",
+    "a2a.task.state",
+    "error.type",
+)
+# Records in one commit.
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+class Metrics(Registry):
+    """The metrics of this process. Look at `on` before you record anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = self.histogram(
+            "a2a.server.operation.duration",
+            "Time of a call at the server, of a stream until its end.",
+            (AGENT, METHOD, VERSION, ERROR),
+        )
+        self.client_operations = self.histogram(
+            "a2a.client.operation.duration",
+            "Time of a call of another agent, retries included, of a stream until its end.",
+            (METHOD, VERSION, ERROR),
+        )
+        self.tasks = self.histogram(
+            "a2a.server.task.duration",
+            "Time of a run, until its task has ended or waits for its caller.",
+            (AGENT, "dragoman.skill", STATE),
+        )
+        self.tasks_in_progress = self.gauge("a2a.server.task.in_progress", "Tasks that are at work.", (AGENT,))
+        self.first_tokens = self.histogram(
+            "a2a.server.time_to_first_token",
+            "Time from the arrival of a message to the first output of its run.",
+            (AGENT, "dragoman.skill"),
+        )
+        # -- the journal
+        self.commits = self.histogram("dragoman.journal.commit.duration", "Time of a commit, sync included.")
+        self.commit_records = self.histogram(
+            "dragoman.journal.commit.records", "Changes of tasks in one commit.", unit="", bounds=COUNTS
+        )
+        self.commit_bytes = self.counter("dragoman.journal.bytes", "Bytes that were committed.", unit="By")
+        self.syncs = self.histogram("dragoman.journal.sync.duration", "Time until a commit was on the disk (fsync).")
+        self.refused_writes = self.counter("dragoman.journal.refused", "Changes of tasks that the store has refused.")
+        # -- streams
+        self.streams = self.gauge("dragoman.streams", "Streams that are open.", (AGENT,))
+        self.wakeups = self.counter("dragoman.wakeups", "Wake-ups of streams and waiting callers.", ("source",))
+        # -- several nodes
+        self.lease_renewals = self.counter("dragoman.lease.renewals", "Renewals of this node's lease.", ("outcome",))
+        self.lease_left = self.gauge("dragoman.lease.remaining", "Time until the lease ends.", unit="s")
+        self.takeovers = self.counter(
+            "dragoman.takeovers", "Tasks of dead nodes that were taken, by what became of them.", (AGENT, "outcome")
+        )
+        # -- webhooks
+        self.deliveries = self.counter("dragoman.webhook.deliveries", "Requests to webhooks.", ("outcome",))
+        self.webhooks_owed = self.gauge("dragoman.webhooks.owed", "Webhooks that have something to be delivered.")
+        self.webhooks_late = self.gauge("dragoman.webhooks.late", "Webhooks whose last delivery failed.")
+        self.webhooks_dead = self.counter("dragoman.webhooks.dead", "Webhooks that were given up.")
+        # -- the process
+        self.limits_hit = self.counter("dragoman.limits.hit", "Requests that a limit has refused.", ("limit",))
+        self.threads = self.gauge("dragoman.threads", "Threads of the process.")
+        self.busy_threads = self.gauge("dragoman.threads.busy", "Threads in which code of agents runs.", ("pool",))
+        self.loop_lag = self.histogram("dragoman.loop.lag", "How late the event loop was, looked at ten times a second.")
+        self.loop_stalls = self.counter(
+            "dragoman.loop.stalls", "Times that the event loop was blocked for over 200 ms.", (AGENT, "dragoman.skill")
+        )
+
+
+METRICS = Metrics()
