@@ -7,7 +7,7 @@ OpenTelemetry is used only where the program has configured it, or the user of a
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class Span:
         return _format(self._otel.get_span_context())
 
     @contextmanager
-    def current(self) -> Iterator[Span]:
+    def current(self) -> Generator[Span]:
         """Make it the parent of what begins within. The block must be left in the context it was entered in."""
         from opentelemetry import context
 
@@ -83,7 +83,7 @@ class Tracing:
         api: Any = sys.modules.get("opentelemetry.trace")
         provider = None if api is None else getattr(api, "_TRACER_PROVIDER", None)
         self.on = provider is not None and type(provider).__name__ != "NoOpTracerProvider"
-        self._tracer = api.get_tracer("dragoman") if self.on else None
+        self._tracer = None if api is None or not self.on else api.get_tracer("dragoman")
 
     def start(
         self,

@@ -6,7 +6,7 @@ values than a server has agents, skills, methods or kinds of errors.
 
 from __future__ import annotations
 
-from dragoman.telemetry.metrics.registry import Registry
+from dragoman.telemetry.metrics.registry import MetricRegistry
 
 AGENT, METHOD, VERSION, STATE, ERROR = (
     "gen_ai.agent.name",
@@ -19,7 +19,7 @@ AGENT, METHOD, VERSION, STATE, ERROR = (
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
-class Metrics(Registry):
+class Metrics(MetricRegistry):
     """The metrics of this process. Look at `on` before you record anything."""
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class Metrics(Registry):
         )
         # -- webhooks
         self.deliveries = self.counter("dragoman.webhook.deliveries", "Requests to webhooks.", ("outcome",))
-        self.webhooks_owed = self.gauge("dragoman.webhooks.owed", "Webhooks that have something to be delivered.")
-        self.webhooks_late = self.gauge("dragoman.webhooks.late", "Webhooks whose last delivery failed.")
-        self.webhooks_dead = self.counter("dragoman.webhooks.dead", "Webhooks that were given up.")
+        self.webhooks_owed = self.gauge("dragoman.webhook.owed", "Webhooks that have something to be delivered.")
+        self.webhooks_late = self.gauge("dragoman.webhook.late", "Webhooks whose last delivery failed.")
+        self.webhooks_dead = self.counter("dragoman.webhook.dead", "Webhooks that were given up.")
         # -- the process
         self.limits_hit = self.counter("dragoman.limits.hit", "Requests that a limit has refused.", ("limit",))
         self.threads = self.gauge("dragoman.threads", "Threads of the process.")
         self.busy_threads = self.gauge("dragoman.threads.busy", "Threads in which code of agents runs.", ("pool",))
-        self.loop_lag = self.histogram("dragoman.loop.lag", "How late the event loop was, looked at ten times a second.")
+        self.loop_lag = self.histogram("dragoman.loop.lag", "How late the event loop was, ten times a second.")
         self.loop_stalls = self.counter(
             "dragoman.loop.stalls", "Times that the event loop was blocked for over 200 ms.", (AGENT, "dragoman.skill")
         )

@@ -41,7 +41,9 @@ class Metric:
     # Of one series.
     slots = 1
 
-    def __init__(self, registry: Registry, name: str, text: str, labels: Sequence[str] = (), unit: str = "") -> None:
+    def __init__(
+        self, registry: MetricRegistry, name: str, text: str, labels: Sequence[str] = (), unit: str = ""
+    ) -> None:
         self.name = name
         self.help = text
         self.labels = tuple(labels)
@@ -106,7 +108,7 @@ class Histogram(Metric):
 
     def __init__(
         self,
-        registry: Registry,
+        registry: MetricRegistry,
         name: str,
         text: str,
         labels: Sequence[str] = (),
@@ -133,7 +135,7 @@ class Histogram(Metric):
 M = TypeVar("M", bound=Metric)
 
 
-class Registry:
+class MetricRegistry:
     """All metrics of a process. They are recorded only while it is `on`; whoever records looks first."""
 
     def __init__(self) -> None:
