@@ -14,6 +14,10 @@ import mcp_types as types
 from mcp import MCPError
 from msgspec import Struct
 
+from dragoman.telemetry import trace
+from dragoman.telemetry.mcp_calls import tool_span
+from dragoman.telemetry.spans import TRACING
+
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
     from mcp_types import InputResponses
@@ -317,13 +321,24 @@ class ToolCall:
             self._task.add_done_callback(self._on_done)
 
     async def _call(self) -> Outcome:
-        return await self.connection.client.session.call_tool(
+        meta = {**(trace.current.get() or {}), **(self._meta or {})}
+        if not TRACING.on:
+            return await self._send(meta)
+        with tool_span(self.tool) as span:
+            trace.inject(meta)
+            result = await self._send(meta)
+            if isinstance(result, types.CallToolResult) and result.is_error:
+                span.fail("tool_error")
+            return result
+
+    def _send(self, meta: dict[str, Any]) -> Awaitable[Outcome]:
+        return self.connection.client.session.call_tool(
             self.tool,
             self._arguments,
             progress_callback=self._on_progress,
             input_responses=self._responses,
             request_state=self._state,
-            meta=cast("types.RequestParamsMeta | None", self._meta),
+            meta=cast("types.RequestParamsMeta | None", meta or None),
             allow_input_required=True,
         )
 
