@@ -7,6 +7,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -322,25 +323,21 @@ class ToolCall:
 
     async def _call(self) -> Outcome:
         meta = {**(trace.current.get() or {}), **(self._meta or {})}
-        if not TRACING.on:
-            return await self._send(meta)
-        with tool_span(self.tool) as span:
-            trace.inject(meta)
-            result = await self._send(meta)
-            if isinstance(result, types.CallToolResult) and result.is_error:
+        with tool_span(self.tool) if TRACING.on else nullcontext() as span:
+            if span is not None:
+                trace.inject(meta)
+            result = await self.connection.client.session.call_tool(
+                self.tool,
+                self._arguments,
+                progress_callback=self._on_progress,
+                input_responses=self._responses,
+                request_state=self._state,
+                meta=cast("types.RequestParamsMeta | None", meta or None),
+                allow_input_required=True,
+            )
+            if span is not None and isinstance(result, types.CallToolResult) and result.is_error:
                 span.fail("tool_error")
             return result
-
-    def _send(self, meta: dict[str, Any]) -> Awaitable[Outcome]:
-        return self.connection.client.session.call_tool(
-            self.tool,
-            self._arguments,
-            progress_callback=self._on_progress,
-            input_responses=self._responses,
-            request_state=self._state,
-            meta=cast("types.RequestParamsMeta | None", meta or None),
-            allow_input_required=True,
-        )
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)
