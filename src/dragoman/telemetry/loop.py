@@ -358,8 +358,8 @@ def _log(text: str, skill: RunningSkill, seconds: float, stack: str | None = Non
 
 def _format_stack(frames: list[FrameType]) -> str:
     # Summaries of innermost frames first; `walk_stack` would go on to the frames of the loop and of the command.
-    shown = [(frame, frame.f_lineno) for frame in frames[-_MAX_FRAMES:]]
-    lines = traceback.StackSummary.extract(iter(shown), lookup_lines=True).format()
+    visible = [(frame, frame.f_lineno) for frame in frames[-_MAX_FRAMES:]]
+    lines = traceback.StackSummary.extract(iter(visible), lookup_lines=True).format()
     return "Stack (most recent call last):\n" + "".join(lines).rstrip("\n")
 
 
