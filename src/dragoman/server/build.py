@@ -222,6 +222,7 @@ def build(
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
         metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
+        watches_loop=isinstance(clock, SystemClock),
     )
 
 

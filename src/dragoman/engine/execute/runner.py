@@ -17,6 +17,7 @@ from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.task_log import TaskLog
 from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.model.user import User
+from dragoman.telemetry.loop import RunningSkill
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
@@ -159,6 +160,11 @@ class Runner:
     def runs(self) -> Iterator[Run]:
         """The runs that are executing now."""
         return iter(self._workers.values())
+
+    def find(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
+        """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
+        run = self._workers.get(worker)
+        return None if run is None else RunningSkill(self.agent.name, run.skill or "", run.live.id)
 
     def _start(self, run: Run) -> None:
         live = run.live
