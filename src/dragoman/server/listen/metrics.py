@@ -77,7 +77,7 @@ class MetricsListener:
             raise listen_error(error, self._host, self._port, "--metrics") from error
         library: Any = prometheus_client  # its types are incomplete
         self._server = _MetricsServer(listener, _only_metrics(library.make_wsgi_app(self._registry)))
-        threading.Thread(target=self._server.run, name="dragoman-metrics", daemon=True).start()
+        self._server.start()
         if self._own:
             METRICS.begin()
 
@@ -172,9 +172,13 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
         self._open: dict[socket.socket, float] = {}
         self._wakeup, self._waker = socket.socketpair()
         self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="dragoman-metrics", daemon=True)
 
-    def run(self) -> None:
+    def start(self) -> None:
         """Accept connections until `stop`."""
+        self._thread.start()
+
+    def _run(self) -> None:
         with self.socket, self._wakeup, selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
@@ -184,12 +188,13 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
                 self._close_overdue()
 
     def stop(self) -> None:
-        """Accept no more connections, and end those that there are."""
+        """Close the port, and end the connections that there are."""
         self._is_stopping = True
         self._waker.close()
         with self._lock:
             for connection in self._open:
                 _shut(connection)
+        self._thread.join(_ROOM_SECONDS)
 
     def _close_overdue(self) -> None:
         now = time.monotonic()
