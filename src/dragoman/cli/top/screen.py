@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import select
 import shutil
 import signal
@@ -20,6 +21,9 @@ from dragoman.cli.printing import StyledText, out_live
 _ENTER = StyledText("\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J")
 _LEAVE = StyledText("\x1b[?7h\x1b[?25h\x1b[?1049l")
 
+# Arrows and the like, which nothing is bound to.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?")
+
 
 class Screen:
     """The screen, within a `with` block on the main thread. Terminals only: see `can_open`."""
@@ -28,6 +32,7 @@ class Screen:
         self._has_keys = sys.stdin is not None and sys.stdin.isatty()
         self._saved_mode: list[Any] | None = None
         self._saved_handlers: dict[signal.Signals, Any] = {}
+        self._shall_stop = False
         # Whatever happens writes a byte here: a signal, or another thread.
         self._bell, self._ringer = socket.socketpair()
 
@@ -44,7 +49,7 @@ class Screen:
             end.setblocking(False)
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
         self._handle(signal.SIGWINCH, _wake_only)
-        self._handle(signal.SIGTSTP, self._suspend)
+        self._handle(signal.SIGTSTP, self._stop_soon)
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._handle(number, _end)
         self._enter()
@@ -88,13 +93,14 @@ class Screen:
         if self._bell in ready:
             with suppress(BlockingIOError):
                 self._bell.recv(4096)
+        if self._shall_stop:
+            self._suspend()
         if len(ready) == (self._bell in ready):
             return ""
         keys = os.read(sys.stdin.fileno(), 1024)
         if not keys:
             raise EOFError
-        # Arrows and the like, which nothing is bound to.
-        return "" if keys.startswith(b"\x1b") else keys.decode("utf-8", "replace")
+        return _SEQUENCE.sub("", keys.decode("utf-8", "replace"))
 
     def wake(self) -> None:
         """Have `wait` return; from any thread."""
@@ -128,12 +134,17 @@ class Screen:
     def _handle(self, number: signal.Signals, handler: Callable[[int, FrameType | None], object]) -> None:
         self._saved_handlers[number] = signal.signal(number, handler)
 
-    def _suspend(self, _: int, __: FrameType | None) -> None:
+    def _stop_soon(self, _: int, __: FrameType | None) -> None:
+        # Not here: the signal may have come while something is written.
+        self._shall_stop = True
+
+    def _suspend(self) -> None:
         """Ctrl-Z: give the terminal back to the shell, and take it again when the shell says so."""
+        self._shall_stop = False
         self._leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, self._suspend)
+        signal.signal(signal.SIGTSTP, self._stop_soon)
         self._enter()
 
 
