@@ -220,6 +220,7 @@ def build(
         limiter=limiter,
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
+        watches_loop=isinstance(clock, SystemClock),
     )
 
 

@@ -14,6 +14,9 @@ from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
+from dragoman.transports.observed import observe
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -87,6 +90,7 @@ class Endpoint:
         extended_card: ExtendedCard | None = None,
     ) -> None:
         self.service = service
+        self.agent = service.agent_name
         self.body_limit = body_limit
         self.limits = limits
         self._denial_log = denial_log
@@ -128,9 +132,19 @@ class Endpoint:
             self._denial_log.log(request.caller, error)
 
     async def perform(
-        self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
+        self,
+        operation: Operation,
+        call: CallContext,
+        params: Any,
+        after: int | None,
+        request: Request | None = None,
+        *,
+        observed: bool = False,
     ) -> Outcome:
-        """Perform an operation. Raises A2AError."""
+        """Perform an operation; while telemetry is on, observe it, unless the caller does. Raises A2AError."""
+        if (METRICS.on or TRACING.on) and not observed:
+            performing = self.perform(operation, call, params, after, request, observed=True)
+            return await observe(performing, self.agent, operation, call, params, request)
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
 from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
@@ -125,10 +127,21 @@ class Request:
         self.may_list = True
         # Its share of the memory quota.
         self.lease: Lease | None = None
+        # Its operation was performed, and is measured there.
+        self.is_observed = False
+        self._arrived = perf_counter() if METRICS.on else 0.0
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""
         self.user, self.caller, self.may_list = user, caller, may_list
+
+    def mark_observed(self) -> None:
+        """Note that its operation is measured from now on."""
+        self.is_observed = True
+
+    def age(self) -> float:
+        """Return for how many seconds it has been here; 0 when it came while metrics were off."""
+        return perf_counter() - self._arrived if self._arrived else 0.0
 
     @property
     def content_type(self) -> str:

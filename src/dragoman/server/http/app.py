@@ -16,6 +16,7 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
+from dragoman.telemetry.loop import LoopMonitor
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
+    from dragoman.telemetry.loop import RunningSkill
     from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
     from dragoman.transports.limits import DenialLog
@@ -84,7 +86,8 @@ class CallListener(Protocol):
 class App:
     """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
 
-    With `needs_lifespan`, it must be stopped before its event loop ends.
+    With `needs_lifespan`, it must be stopped before its event loop ends. `watches_loop` is False where time stands
+    still, as in tests.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class App:
         limiter: Limiter | None = None,
         grpc_factory: Callable[[App], CallListener] | None = None,
         extra: Sequence[Routes] = (),
+        watches_loop: bool = True,
     ) -> None:
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
@@ -130,6 +134,8 @@ class App:
         self._start_lock: asyncio.Lock | None = None
         self._draining = False
         self.startup_error: BaseException | None = None
+        self.monitor = LoopMonitor(self._find_skill)
+        self._watches_loop = watches_loop
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
@@ -217,6 +223,8 @@ class App:
                 self._ready_loop, self._draining = loop, False
                 if self._janitor is not None:
                     self._janitor.start()
+                if self._watches_loop:
+                    self.monitor.start()
 
     async def _open_parts(self) -> None:
         if self._draining:
@@ -249,6 +257,10 @@ class App:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
 
+    def _find_skill(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
+        found = (hosted.service.runner.find(worker) for hosted in self._hosted)
+        return next(filter(None, found), None)
+
     async def is_ready(self) -> bool:
         """True while requests may be sent here: the server is not stopping, and its store works."""
         try:
@@ -274,6 +286,7 @@ class App:
         await self.drain()
         if self._ready_loop is not None:
             self._ready_loop = None
+            self.monitor.stop()
             if self._grpc is not None:
                 await self._grpc.stop(_CALL_SECONDS)
                 self._grpc = None

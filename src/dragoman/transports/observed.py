@@ -1,0 +1,101 @@
+"""Measures operations where all bindings perform them. Nothing of this is called while telemetry is off."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.journal.follow import Stream
+from dragoman.model.error import DragomanError, InternalError
+from dragoman.telemetry.metrics.catalog import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
+    from dragoman.engine.call import CallContext
+    from dragoman.engine.journal.follow import Batch
+    from dragoman.model.error import A2AError
+    from dragoman.model.operation import Operation
+    from dragoman.transports.endpoint import Outcome
+    from dragoman.transports.http import Request
+
+# The error of an operation whose caller has left, or that the server has ended because it stops.
+CANCELED = "CANCELED"
+
+
+class Observation:
+    """One operation, from the call of the engine to its end: of a stream, to the end of its last batch."""
+
+    __slots__ = ("_agent", "_operation", "_started", "_version")
+
+    def __init__(self, agent: str, operation: Operation, call: CallContext) -> None:
+        self._agent = agent
+        self._operation = operation
+        self._version = call.version
+        self._started = perf_counter()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End it; once."""
+        if METRICS.on:
+            METRICS.operations.observe(
+                perf_counter() - self._started,
+                self._agent,
+                self._operation,
+                self._version,
+                "" if error is None else error_type(error),
+            )
+
+    async def follow(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
+        """Yield the batches of a stream, and end with it. Raises whatever ends the stream."""
+        error: BaseException | None = None
+        ended = False
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    ended = batch.ended
+                    yield batch
+                    del batch  # it can be large, and must not be held while the stream waits
+        except BaseException as problem:
+            error = None if ended else problem
+            raise
+        finally:
+            self.end(error)
+
+
+async def observe(
+    perform: Awaitable[Outcome],
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    params: Any,
+    request: Request | None,
+) -> Outcome:
+    """Perform an operation and observe it. Raises what `perform` raises."""
+    if request is not None:
+        request.mark_observed()
+    observation = Observation(agent, operation, call)
+    try:
+        outcome = await perform
+    except BaseException as error:
+        observation.end(error)
+        raise
+    if isinstance(outcome.result, Stream):
+        stream = outcome.result
+        return outcome._replace(result=stream._replace(batches=observation.follow(stream.batches)))
+    observation.end()
+    return outcome
+
+
+def count_refused(request: Request, error: A2AError, agent: str, operation: Operation | None, version: str) -> None:
+    """Count a request that never became an operation, because it could not be read or was not admitted."""
+    if not request.is_observed:
+        METRICS.operations.observe(request.age(), agent, operation or "", version, error_type(error))
+
+
+def error_type(error: BaseException) -> str:
+    """Return what an error is called in metrics and spans: one of few names."""
+    if isinstance(error, DragomanError):
+        return error.reason
+    return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason
