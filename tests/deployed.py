@@ -13,7 +13,7 @@ import yaml
 from promql import Expression, read_expression
 
 from dragoman.telemetry.metrics.catalog import METRICS
-from dragoman.telemetry.metrics.registry import Metric
+from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -26,7 +26,6 @@ TARGET_LABELS = frozenset({"job", "instance"})
 FOREIGN_SERIES = dict.fromkeys(
     ("up", "scrape_duration_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"), TARGET_LABELS
 )
-_UNITS = {"s": "_seconds", "By": "_bytes", "": ""}
 _LEGEND_LABEL = re.compile(r"{{\s*(\w+)\s*}}")
 _ANNOTATION_LABEL = re.compile(r"\$labels\.(\w+)")
 # A metric of ours in a text, such as an expression that a variable of the dashboard is filled with.
@@ -49,26 +48,17 @@ class Query(NamedTuple):
         return set(_LEGEND_LABEL.findall(self.legend))
 
 
-def prometheus_name(metric: Metric) -> str:
-    """Return the name of a metric as Prometheus has it."""
-    name = metric.name.replace(".", "_")
-    unit = _UNITS[metric.unit]
-    if not name.endswith(unit):
-        name += unit
-    return f"{name}_total" if metric.kind == "counter" else name
-
-
 @cache
 def series() -> dict[str, frozenset[str]]:
     """Return the names of all series that a server has, each with its labels."""
-    found = dict(FOREIGN_SERIES)
+    found = {**FOREIGN_SERIES, "dragoman_info": TARGET_LABELS | {"version"}}
     for metric in METRICS.metrics.values():
         name = prometheus_name(metric)
-        labels = TARGET_LABELS.union(label.replace(".", "_") for label in metric.labels)
+        labels = TARGET_LABELS.union(map(label_name, metric.labels))
         if metric.kind == "histogram":
             found |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
         else:
-            found[name] = labels
+            found[f"{name}_total" if metric.kind == "counter" else name] = labels
     return found
 
 

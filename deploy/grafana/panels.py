@@ -430,6 +430,15 @@ PROCESS = [
         "How long Prometheus takes to read the metrics of a server.",
         [Query(f"max by (instance) (scrape_duration_seconds{{{SERVER}}})", "{{instance}}")],
         "s",
+        width=12,
+    ),
+    Panel(
+        "Versions",
+        "Servers by the version of Dragoman that they run. Two lines: an upgrade is under way.",
+        [Query(f"count by (version) (dragoman_info{{{SERVER}}})", "{{version}}")],
+        "none",
+        width=12,
+        stacked=True,
     ),
 ]
 ROWS = [

@@ -111,6 +111,12 @@ def test_whatever_an_operator_has_to_hear_of_has_an_alert() -> None:
     assert {alert["alert"] for alert in alerts()} == set().union(*EXPECTED.values())
 
 
+def test_the_guide_lists_every_alert_with_its_severity() -> None:
+    guide = (ROOT / "docs" / "guides" / "observing.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(Dragoman\w+)` \| (\w+) \|", guide, re.MULTILINE)
+    assert listed == [(alert["alert"], alert["labels"]["severity"]) for alert in alerts()]
+
+
 def test_every_alert_has_a_test_of_its_own_in_which_it_fires() -> None:
     tests = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
     fired = {check["alertname"] for test in tests for check in test.get("alert_rule_test", []) if "exp_alerts" in check}

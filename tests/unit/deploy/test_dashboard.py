@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ from collections import Counter
 from deployed import (
     DEPLOY,
     FOREIGN_SERIES,
+    ROOT,
     annotation_queries,
     dashboard,
     family_of,
@@ -88,6 +90,12 @@ def test_panels_lie_beside_each_other_and_do_not_overlap() -> None:
 def test_rows_are_those_that_operators_ask_for() -> None:
     rows = [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
     assert {"Overview", "Tasks", "Journal", "Streams and wake-ups", "Nodes", "Webhooks", "Limits", "Process"} <= {*rows}
+
+
+def test_the_guide_lists_every_row_in_order() -> None:
+    guide = (ROOT / "docs" / "guides" / "observing.md").read_text(encoding="utf-8").partition("| row | it shows |")[2]
+    listed = re.findall(r"^\| ([A-Z].+?) \|", guide.partition("\n\n")[0], re.MULTILINE)
+    assert listed == [panel["title"] for panel in dashboard()["panels"] if panel["type"] == "row"]
 
 
 def test_the_file_is_what_its_script_writes() -> None:
