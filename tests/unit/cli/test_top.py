@@ -9,7 +9,7 @@ import struct
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,7 +70,7 @@ class Pages:
         self.asked = threading.Semaphore(0)
 
     @contextmanager
-    def serving(self, port: int = 0) -> Iterator[int]:
+    def serving(self, port: int = 0) -> Generator[int]:
         """Serve at a port, a free one by default. It is closed at the end, and connections with it."""
         pages = self
 
@@ -83,7 +83,7 @@ class Pages:
                 self.wfile.write(body)
                 pages.asked.release()
 
-            def log_message(self, *_: object) -> None: ...
+            def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
 
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -100,7 +100,7 @@ class TopTerminal(Terminal):
     """A terminal with an emulator for its screen."""
 
     def __init__(self, folder: Path, *args: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
-        super().__init__(("top", *args), folder, **environ)
+        super().__init__(("top", *args), folder, piped=False, **environ)
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""
         self.resize(columns, rows)
@@ -308,7 +308,7 @@ def test_names_of_agents_and_skills_never_command_the_terminal(top: Callable[...
     metrics.stalls.labels(f"a{EVIL}", f"s{EVIL}").inc()
     with Pages(metrics.page).serving() as port:
         terminal = top(str(port), "--interval", "0.1", columns=200, rows=40)
-        terminal.wait_for("Method\\x1b]52", "skill\\x1b]52", "1 stalls: a\\x1b]52")
+        terminal.wait_for("Method\\x1b]52", "skill\\x1b]52", "1 stall: a\\x1b]52")
         assert "\x1b]" not in terminal.raw
         assert not {"\x07", "\x9b", "\u202e", "\t"} & set(terminal.raw)
 
@@ -339,7 +339,11 @@ def test_the_address_of_an_agent_is_recognized(typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (b"# TYPE go_goroutines gauge\ngo_goroutines 7\n", 200, "but not those of Dragoman: the first is go_goroutines"),
+        (
+            b"# TYPE go_goroutines gauge\ngo_goroutines 7\n",
+            200,
+            "but not those of Dragoman: the first is go_goroutines",
+        ),
         (b"<html>hello</html>", 200, "has no metrics (HTTP 200)"),
         (b"not here", 404, "has no metrics (HTTP 404)"),
         (b'{"detail": "x"}', 404, "has no metrics (HTTP 404)"),

@@ -39,7 +39,9 @@ def test_an_address_is_what_serve_takes_or_a_url(typed: str, url: str) -> None:
     assert parse_address(typed).url == url
 
 
-@pytest.mark.parametrize("typed", ["localhost", "off", "host:0", "host:99999", "ftp://host:1/", "a b:1", "me:pw@h:1", ""])
+@pytest.mark.parametrize(
+    "typed", ["localhost", "off", "host:0", "host:99999", "ftp://host:1/", "a b:1", "me:pw@h:1", ""]
+)
 def test_what_is_no_address_is_refused_with_an_example(typed: str) -> None:
     with pytest.raises(ConfigError, match=r"as in 127\.0\.0\.1:9464"):
         parse_address(typed)
@@ -211,7 +213,11 @@ def test_of_a_server_that_says_little_the_rest_is_unknown() -> None:
 
 def test_what_a_skill_does_is_added_up_by_agent() -> None:
     name = "a2a_server_task_duration_seconds"
-    rows = [("desk", "book", "TASK_STATE_COMPLETED", 6), ("desk", "find", "TASK_STATE_FAILED", 2), ("echo", "say", "", 4)]
+    rows = [
+        ("desk", "book", "TASK_STATE_COMPLETED", 6),
+        ("desk", "find", "TASK_STATE_FAILED", 2),
+        ("echo", "say", "", 4),
+    ]
 
     def page(factor: int) -> Samples:
         samples: Samples = {"a2a_server_task_in_progress": {(("gen_ai_agent_name", "idle"),): 0.0}}

@@ -69,7 +69,7 @@ def command(address: str | None, interval: float, sort: str, once: bool) -> None
 
 
 def _print_once(scraper: Scraper, history: History, state: ViewState, interval: float) -> None:
-    from dragoman.cli.printing import on_terminal, out
+    from dragoman.cli.printing import StyledText, on_terminal, out
     from dragoman.cli.top.snapshot import take_snapshot
     from dragoman.cli.top.view import View, has_unicode
 
@@ -78,5 +78,8 @@ def _print_once(scraper: Scraper, history: History, state: ViewState, interval: 
     view = View(unicode=has_unicode())
     width = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
     lines = view.lines(take_snapshot(history), state, width)
-    for line in view.styled(lines) if on_terminal() else [line.plain.rstrip() for line in lines]:
-        out(line)
+    # In one write: a reader such as `head` may go before the last line.
+    if on_terminal():
+        out(StyledText("\n".join(view.styled(lines))))
+    else:
+        out("\n".join(line.plain.rstrip() for line in lines))

@@ -168,7 +168,10 @@ class View:
                 "LOOP",
                 [
                     (f"lag p99 {_quantile(snapshot.lag, 0.99)}", _alarm(snapshot.lag.quantile(0.99) > 0.1)),
-                    (f"{_count(stalls)} stalls{f': {skills}' if skills else ''}", _alarm(stalls > 0)),
+                    (
+                        f"{_count(stalls)} stall{'' if stalls == 1 else 's'}{f': {skills}' if skills else ''}",
+                        _alarm(stalls > 0),
+                    ),
                     (f"{_count(snapshot.threads)} threads", ""),
                     (f"{_count(snapshot.busy_threads)} busy", ""),
                 ],
