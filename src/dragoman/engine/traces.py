@@ -59,7 +59,7 @@ def _describe_end(run: Run, span: Span) -> None:
     if run.skill:
         span.set("dragoman.skill", run.skill)
     if live.reply is None:
-        span.set("a2a.task.state", live.state)
+        span.set("a2a.task.state", live.state.value)
         if live.state is State.FAILED:
             span.fail(error_type(run.error))
         elif not (live.state.final or live.state.waiting):
@@ -79,18 +79,18 @@ def error_type(error: BaseException | None) -> str:
 def content(role: str, text: str) -> str:
     """Return a message of so much text as JSON, in the form of OpenTelemetry's conventions for generative AI."""
 
-    def written(shown: str) -> str:
-        message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": shown}]}
+    def written(excerpt: str) -> str:
+        message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": excerpt}]}
         return encode([message]).decode()
 
     whole = written(text)
     if len(whole.encode()) <= MAX_CONTENT:
         return whole
     # A character takes six bytes at most, as an escape in JSON.
-    shown = text[:MAX_CONTENT]
-    while len(written(f"{shown}…").encode()) > MAX_CONTENT:
-        shown = shown[: len(shown) * 7 // 8]
-    return written(f"{shown}…")
+    excerpt = text[:MAX_CONTENT]
+    while len(written(f"{excerpt}…").encode()) > MAX_CONTENT:
+        excerpt = excerpt[: len(excerpt) * 7 // 8]
+    return written(f"{excerpt}…")
 
 
 async def link_to_task(tasks: Tasks, row: TaskRow) -> None:

@@ -32,10 +32,10 @@ class Span:
         if self.recording:
             self._otel.set_attribute(name, value)
 
-    def event(self, name: str, attributes: Mapping[str, Value] | None = None) -> None:
-        """Note that something has happened now."""
+    def describe(self, attributes: Mapping[str, Value]) -> None:
+        """Set several attributes."""
         if self.recording:
-            self._otel.add_event(name, attributes)
+            self._otel.set_attributes(attributes)
 
     def fail(self, error_type: str, text: str = "") -> None:
         """Mark what was done as failed. `error_type` is one of few: a reason of an error, the name of a class."""
@@ -98,8 +98,8 @@ class Tracing:
         """Turn spans on if the program has configured a provider, or off. Costs nothing where it has not."""
         trace: Any = sys.modules.get("opentelemetry.trace")
         # Frameworks import OpenTelemetry, too. While it is not configured, its provider is a proxy for none.
-        provider = None if trace is None else trace.get_tracer_provider()
-        if provider is None or isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
+        provider: Any = None if trace is None else trace.get_tracer_provider()
+        if trace is None or isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
             self.on, self._api, self._tracer = False, None, None
             return
         tracer = provider.get_tracer("dragoman")
@@ -107,9 +107,9 @@ class Tracing:
         self.on = not isinstance(tracer, trace.NoOpTracer)
         self._api, self._tracer = _Api(), tracer
 
-    def show_content(self, is_shown: bool) -> None:
+    def show_content(self, show: bool) -> None:
         """Say whether spans have the text of messages, arguments and results."""
-        self.content = is_shown
+        self.content = show
 
     def start(
         self,
@@ -125,7 +125,7 @@ class Tracing:
         """Start a span: a child of the current one, else of the one that `carrier` names (headers, lower case).
 
         `parent` is a W3C trace context that is the parent whatever is current, as that of a task that is resumed. A
-        `root` has no parent. `links` are such contexts too. Inside a trace that is not sampled, no further span is made.
+        `root` has no parent. `links` are such contexts too. Inside a trace that is not sampled, no span is made.
         """
         api = self._api
         current = api.get_current_span()
@@ -148,6 +148,10 @@ class Tracing:
     def is_recording(self) -> bool:
         """True when the current span is recorded."""
         return self._api.get_current_span().is_recording()
+
+    def add_event(self, name: str, attributes: Mapping[str, Value] | None = None) -> None:
+        """Note in the current span that something has happened now."""
+        self._api.get_current_span().add_event(name, attributes)
 
     def link_current(self, context: Mapping[str, str]) -> None:
         """Link the current span to the one that a W3C trace context names."""

@@ -362,7 +362,9 @@ class Inbox:
             self.deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and allow_draft and not request.configuration.return_immediately
-        self._runner.create(live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace)
+        self._runner.create(
+            live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace
+        )
         return AcceptedMessage(row, live)
 
     def _follow(self, row: TaskRow, webhook: Push) -> None:

@@ -131,7 +131,8 @@ class Runner:
     ) -> None:
         """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write.
 
-        `parent` is the trace context of the request. In a store that other processes share, a task that cannot run here is left in the store for any of them.
+        `parent` is the trace context of the request. In a store that other processes share, a task that cannot run here
+        is left in the store for any of them.
         """
         if self._shared:
             if not self.may_run_here(new_context=new_context):

@@ -16,6 +16,7 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
@@ -205,6 +206,7 @@ class App:
         assert self._start_lock is not None
         async with self._start_lock:
             if self._ready_loop is None:
+                TRACING.detect()
                 await self._store.open()
                 try:
                     if self._bus is not None:
