@@ -274,19 +274,33 @@ def _span_of(span: ReadableSpan) -> CollectedSpan:
 
 
 class _SwitchedSampler(Sampler):
-    """Samples as the test that collects spans wants; nothing while none does.
-
-    One provider serves all tests of the process: libraries keep the tracer that they got first.
-    """
+    """Samples as the test that collects spans wants."""
 
     def __init__(self) -> None:
-        self.used: Sampler = ALWAYS_OFF
+        self.used: Sampler | None = None
 
     def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
-        return self.used.should_sample(*args, **options)
+        return (self.used or ALWAYS_OFF).should_sample(*args, **options)
 
     def get_description(self) -> str:
         return "of the test"
+
+
+class _SwitchedTracer(trace.NoOpTracer):
+    """Makes spans while a test collects them, and else does what it would without a provider."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    def start_span(self, *args: Any, **options: Any) -> trace.Span:
+        return (super() if _SAMPLER.used is None else self._tracer).start_span(*args, **options)
+
+
+class _SwitchedProvider(TracerProvider):
+    """One provider serves all tests of the process: libraries keep the tracer that they got first."""
+
+    def get_tracer(self, *args: Any, **options: Any) -> trace.Tracer:
+        return _SwitchedTracer(super().get_tracer(*args, **options))
 
 
 _SAMPLER, _EXPORTER = _SwitchedSampler(), InMemorySpanExporter()
@@ -300,7 +314,7 @@ def collected_spans(sampler: Sampler | None = None) -> Generator[SpanMemory]:
     before, once = api._TRACER_PROVIDER, api._TRACER_PROVIDER_SET_ONCE
     done = once._done
     if not _PROVIDER:
-        _PROVIDER.append(TracerProvider(sampler=_SAMPLER, shutdown_on_exit=False))
+        _PROVIDER.append(_SwitchedProvider(sampler=_SAMPLER, shutdown_on_exit=False))
         _PROVIDER[0].add_span_processor(SimpleSpanProcessor(_EXPORTER))
     _EXPORTER.clear()
     _SAMPLER.used = ParentBased(ALWAYS_ON) if sampler is None else sampler
@@ -309,6 +323,6 @@ def collected_spans(sampler: Sampler | None = None) -> Generator[SpanMemory]:
     try:
         yield SpanMemory(_EXPORTER)
     finally:
-        _SAMPLER.used = ALWAYS_OFF
+        _SAMPLER.used = None
         api._TRACER_PROVIDER, once._done = before, done
         TRACING.detect()

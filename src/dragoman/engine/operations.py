@@ -112,7 +112,7 @@ class Service:
             pins=ownership.shared and agent.pinned,
         )
         self._quota = Quota(settings)
-        self._runner = runner = Runner(agent, tasks, self._quota, settings)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
@@ -123,7 +123,7 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
-        self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
+        self._canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
@@ -137,7 +137,7 @@ class Service:
     @property
     def running(self) -> int:
         """The number of runs that are executing now."""
-        return len(self._runner)
+        return len(self.runner)
 
     async def start(self) -> None:
         """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""

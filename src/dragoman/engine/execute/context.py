@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -22,6 +23,7 @@ from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -75,6 +77,8 @@ class Context:
     ) -> None:
         self._live = live
         self._call = call
+        # When the message of this run came, while metrics are on; 0 once there was output.
+        self._waiting_since = perf_counter() if METRICS.on else 0.0
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
@@ -317,6 +321,8 @@ class Context:
         """
         if self._drops_output:
             return
+        if METRICS.on:
+            self.record_output()
         if last_chunk and not append and not self._live.folding.has_artifact(artifact.artifact_id):
             # New and complete: nothing is streamed.
             self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
@@ -325,6 +331,13 @@ class Context:
                 self.artifact_stream = ArtifactStream(self._live)
             self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
+
+    def record_output(self) -> None:
+        """Record how long the caller has waited for the first output of the run. Does nothing after that."""
+        since, self._waiting_since = self._waiting_since, 0.0
+        if since:
+            skill = "" if self.skill.startswith("dragoman.") else self.skill
+            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, skill)
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""

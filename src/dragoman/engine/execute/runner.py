@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from contextvars import copy_context
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
@@ -20,6 +21,8 @@ from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.engine.traces import run_in_span
 from dragoman.model.user import User
 from dragoman.telemetry import trace
+from dragoman.telemetry.loop import RunningSkill
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 # How long canceled runs may take to clean up when the server stops.
 CANCEL_GRACE_SECONDS = 3
+# In metrics, the state of a run whose answer was a message without a task.
+REPLIED = "REPLIED"
 
 
 class Runner:
@@ -187,6 +192,11 @@ class Runner:
         """The runs that are executing now."""
         return iter(self._workers.values())
 
+    def find(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
+        """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
+        run = self._workers.get(worker)
+        return None if run is None else RunningSkill(self.agent.name, run.skill or "", run.live.id)
+
     def _start(self, run: Run) -> None:
         live = run.live
         self.tasks.add(live)
@@ -231,6 +241,9 @@ class Runner:
         self._release(live)
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
+        if METRICS.on and run.began and (live.state.final or live.state.waiting or live.reply is not None):
+            state = live.state if live.reply is None else REPLIED
+            METRICS.tasks.observe(perf_counter() - run.began, self.agent.name, run.skill or "", state)
         queue = self._queues.get(key)
         while queue:
             run, context = queue.popleft()
