@@ -17,6 +17,7 @@ from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.telemetry.loop import LoopMonitor
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
@@ -83,6 +84,23 @@ class CallListener(Protocol):
         ...
 
 
+class MetricsExporter(Protocol):
+    """What has metrics recorded, for somebody who reads them."""
+
+    @property
+    def address(self) -> str:
+        """The URL at which this machine reads them."""
+        ...
+
+    def start(self) -> None:
+        """Begin. Idempotent. Raises ConfigError."""
+        ...
+
+    def close(self) -> None:
+        """End. Idempotent."""
+        ...
+
+
 class App:
     """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
 
@@ -105,6 +123,7 @@ class App:
         keys: Keys | None = None,
         limiter: Limiter | None = None,
         grpc_factory: Callable[[App], CallListener] | None = None,
+        metrics: MetricsExporter | None = None,
         extra: Sequence[Routes] = (),
         watches_loop: bool = True,
     ) -> None:
@@ -126,6 +145,7 @@ class App:
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._grpc_factory = grpc_factory
         self._grpc: CallListener | None = None
+        self._metrics = metrics
         self._extra = extra
         self._rebuild()
         # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
@@ -179,6 +199,11 @@ class App:
         """The address at which this machine reaches the server over gRPC; empty while it does not listen there."""
         return "" if self._grpc is None else self._grpc.local_address
 
+    @property
+    def metrics_address(self) -> str:
+        """The URL at which this machine reads the metrics of the server; empty if there is none."""
+        return "" if self._metrics is None else self._metrics.address
+
     def close_grpc(self) -> None:
         """Accept no more calls over gRPC, because others do; those that are there go on."""
         if self._grpc is not None:
@@ -211,20 +236,31 @@ class App:
         assert self._start_lock is not None
         async with self._start_lock:
             if self._ready_loop is None:
-                await self._store.open()
+                TRACING.detect()
                 try:
-                    if self._bus is not None:
-                        await self._bus.open()
-                    await self._open_parts()
+                    if self._metrics is not None:
+                        self._metrics.start()  # first: what is recovered counts
+                    await self._open()
                 except BaseException:
-                    await self._close_store()
-                    await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
+                    if self._metrics is not None:
+                        self._metrics.close()
                     raise
                 self._ready_loop, self._draining = loop, False
                 if self._janitor is not None:
                     self._janitor.start()
                 if self._watches_loop:
                     self.monitor.start()
+
+    async def _open(self) -> None:
+        await self._store.open()
+        try:
+            if self._bus is not None:
+                await self._bus.open()
+            await self._open_parts()
+        except BaseException:
+            await self._close_store()
+            await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
+            raise
 
     async def _open_parts(self) -> None:
         if self._draining:
@@ -299,6 +335,8 @@ class App:
             await self._close_store()
             for hosted in self._hosted:
                 await hosted.agent.close()
+            if self._metrics is not None:
+                self._metrics.close()  # last: operators watch how a server stops
 
     async def _close_store(self) -> None:
         if self._bus is not None:
