@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler, SamplingResult
+from opentelemetry.util._decorator import _agnosticcontextmanager
 
 from dragoman.telemetry.spans import TRACING
 
@@ -300,14 +301,19 @@ class _SwitchedSampler(Sampler):
         return "of the test"
 
 
-class _SwitchedTracer(trace.NoOpTracer):
+class _SwitchedTracer(trace.Tracer):
     """Makes spans while a test collects them, and else does what it would without a provider."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
-        self._tracer = tracer
+        self._tracers = trace.NoOpTracer(), tracer
 
     def start_span(self, *args: Any, **options: Any) -> trace.Span:
-        return (super() if _SAMPLER.used is None else self._tracer).start_span(*args, **options)
+        return self._tracers[_SAMPLER.used is not None].start_span(*args, **options)
+
+    @_agnosticcontextmanager
+    def start_as_current_span(self, *args: Any, **options: Any) -> Iterator[trace.Span]:
+        with self._tracers[_SAMPLER.used is not None].start_as_current_span(*args, **options) as span:
+            yield span
 
 
 class _SwitchedProvider(TracerProvider):

@@ -36,7 +36,7 @@ async def test_spans_of_adk_are_below_the_run_and_none_of_ours_repeats_them() ->
         (run,) = (each for each in spans.named("invoke_agent helper") if each.scope == "dragoman")
         own = [each for each in spans.spans if each.scope.startswith("gcp.vertex.agent")]
         assert {each.trace_id for each in own} == {run.trace_id}
-        assert [each.parent_id for each in own if each.name.startswith("invocation")] == [run.span_id]
+        assert [each.name for each in own if each.parent_id == run.span_id] == ["invoke_workflow helper"]
         assert "execute_tool look" in spans.path("in a tool")
         assert len(spans.named("execute_tool look")) == 1
 

@@ -58,7 +58,8 @@ async def test_spans_of_tools_are_below_the_run() -> None:
 
 async def test_its_own_spans_are_below_the_run_and_none_of_ours_repeats_them() -> None:
     with collected_spans() as spans:
-        await ask(agent(instrument=True))
+        pydantic_ai.Agent.instrument_all()
+        await ask(agent())
         own = [each for each in spans.spans if each.scope == "pydantic-ai"]
         (run,) = (each for each in spans.named("invoke_agent teller") if each.scope == "dragoman")
         (top,) = (each for each in own if each.parent_id == run.span_id)
