@@ -197,8 +197,8 @@ def run_and_exit(run: Callable[[], object]) -> NoReturn:
     try:
         _run_and_exit(run)
     finally:
-        if (exporting := sys.modules.get("dragoman.cli.exporting")) is not None:
-            exporting.EXPORT.flush()
+        if (telemetry := sys.modules.get("dragoman.cli.telemetry")) is not None:
+            telemetry.EXPORT.flush()
 
 
 def _run_and_exit(run: Callable[[], object]) -> NoReturn:

@@ -215,7 +215,7 @@ def _starting() -> Generator[None]:
 def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
     """Load and check all settings before anything is served. Raises ConfigError."""
     from dragoman import __version__
-    from dragoman.cli.exporting import configure_export
+    from dragoman.cli.telemetry import configure_export
     from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
 

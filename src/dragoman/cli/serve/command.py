@@ -174,7 +174,7 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
         DragomanError: a setting or a target is wrong, or the server does not start.
     """
     from dragoman import __version__
-    from dragoman.cli.exporting import configure_export
+    from dragoman.cli.telemetry import configure_export
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.port import bind
     from dragoman.server.listen.serve import serve
