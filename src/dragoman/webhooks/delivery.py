@@ -18,10 +18,12 @@ from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
 from dragoman.net.guard import AddressForbidden
+from dragoman.telemetry.spans import TRACING
 from dragoman.webhooks import backoff
 from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.sender import WebhookNotFound
+from dragoman.webhooks.traces import post_in_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,7 +270,11 @@ class Delivery:
                 issuer=service.issuer,
                 now=service.clock.now() // 1000,
             )
-            status, retry_after = await post(service.http, request, _REQUEST_TIMEOUT)
+            status, retry_after = await (
+                post_in_span(service.http, request, _REQUEST_TIMEOUT, service.store, self._row)
+                if TRACING.on
+                else post(service.http, request, _REQUEST_TIMEOUT)
+            )
         except TimeoutError:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
