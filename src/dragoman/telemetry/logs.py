@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 from dragoman.telemetry.terminal import Style, wants_color
 
@@ -25,6 +26,7 @@ def configure(kind: str, level: str, *, quiet: bool = False, worker: int | None 
         ValueError: `level` is not a log level.
     """
     handler = _StderrHandler()
+    LOG_CONTEXT.enable(on=kind == "json")
     if kind == "json":
         handler.setFormatter(_JsonFormatter(worker))
     else:
@@ -95,7 +97,10 @@ class _JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **self._process,
         }
-        line |= {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
+        extra = {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
+        line |= LOG_CONTEXT.fields() | extra
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = record.stack_info
         return json_escaped(json.dumps(line, ensure_ascii=False, default=str))

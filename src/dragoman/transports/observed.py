@@ -74,7 +74,7 @@ async def observe(
 ) -> Outcome:
     """Perform an operation and observe it. Raises what `perform` raises."""
     if request is not None:
-        request.mark_observed()
+        request.mark_observed(agent, *_target_of(params))
     observation = Observation(agent, operation, call)
     try:
         outcome = await perform
@@ -99,3 +99,9 @@ def error_type(error: BaseException) -> str:
     if isinstance(error, DragomanError):
         return error.reason
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason
+
+
+def _target_of(params: Any) -> tuple[str | None, str | None]:
+    """The ids of the task and of the context that the parameters of an operation name."""
+    named = getattr(params, "message", params)
+    return getattr(named, "task_id", None) or getattr(named, "id", None), getattr(named, "context_id", None)

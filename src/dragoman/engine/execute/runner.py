@@ -9,14 +9,16 @@ from contextvars import copy_context
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from dragoman.engine.accept.quota import caller_of
-from dragoman.engine.execute.containment import RunOwner, set_run_owner
+from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.task_log import TaskLog
 from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.model.user import User
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.loop import RunningSkill
 from dragoman.telemetry.metrics.catalog import METRICS
 
@@ -164,7 +166,10 @@ class Runner:
     def find(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
         """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
         run = self._workers.get(worker)
-        return None if run is None else RunningSkill(self.agent.name, run.skill or "", run.live.id)
+        if run is not None:
+            return RunningSkill(self.agent.name, run.skill or "", run.live.id)
+        owner = find_run_owner(worker)  # of a task that a run has created
+        return None if owner is None else RunningSkill(owner.agent, owner.skill, owner.task)
 
     def _start(self, run: Run) -> None:
         live = run.live
@@ -189,7 +194,9 @@ class Runner:
         if caller is None:
             caller = caller_of(User(scope.owner)) if scope.owner else ""
         context = copy_context()
-        context.run(set_run_owner, RunOwner(scope.agent, caller))
+        context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.id, run.live.context_id, ref(run)))
+        if LOG_CONTEXT.on:
+            context.run(LOG_CONTEXT.request.set, None)
         worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers[worker] = run
