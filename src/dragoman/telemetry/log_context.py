@@ -36,6 +36,11 @@ class LogContext:
         """Let requests say that they are handled."""
         self.on = on
 
+    def leave(self) -> None:
+        """Belong to no request and no run from now on, in the current context."""
+        self.request.set(None)
+        self.run.set(None)
+
     def fields(self) -> dict[str, str]:
         """Return the fields for a line that is logged now."""
         # A request that is set was begun within the run: runs that a request begins are without it.
