@@ -38,10 +38,18 @@ def configure(kind: str, level: str, *, quiet: bool = False, worker: int | None 
     root.setLevel(level.upper())
     if quiet:
         root.setLevel(max(root.level, logging.WARNING))
+    _keep_denials(root.level)
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
     # uvicorn logs every step of its start and stop at INFO; `serve` prints what users need.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+def _keep_denials(level: int) -> None:
+    """Write warnings of the audit log whatever the level is, unless the program has set its level itself."""
+    audit = logging.getLogger("dragoman.audit")
+    if audit.level in (logging.NOTSET, logging.WARNING):
+        audit.setLevel(logging.WARNING if level > logging.WARNING else logging.NOTSET)
 
 
 def is_configured() -> bool:
