@@ -322,13 +322,18 @@ class Delivery:
             self._give_up(reason)
             return
         self.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
+        text = "webhook at %s, task %s: %s, tried %d times"
+        logger.info(text, self._origin, self._row.id, reason, failed.tries, extra=self._log_fields())
         self._save()
         self._start_timer(backoff.seconds_until_due(failed, now))
 
+    def _log_fields(self) -> dict[str, str]:
+        return {"agent": self._row.scope.agent, "task": self._row.id}
+
     def _give_up(self, reason: str) -> None:
         # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
+        text = "webhook at %s, task %s, is given up: %s"
+        logger.warning(text, self._origin, self._row.id, reason, extra=self._log_fields())
         since = self.push.failing_ms or self._service.clock.now()
         error = backoff.with_skipped_event(self.push, reason)
         self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
