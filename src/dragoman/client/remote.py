@@ -16,6 +16,7 @@ from dragoman.client.cards.interface import interfaces_of, transport_name
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
+from dragoman.client.streams.observed import CallObservation
 from dragoman.client.streams.response import ResponseEvents
 from dragoman.dialects.table import GRPC
 from dragoman.model.card import AgentCard
@@ -37,6 +38,8 @@ from dragoman.model.error import (
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
@@ -193,6 +196,12 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
+        performing = self._perform(operation, request, backoff)
+        if METRICS.on or TRACING.on:
+            return await CallObservation(self, operation, request).perform(performing)
+        return await performing
+
+    async def _perform(self, operation: Operation, request: Request, backoff: Backoff | None) -> Result:
         request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
@@ -257,7 +266,7 @@ class RemoteConnection:
             await anext(batches, None)
         return request.message.task_id or request.new_task_id
 
-    async def open_stream(
+    def open_stream(
         self,
         operation: Operation,
         request: SendMessageRequest | SubscribeToTaskRequest,
@@ -265,6 +274,18 @@ class RemoteConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Open an event stream and yield its batches; a response that is not a stream is yielded as one event."""
+        batches = self._read_stream(operation, request, after, budget)
+        if METRICS.on or TRACING.on:
+            return CallObservation(self, operation, request).follow(batches)
+        return batches
+
+    async def _read_stream(
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        budget: ByteBudget | None,
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         request = await self._with_context(request)
         binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:

@@ -18,6 +18,7 @@ from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
 from dragoman.net.guard import AddressForbidden
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.webhooks import backoff
 from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
@@ -256,7 +257,9 @@ class Delivery:
                     reason = await sender.send(await payloads.task(generation), service.config(push, self._row.id))
                 if reason is not None:
                     self._record_failure(reason, 0.0)
-                return reason is None
+                    return False
+                _count("delivered")
+                return True
             request = delivery_request(
                 push,
                 service.secrets(push),
@@ -279,8 +282,10 @@ class Delivery:
             self._give_up(LOST_KEY)
         else:
             if 200 <= status < 300:
+                _count("delivered")
                 return True
             if status == _GONE:
+                _count("refused")
                 self._give_up(f"HTTP {status}")
             elif 400 <= status < 500 and status not in _TRANSIENT:
                 self._record_refusal(generation, status)
@@ -295,6 +300,7 @@ class Delivery:
         state = PushState.DONE if is_final else PushState.OPEN
         cursor = max(generation, self.push.cursor)
         skipped = backoff.skipped_event(self.push)
+        self._service.late.discard(self)
         self.push = structs.replace(
             self.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
         )
@@ -302,12 +308,14 @@ class Delivery:
 
     def _record_refusal(self, generation: int, status: int) -> None:
         """Note that an event was refused for good. The caller saves it with the new cursor."""
+        _count("refused")
         # Only the first one is a warning: a receiver must not be able to flood the log.
         level = logging.INFO if backoff.skipped_event(self.push) else logging.WARNING
         self.push = backoff.after_refusal(self.push, generation, status)
         logger.log(level, "webhook at %s, task %s: %s", self._origin, self._row.id, self.push.error)
 
     def _record_failure(self, reason: str, retry_after: float) -> None:
+        _count("failed")
         now = self._service.clock.now()
         failed = backoff.after_failure(
             self.push, reason, now_ms=now, retry_after=retry_after, give_up_ms=self._service.give_up_ms
@@ -316,11 +324,14 @@ class Delivery:
             self._give_up(reason)
             return
         self.push = failed
+        self._service.late.add(self)
         logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
         self._save()
         self._start_timer(backoff.seconds_until_due(failed, now))
 
     def _give_up(self, reason: str) -> None:
+        if METRICS.on:
+            METRICS.webhooks_dead.add(1)
         # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
         logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
         since = self.push.failing_ms or self._service.clock.now()
@@ -334,3 +345,8 @@ class Delivery:
         self._service.save(self._row, self.push)
         if self.push.state is not PushState.OPEN:
             self._service.forget(self)
+
+
+def _count(outcome: str) -> None:
+    if METRICS.on:
+        METRICS.deliveries.add(1, outcome)

@@ -103,6 +103,7 @@ class App:
         limiter: Limiter | None = None,
         grpc_factory: Callable[[App], CallListener] | None = None,
         extra: Sequence[Routes] = (),
+        samplers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
@@ -123,6 +124,7 @@ class App:
         self._grpc_factory = grpc_factory
         self._grpc: CallListener | None = None
         self._extra = extra
+        self._samplers = samplers
         self._rebuild()
         # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
         self._ready_loop: asyncio.AbstractEventLoop | None = None
@@ -248,6 +250,15 @@ class App:
     def running(self) -> int:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
+
+    def sample_metrics(self) -> None:
+        """Set the metrics of what is under way now: runs, streams, webhooks, threads, and what `samplers` measure."""
+        for hosted in self._hosted:
+            hosted.service.sample()
+        if self._delivery is not None:
+            self._delivery.sample()
+        for sample in self._samplers:
+            sample()
 
     async def is_ready(self) -> bool:
         """True while requests may be sent here: the server is not stopping, and its store works."""
