@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler, SamplingResult
+from opentelemetry.util._decorator import _agnosticcontextmanager
 
 from dragoman.telemetry.spans import TRACING
 
@@ -116,7 +118,11 @@ class OtlpCollector:
 
     def environment(self) -> dict[str, str]:
         """The variables by which a process exports its spans here, each soon after its end."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
+            "OTEL_SDK_DISABLED": "false",  # other tests disable it in their process, and so in this one
+        }
 
     @property
     def spans(self) -> list[CollectedSpan]:
@@ -241,6 +247,15 @@ class SpanMemory:
         assert len(found) == 1, f"{len(found)} spans {name!r} among {[span.name for span in self.spans]}"
         return found[0]
 
+    def path(self, name: str) -> list[str]:
+        """The names of what is above the only span of this name, and its own; the root first."""
+        span, by_id = self.one(name), {each.span_id: each for each in self.spans}
+        names = [span.name]
+        while span.parent_id:
+            span = by_id[span.parent_id]
+            names.insert(0, span.name)
+        return names
+
     def clear(self) -> None:
         """Forget them."""
         self._exporter.clear()
@@ -274,19 +289,38 @@ def _span_of(span: ReadableSpan) -> CollectedSpan:
 
 
 class _SwitchedSampler(Sampler):
-    """Samples as the test that collects spans wants; nothing while none does.
-
-    One provider serves all tests of the process: libraries keep the tracer that they got first.
-    """
+    """Samples as the test that collects spans wants."""
 
     def __init__(self) -> None:
-        self.used: Sampler = ALWAYS_OFF
+        self.used: Sampler | None = None
 
     def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
-        return self.used.should_sample(*args, **options)
+        return (self.used or ALWAYS_OFF).should_sample(*args, **options)
 
     def get_description(self) -> str:
         return "of the test"
+
+
+class _SwitchedTracer(trace.Tracer):
+    """Makes spans while a test collects them, and else does what it would without a provider."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracers = trace.NoOpTracer(), tracer
+
+    def start_span(self, *args: Any, **options: Any) -> trace.Span:
+        return self._tracers[_SAMPLER.used is not None].start_span(*args, **options)
+
+    @_agnosticcontextmanager
+    def start_as_current_span(self, *args: Any, **options: Any) -> Iterator[trace.Span]:
+        with self._tracers[_SAMPLER.used is not None].start_as_current_span(*args, **options) as span:
+            yield span
+
+
+class _SwitchedProvider(TracerProvider):
+    """One provider serves all tests of the process: libraries keep the tracer that they got first."""
+
+    def get_tracer(self, *args: Any, **options: Any) -> trace.Tracer:
+        return _SwitchedTracer(super().get_tracer(*args, **options))
 
 
 _SAMPLER, _EXPORTER = _SwitchedSampler(), InMemorySpanExporter()
@@ -300,7 +334,10 @@ def collected_spans(sampler: Sampler | None = None) -> Generator[SpanMemory]:
     before, once = api._TRACER_PROVIDER, api._TRACER_PROVIDER_SET_ONCE
     done = once._done
     if not _PROVIDER:
-        _PROVIDER.append(TracerProvider(sampler=_SAMPLER, shutdown_on_exit=False))
+        disabled = os.environ.pop("OTEL_SDK_DISABLED", None)  # as tests of other frameworks have it
+        _PROVIDER.append(_SwitchedProvider(sampler=_SAMPLER, shutdown_on_exit=False))
+        if disabled is not None:
+            os.environ["OTEL_SDK_DISABLED"] = disabled
         _PROVIDER[0].add_span_processor(SimpleSpanProcessor(_EXPORTER))
     _EXPORTER.clear()
     _SAMPLER.used = ParentBased(ALWAYS_ON) if sampler is None else sampler
@@ -309,6 +346,6 @@ def collected_spans(sampler: Sampler | None = None) -> Generator[SpanMemory]:
     try:
         yield SpanMemory(_EXPORTER)
     finally:
-        _SAMPLER.used = ALWAYS_OFF
+        _SAMPLER.used = None
         api._TRACER_PROVIDER, once._done = before, done
         TRACING.detect()

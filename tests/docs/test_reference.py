@@ -47,6 +47,8 @@ from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
 from dragoman.server.config.settings import SETTINGS, Limits, Settings
 from dragoman.server.http.app import App
+from dragoman.telemetry.metrics import METRICS
+from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 from dragoman.transports.grpc.method import METHODS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -74,7 +76,7 @@ NOT_PROMISED = {
         "restarted",
         "update_artifact",
     },
-    App: {"close_grpc", "grpc_address", "listens_at", "startup_error"},
+    App: {"close_grpc", "grpc_address", "listens_at", "metrics_address", "startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
 
@@ -406,6 +408,20 @@ def commands_of(*names: str) -> list[str]:
     for name in names[1:]:
         command = command.commands[name] if isinstance(command, click.Group) else None
     return list(command.commands) if isinstance(command, click.Group) else []
+
+
+def test_every_metric_is_listed_with_its_names_kind_labels_and_meaning() -> None:
+    expected = [
+        [
+            f"`{metric.name}`",
+            f"`{prometheus_name(metric)}{'_total' if metric.kind == 'counter' else ''}`",
+            metric.kind,
+            " ".join(f"`{label_name(label)}`" for label in metric.labels),
+            metric.help,
+        ]
+        for metric in METRICS.metrics.values()
+    ]
+    assert rows("metric", "in Prometheus", "kind", "labels", "") == expected
 
 
 def test_every_command_is_described_with_all_its_options_and_no_other() -> None:

@@ -33,6 +33,7 @@ from dragoman.model.operation import (
 )
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -177,6 +178,7 @@ class Client:
         if not self._opened:
             async with self._opening:
                 if not self._opened:
+                    TRACING.detect()
                     await self._connection.open()
                     self._opened = True
         return self._connection

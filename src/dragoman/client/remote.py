@@ -16,7 +16,7 @@ from dragoman.client.cards.interface import interfaces_of, transport_name
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
-from dragoman.client.streams.observed import CallObservation
+from dragoman.client.streams.observed import observe_call
 from dragoman.client.streams.response import ResponseEvents
 from dragoman.dialects.table import GRPC
 from dragoman.model.card import AgentCard
@@ -196,10 +196,9 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
-        performing = self._perform(operation, request, backoff)
         if METRICS.on or TRACING.on:
-            return await CallObservation(self, operation, request).perform(performing)
-        return await performing
+            return await observe_call(self._perform(operation, request, backoff), self, operation, request)
+        return await self._perform(operation, request, backoff)
 
     async def _perform(self, operation: Operation, request: Request, backoff: Backoff | None) -> Result:
         request = await self._with_context(request)
@@ -246,7 +245,7 @@ class RemoteConnection:
         if message.task_id is None or message.context_id is not None:
             return request
         try:
-            task = await self.perform(Operation.GET, GetTaskRequest(message.task_id, 0))
+            task = await self._perform(Operation.GET, GetTaskRequest(message.task_id, 0), None)
         except DragomanError:
             # What is wrong with the task, the server says of the message too. It may allow to send, but not to read.
             return request
@@ -266,7 +265,7 @@ class RemoteConnection:
             await anext(batches, None)
         return request.message.task_id or request.new_task_id
 
-    def open_stream(
+    async def open_stream(
         self,
         operation: Operation,
         request: SendMessageRequest | SubscribeToTaskRequest,
@@ -274,18 +273,6 @@ class RemoteConnection:
         budget: ByteBudget | None = None,
     ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Open an event stream and yield its batches; a response that is not a stream is yielded as one event."""
-        batches = self._read_stream(operation, request, after, budget)
-        if METRICS.on or TRACING.on:
-            return CallObservation(self, operation, request).follow(batches)
-        return batches
-
-    async def _read_stream(
-        self,
-        operation: Operation,
-        request: SendMessageRequest | SubscribeToTaskRequest,
-        after: int | None,
-        budget: ByteBudget | None,
-    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         request = await self._with_context(request)
         binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:

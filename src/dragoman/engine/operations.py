@@ -113,7 +113,7 @@ class Service:
             pins=ownership.shared and agent.pinned,
         )
         self._quota = Quota(settings)
-        self._runner = runner = Runner(agent, tasks, self._quota, settings)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
@@ -124,7 +124,7 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
-        self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
+        self._canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
@@ -138,11 +138,11 @@ class Service:
     @property
     def running(self) -> int:
         """The number of runs that are executing now."""
-        return len(self._runner)
+        return len(self.runner)
 
     def sample(self) -> None:
         """Set the metrics of what is under way: runs and streams."""
-        METRICS.tasks_in_progress.set(len(self._runner), self._agent.name)
+        METRICS.tasks_in_progress.set(len(self.runner), self._agent.name)
         METRICS.streams.set(self._follower.open_count, self._agent.name)
 
     async def start(self) -> None:

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
-    from dragoman.server.http.app import CallListener
+    from dragoman.server.config.values import ListenAddress
+    from dragoman.server.http.app import CallListener, MetricsExporter
     from dragoman.webhooks.sender import WebhookSender
 
 # How many agents may call each other in a row, unless a plug-in sets it.
@@ -223,7 +224,9 @@ def build(
         keys=keys,
         limiter=limiter,
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
+        metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
+        watches_loop=isinstance(clock, SystemClock),
         samplers=(sample_threads, *samplers),
     )
 
@@ -236,6 +239,15 @@ def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
     except ImportError:
         raise no_grpc_error("grpc") from None
     return partial(GrpcListener, settings=settings, shared=isinstance(settings, WorkerSettings))
+
+
+def _metrics_exporter(settings: Settings, address: ListenAddress) -> MetricsExporter:
+    # Imported here, because it takes prometheus_client, which takes longer than all that most servers need.
+    from dragoman.server.listen.metrics import MetricsListener, WorkerMetrics
+
+    if isinstance(settings, WorkerSettings):
+        return WorkerMetrics(settings.metrics_file, address)
+    return MetricsListener(address)
 
 
 def _refine(

@@ -10,7 +10,7 @@ from dragoman.telemetry.printable import one_line
 NAMES = tuple(
     f"dragoman.{name}"
     for name in (
-        *("adk", "agent", "audit", "auth", "client", "compat", "engine", "http", "mcp"),
+        *("adk", "agent", "audit", "auth", "client", "compat", "engine", "http", "loop", "mcp"),
         *("process", "push", "server", "settings", "store", "task"),
     )
 )

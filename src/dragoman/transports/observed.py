@@ -1,4 +1,4 @@
-"""Measures operations where all bindings perform them. Nothing of this is called while telemetry is off."""
+"""Measures and traces operations where all bindings perform them. Nothing of this is called while telemetry is off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import DragomanError, InternalError
+from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
 from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.follow import Batch
     from dragoman.model.error import A2AError
     from dragoman.model.operation import Operation
+    from dragoman.telemetry.spans import Span
     from dragoman.transports.endpoint import Outcome
     from dragoman.transports.http import Request
 
@@ -28,16 +31,23 @@ CANCELED = "CANCELED"
 class Observation:
     """One operation, from the call of the engine to its end: of a stream, to the end of its last batch."""
 
-    __slots__ = ("_agent", "_operation", "_started", "_version")
+    __slots__ = ("_agent", "_operation", "_span", "_started", "_version")
 
-    def __init__(self, agent: str, operation: Operation, call: CallContext) -> None:
+    def __init__(self, agent: str, operation: Operation, call: CallContext, span: Span | None = None) -> None:
         self._agent = agent
         self._operation = operation
         self._version = call.version
+        self._span = span
         self._started = perf_counter()
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end(self, error: BaseException | None = None, result: object = None) -> None:
         """End it; once."""
+        if self._span is not None:
+            if self._span.recording:
+                self._span.describe(result_attributes(result))
+            if error is not None:
+                self._span.fail(error_type(error))
+            self._span.end()
         if METRICS.on:
             METRICS.operations.observe(
                 perf_counter() - self._started,
@@ -51,10 +61,13 @@ class Observation:
         """Yield the batches of a stream, and end with it. Raises whatever ends the stream."""
         error: BaseException | None = None
         ended = False
+        span = self._span if self._span is not None and self._span.recording else None
         try:
             async with aclosing(batches):
                 async for batch in batches:
                     ended = batch.ended
+                    if span is not None:
+                        _describe_batch(span, batch)
                     yield batch
                     del batch  # it can be large, and must not be held while the stream waits
         except BaseException as problem:
@@ -73,24 +86,53 @@ async def observe(
     request: Request | None,
 ) -> Outcome:
     """Perform an operation and observe it. Raises what `perform` raises."""
+    span = None
     if request is not None:
         request.mark_observed()
-    observation = Observation(agent, operation, call)
+        # A call inside this process has no server: its run is a child of whatever called it.
+        if TRACING.on:
+            span = _start_span(agent, operation, call.version, request)
+            if span.recording:
+                span.describe(request_attributes(params))
+    observation = Observation(agent, operation, call, span)
     try:
-        outcome = await perform
+        if span is None:
+            outcome = await perform
+        else:
+            with span.current():
+                outcome = await perform
     except BaseException as error:
         observation.end(error)
         raise
     if isinstance(outcome.result, Stream):
         stream = outcome.result
         return outcome._replace(result=stream._replace(batches=observation.follow(stream.batches)))
-    observation.end()
+    observation.end(None, outcome.result)
     return outcome
+
+
+def _start_span(agent: str, operation: Operation, version: str, request: Request) -> Span:
+    attributes = call_attributes(operation.value, version, agent)
+    return TRACING.start(operation.value, "server", attributes, carrier=request.headers)
+
+
+def _describe_batch(span: Span, batch: Batch) -> None:
+    """Describe the task of a stream by the last of these records that sets its state, or is a bare message."""
+    for record in reversed(batch.records):
+        if record.state is not None or record.body.startswith(b'{"message"'):
+            span.describe(result_attributes(record.event))
+            return
 
 
 def count_refused(request: Request, error: A2AError, agent: str, operation: Operation | None, version: str) -> None:
     """Count a request that never became an operation, because it could not be read or was not admitted."""
-    if not request.is_observed:
+    if request.is_observed:
+        return
+    if TRACING.on and operation is not None:
+        span = _start_span(agent, operation, version, request)
+        span.fail(error_type(error))
+        span.end()
+    if METRICS.on:
         METRICS.operations.observe(request.age(), agent, operation or "", version, error_type(error))
 
 

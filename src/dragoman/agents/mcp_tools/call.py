@@ -7,12 +7,17 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp import MCPError
 from msgspec import Struct
+
+from dragoman.telemetry import trace
+from dragoman.telemetry.mcp_calls import tool_span
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -317,15 +322,22 @@ class ToolCall:
             self._task.add_done_callback(self._on_done)
 
     async def _call(self) -> Outcome:
-        return await self.connection.client.session.call_tool(
-            self.tool,
-            self._arguments,
-            progress_callback=self._on_progress,
-            input_responses=self._responses,
-            request_state=self._state,
-            meta=cast("types.RequestParamsMeta | None", self._meta),
-            allow_input_required=True,
-        )
+        meta = {**(trace.current.get() or {}), **(self._meta or {})}
+        with tool_span(self.tool) if TRACING.on else nullcontext() as span:
+            if span is not None:
+                trace.inject(meta)
+            result = await self.connection.client.session.call_tool(
+                self.tool,
+                self._arguments,
+                progress_callback=self._on_progress,
+                input_responses=self._responses,
+                request_state=self._state,
+                meta=cast("types.RequestParamsMeta | None", meta or None),
+                allow_input_required=True,
+            )
+            if span is not None and isinstance(result, types.CallToolResult) and result.is_error:
+                span.fail("tool_error")
+            return result
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)

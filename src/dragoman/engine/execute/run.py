@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dragoman.clock import sleep
 from dragoman.engine.execute.context import agent_message
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ports.agent import Plan
+    from dragoman.model.message import Message
 
 logger = logging.getLogger("dragoman.engine")
 # Skills that were warned about already: one warning each is enough.
@@ -48,7 +50,8 @@ class Run:
     not durable. The end of the generator completes the task and an exception fails it; a cancellation is raised where
     the generator waits. `attempt` counts the runs of a restartable task that was recovered after a crash; None for
     other runs. `new_context` is True for the first task of a conversation. `caller` is the quota key; None stands for
-    the task's owner.
+    the task's owner. `parent` is the trace context that the run belongs to, and `link` that of the task where it is
+    another one: an answer has a trace of its own.
     """
 
     def __init__(
@@ -61,9 +64,15 @@ class Run:
         *,
         new_context: bool = False,
         attempt: int | None = None,
+        parent: dict[str, str] | UnsetType = UNSET,
+        link: dict[str, str] | UnsetType = UNSET,
     ) -> None:
         self.live = live
         self.caller = caller
+        self.parent = parent
+        self.link = link
+        self.attempt = attempt
+        self.error: BaseException | None = None  # what the agent has raised
         self.began_ms = 0  # when the agent's code was called, once it was
         # The same, or until then when the message came; 0 while metrics are off.
         self.began = perf_counter() if METRICS.on else 0.0
@@ -71,7 +80,6 @@ class Run:
         self._ctx: Context | None = ctx
         self._plan = plan
         self._new_context = new_context
-        self._attempt = attempt
         self._context_state_before: bytes | None = None
         # A draft becomes a task when its reply takes too long.
         self._open_timer = None
@@ -83,6 +91,11 @@ class Run:
         """The skill that runs; None when it is the agent as a whole, or not chosen yet."""
         skill = None if self._ctx is None else self._ctx.skill
         return None if skill is None or skill.startswith("dragoman.") else skill
+
+    @property
+    def message(self) -> Message | None:
+        """The message that it handles; None while the run is unloaded."""
+        return None if self._ctx is None else self._ctx.message
 
     def unload(self) -> None:
         """Free the context and the leases of a queued run; `_restore_context` rebuilds them from the store."""
@@ -96,7 +109,7 @@ class Run:
             CancelledError: this asyncio task was canceled, as when the server stops.
             A2AError: an unloaded run could not be restored from the store.
         """
-        live, runner, attempt = self.live, self._runner, self._attempt
+        live, runner, attempt = self.live, self._runner, self.attempt
         ctx = self._ctx
         if ctx is None:
             self._ctx = ctx = await self._restore_context()
@@ -157,7 +170,7 @@ class Run:
             # always wait: readers of those rows must see WORKING before any effect.
             # With other processes on the store, every run waits: one of them may have accepted the same message.
             sharing = live.sharing
-            if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows or sharing:
+            if (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows or sharing:
                 await live.wait_durable()
                 if sharing is not None:
                     await self._load_state(ctx)
@@ -167,10 +180,13 @@ class Run:
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
         except Rejected as error:
+            self.error = error
             self._end(State.REJECTED, _text_part(str(error)))
         except Failed as error:
+            self.error = error
             self._end(State.FAILED, _text_part(str(error)))
         except A2AError as error:
+            self.error = error
             self._fail(error)
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
@@ -180,6 +196,7 @@ class Run:
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
+            self.error = error
             self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)

@@ -46,6 +46,7 @@ class SettingKeywords(TypedDict, total=False):
     port: int | None
     workers: int | None
     grpc: str | int | None
+    metrics: str | int | None
     grpc_url: str | None
     store: str | None
     node: str | None

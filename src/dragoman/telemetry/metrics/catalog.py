@@ -63,7 +63,12 @@ class Metrics(MetricRegistry):
         self.wakeups = self.counter("dragoman.wakeups", "Wake-ups of streams and waiting callers.", ("source",))
         # -- several nodes
         self.lease_renewals = self.counter("dragoman.lease.renewals", "Renewals of this node's lease.", ("outcome",))
-        self.lease_left = self.gauge("dragoman.lease.remaining", "Time until the lease ends.", unit="s")
+        self.lease_left = self.gauge(
+            "dragoman.lease.remaining",
+            "Time until the lease ends; of several workers, the least.",
+            unit="s",
+            merge="min",
+        )
         self.takeovers = self.counter(
             "dragoman.takeovers",
             "Tasks whose process has ended in the middle of their run, by what became of them: restarted, failed, or "

@@ -20,6 +20,7 @@ from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
 from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.grpc.codec import MalformedMessage
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.status import OK, status_trailers
@@ -90,7 +91,7 @@ class Grpc:
         """Send an error as the status of the call, with its details."""
         path = request.scope["path"]
         version = _row_of(path).version
-        if METRICS.on:
+        if METRICS.on or TRACING.on:
             method = METHODS.get(path)
             count_refused(request, error, self._only, None if method is None else method.operation, version)
         # What is added to the headers, such as challenges, is sent with the trailers.

@@ -13,6 +13,7 @@ from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.json import UNREADABLE
 from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.observed import count_refused
@@ -131,7 +132,7 @@ class JsonRpc:
     ) -> None:
         requested = request.headers.get(VERSION_HEADER_RECEIVED) or request.query.get(VERSION_HEADER)
         version = version_of_method(method, requested)
-        if METRICS.on:
+        if METRICS.on or TRACING.on:
             operation = METHODS.get(method) if isinstance(method, str) else None
             count_refused(request, error, self._endpoint.agent, operation, version)
         body = msgspec.json.encode(rpc_failure(error, version, request_id))

@@ -13,6 +13,7 @@ from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
 from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.http import (
     A2A_JSON,
     JSON,
@@ -138,7 +139,7 @@ class Rest:
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error in the format of the version the path belongs to."""
         row = rest_row(request.segments)
-        if METRICS.on:
+        if METRICS.on or TRACING.on:
             count_refused(request, error, self._endpoint.agent, _operation_of(request, row), row.version)
         status, body = http_error(error, row.version)
         headers: list[Header] = error_headers(error)

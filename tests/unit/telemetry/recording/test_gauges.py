@@ -22,7 +22,7 @@ async def test_runs_and_streams_are_counted_while_they_are_under_way(recorded: R
     app = Agent("gauged", run=run).app(store="memory:")
 
     def sample() -> tuple[float, float]:
-        app.sample_metrics()
+        app.monitor.sample()
         label = ("gauged",)
         return recorded.counts(metrics.tasks_in_progress)[label], recorded.counts(metrics.streams)[label]
 
@@ -49,7 +49,7 @@ async def test_busy_threads_are_counted_by_pool(recorded: Recorded) -> None:
     app = agent.app(store="memory:")
 
     def busy() -> float:
-        app.sample_metrics()
+        app.monitor.sample()
         return recorded.counts(recorded.metrics.busy_threads)["skills",]
 
     async with Client(app) as client:

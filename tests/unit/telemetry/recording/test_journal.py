@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster.simulated_database import SimulatedDatabase
 from unit.stores.postgres.changes import NOW, appended, created, new_row
-from unit.stores.postgres.faulty import FaultyDatabase
 
 from dragoman import Agent, Client
 from dragoman.model.record import Record
@@ -95,9 +95,9 @@ async def test_a_statement_to_postgres_is_recorded(recorded: Recorded, postgres_
 
 async def test_changes_of_a_node_that_was_declared_dead_are_lost(recorded: Recorded) -> None:
     clock = ManualClock(NOW)
-    database = SimulatedDatabase(lambda: clock.now() / 1000)
+    database: Any = SimulatedDatabase(lambda: clock.now() / 1000)
     await database.join(NodeInfo(1, "one", (), "1"))
-    writer = GroupCommit(FaultyDatabase(database), clock, lambda: None)
+    writer = GroupCommit(database, clock, lambda: None)
     writer.open(1)
     first, later = created(row := new_row()), appended(row, 2)
     writer.put(first.write)

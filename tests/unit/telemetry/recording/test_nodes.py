@@ -94,9 +94,9 @@ async def test_a_lease_has_some_seconds_left(recorded: Recorded, postgres_url: s
     app = agent.app(store=postgres_url, secret=SECRET, drain=0, lease=6)
     async with Client(app) as client:
         await client.card()
-        app.sample_metrics()
+        app.monitor.sample()
         assert 0 < recorded.counts(recorded.metrics.lease_left)[()] <= 6
-    app.sample_metrics()
+    app.monitor.sample()
     assert recorded.counts(recorded.metrics.lease_left)[()] == 0
 
 

@@ -1,0 +1,98 @@
+"""Turns series into the metric families of prometheus_client, which writes them as text.
+
+Prometheus has underscores for dots, the unit at the end of a name, and `_total` after that of a counter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import (
+    Metric as Family,
+)
+
+from dragoman.telemetry.metrics.buffer import SeriesReading
+from dragoman.telemetry.metrics.registry import Histogram, Metric, MetricRegistry
+
+_UNITS = {"s": "seconds", "By": "bytes"}
+
+
+class SeriesCollector:
+    """Collects the series that `read` returns, by the declarations of a registry. Others are left out."""
+
+    def __init__(self, metrics: MetricRegistry, read: Callable[[], Iterable[SeriesReading]], version: str) -> None:
+        self._metrics = metrics
+        self._read = read
+        self._version = version
+
+    def describe(self) -> Iterator[Family]:
+        """Yield all families, without numbers."""
+        yield InfoMetricFamily("dragoman", "The version of the server.")
+        for metric in self._metrics.metrics.values():
+            yield _family(metric)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield all families, each with the numbers of all its series."""
+        yield InfoMetricFamily("dragoman", "The version of the server.", {"version": self._version})
+        series: dict[str, list[SeriesReading]] = defaultdict(list)
+        for reading in self._read():
+            series[reading.name].append(reading)
+        for metric in self._metrics.metrics.values():
+            family = _family(metric)
+            readings = [each for each in series[metric.name] if _fits(metric, each)]
+            if not readings and not metric.labels and metric.kind != "gauge":
+                # What has not happened yet has happened zero times. A gauge that nobody has set is unknown.
+                readings = [SeriesReading(metric.name, (), [0.0] * metric.slots)]
+            for reading in readings:
+                _add(family, metric, reading.labels, reading.values)
+            yield family
+
+
+def prometheus_registry(
+    metrics: MetricRegistry, read: Callable[[], Iterable[SeriesReading]], version: str, *, with_process: bool
+) -> CollectorRegistry:
+    """Return what prometheus_client can write: the series, and with `with_process` what it finds out about this one."""
+    registry = CollectorRegistry()
+    registry.register(SeriesCollector(metrics, read, version))
+    if with_process:
+        ProcessCollector(registry=registry)
+    return registry
+
+
+def prometheus_name(metric: Metric) -> str:
+    """Return the name of a metric in Prometheus; that of a counter without `_total`."""
+    return _family(metric).name
+
+
+def label_name(name: str) -> str:
+    """Return the name of a label in Prometheus."""
+    return name.replace(".", "_")
+
+
+def _fits(metric: Metric, reading: SeriesReading) -> bool:
+    """False for a series of a worker that runs another version of this code."""
+    return len(reading.labels) == len(metric.labels) and len(reading.values) == metric.slots
+
+
+def _family(metric: Metric) -> Family:
+    kind = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}[metric.kind]
+    labels = [label_name(each) for each in metric.labels]
+    return kind(metric.name.replace(".", "_"), metric.help, labels=labels, unit=_UNITS.get(metric.unit, ""))
+
+
+def _add(family: Family, metric: Metric, labels: Sequence[str], values: Sequence[float]) -> None:
+    if isinstance(family, HistogramMetricFamily) and isinstance(metric, Histogram):
+        counts = accumulate(values[:-1])
+        buckets = list(zip((*(repr(float(each)) for each in metric.bounds), "+Inf"), counts, strict=True))
+        family.add_metric(labels, buckets, values[-1])
+    elif isinstance(family, (CounterMetricFamily, GaugeMetricFamily)):
+        family.add_metric(labels, values[0])
