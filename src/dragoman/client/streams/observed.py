@@ -1,16 +1,15 @@
-"""Measures and traces the operations of a client, with all their tries."""
+"""Measures and traces the operations of a client, with all their tries. Not called while telemetry is off."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from dragoman.model.error import DragomanError
 from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
+from dragoman.transports.observed import error_type
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Operation, Request
     from dragoman.telemetry.spans import Span
 
-# The error of an operation whose caller has given it up.
-CANCELED = "CANCELED"
+_NOTHING = nullcontext()
 
 
-class ObservedCall:
+class CallObservation:
     """One operation at another agent, until its end: of a stream, of all the connections it has taken."""
 
     __slots__ = ("_connection", "_operation", "_span", "_started")
@@ -34,36 +32,35 @@ class ObservedCall:
     def __init__(self, connection: Connection, operation: Operation, request: Request) -> None:
         self._connection = connection
         self._operation = operation
+        self._span = self._start_span(request) if TRACING.on else None
         self._started = perf_counter()
-        self._span: Span | None = None
-        if TRACING.on:
-            card = connection.cached_card
-            attributes = call_attributes(operation.value, connection.protocol or "", "" if card is None else card.name)
-            self._span = TRACING.start(operation.value, "client", attributes)
-            if self._span.recording:
-                self._span.describe(request_attributes(request))
+
+    def _start_span(self, request: Request) -> Span:
+        connection, method = self._connection, self._operation.value
+        card = connection.cached_card
+        attributes = call_attributes(method, connection.protocol or "", "" if card is None else card.name)
+        span = TRACING.start(method, "client", attributes)
+        if span.recording:
+            span.describe(request_attributes(request))
+        return span
 
     def current(self) -> AbstractContextManager[None]:
-        """Make its span, if there is one, the parent of what begins within."""
-        return nullcontext() if self._span is None else self._span.current()
+        """A block in which what is sent belongs to the span of this operation."""
+        return _NOTHING if self._span is None else self._span.current()
 
     def end(self, error: BaseException | None = None, result: object = None) -> None:
         """End it; once. A reader who leaves a stream early has what it wanted: that is no error."""
-        failure = "" if error is None or isinstance(error, GeneratorExit) else error_type(error)
-        # The first call of a client reads the card: only now the version is certain.
+        # Only now it is certain in which version the agent is spoken to.
         version = self._connection.protocol or ""
+        failure = "" if error is None or isinstance(error, GeneratorExit) else error_type(error)
         if METRICS.on:
             METRICS.client_operations.observe(perf_counter() - self._started, self._operation, version, failure)
-        if self._span is not None:
-            self._end_span(self._span, version, failure, result)
-
-    def _end_span(self, span: Span, version: str, failure: str, result: object) -> None:
+        span = self._span
+        if span is None:
+            return
         if span.recording:
             card = self._connection.cached_card
-            if card is not None:
-                span.set("gen_ai.agent.name", card.name)
-            if version:
-                span.set("a2a.protocol.version", version)
+            span.describe(call_attributes(self._operation.value, version, "" if card is None else card.name))
             span.describe(result_attributes(result))
         if failure:
             span.fail(failure)
@@ -74,7 +71,7 @@ async def observe_call(
     perform: Awaitable[Result], connection: Connection, operation: Operation, request: Request
 ) -> Result:
     """Perform an operation and observe it, with all its tries. Raises what `perform` raises."""
-    call = ObservedCall(connection, operation, request)
+    call = CallObservation(connection, operation, request)
     try:
         with call.current():
             result = await perform
@@ -92,14 +89,10 @@ def observe_stream(
     request: Request,
     result_of: Callable[[], object],
 ) -> AsyncGenerator[Event, None]:
-    """Observe a stream until its end, however often it is resumed.
-
-    One in this process is returned as it is, and so is any while telemetry is off.
+    """Observe a stream until its end, however often it is resumed; one in this process is returned as it is.
 
     Raises what the stream raises.
     """
-    if not (METRICS.on or TRACING.on):
-        return events
     # A call inside this process has no client: its run is a child of whatever is current.
     is_in_process = connection.transport is None and connection.protocol is not None
     return events if is_in_process else _follow(events, connection, operation, request, result_of)
@@ -112,7 +105,7 @@ async def _follow(
     request: Request,
     result_of: Callable[[], object],
 ) -> AsyncGenerator[Event, None]:
-    call = ObservedCall(connection, operation, request)
+    call = CallObservation(connection, operation, request)
     problem: BaseException | None = None
     try:
         while True:
@@ -128,10 +121,3 @@ async def _follow(
     finally:
         call.end(problem, result_of())
         await events.aclose()
-
-
-def error_type(error: BaseException) -> str:
-    """Return what an error is called in spans: the reason of an error of Dragoman, else the name of its class."""
-    if isinstance(error, DragomanError):
-        return error.reason
-    return CANCELED if isinstance(error, asyncio.CancelledError) else type(error).__name__
