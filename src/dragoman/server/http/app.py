@@ -17,6 +17,7 @@ from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.telemetry.loop import LoopMonitor
+from dragoman.telemetry.metrics.otel import FORWARDING
 from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
@@ -237,6 +238,7 @@ class App:
         async with self._start_lock:
             if self._ready_loop is None:
                 TRACING.detect()
+                FORWARDING.detect()
                 try:
                     if self._metrics is not None:
                         self._metrics.start()  # first: what is recovered counts
