@@ -90,10 +90,9 @@ async def test_requests_at_the_same_time_keep_their_traces_apart(agent: Agent) -
 
 async def test_the_call_of_the_other_agent_is_below_the_run(agent: Agent) -> None:
     with collected_spans() as spans:
-        with served(agent) as address:
-            with TRACER.start_as_current_span("asking"):
-                async with Client(address) as client:
-                    told = json.loads((await client.send("go")).text)
+        with served(agent) as address, TRACER.start_as_current_span("asking"):
+            async with Client(address) as client:
+                told = json.loads((await client.send("go")).text)
         by_id: dict[str, Any] = {each.span_id: each for each in spans.spans}
         span = by_id[told["traceparent"].split("-")[2]]
         path = [span]
