@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from dragoman.telemetry import trace
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.spans import TRACING, Span
 
 # What the SDK would call its span of the call that the running code makes.
@@ -65,7 +66,7 @@ def request_trace(meta: Mapping[str, Any] | None) -> Generator[None]:
 
 
 def outside_of_traces() -> contextvars.Context:
-    """A copy of the context without its trace: for what outlives the request that happens to start it."""
+    """A copy of the context without its trace and its run: for what outlives the request that happens to start it."""
     context = contextvars.copy_context()
     context.run(_leave_trace)
     return context
@@ -73,6 +74,7 @@ def outside_of_traces() -> contextvars.Context:
 
 def _leave_trace() -> None:
     trace.current.set(None)
+    LOG_CONTEXT.leave()
     if TRACING.on:
         from opentelemetry import context
 

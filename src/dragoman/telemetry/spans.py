@@ -145,6 +145,10 @@ class Tracing:
         span = self._tracer.start_span(name, context, api.kinds[kind], attributes, linked)
         return Span(api, span, api.set_span_in_context(span, context), is_own=True)
 
+    def adopt(self, carrier: Mapping[str, str]) -> None:
+        """Make the span that `carrier` names the parent of all that follows in this thread."""
+        self._api.attach(self._api.extract(carrier, None, self._api.getter))
+
     def is_recording(self) -> bool:
         """True when the current span is recorded."""
         return self._api.get_current_span().is_recording()

@@ -14,6 +14,7 @@ from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 from dragoman.transports.observed import observe
@@ -142,7 +143,7 @@ class Endpoint:
         observed: bool = False,
     ) -> Outcome:
         """Perform an operation; while telemetry is on, observe it, unless the caller does. Raises A2AError."""
-        if (METRICS.on or TRACING.on) and not observed:
+        if (METRICS.on or TRACING.on or LOG_CONTEXT.on) and not observed:
             performing = self.perform(operation, call, params, after, request, observed=True)
             return await observe(performing, self.agent, operation, call, params, request)
         service = self.service

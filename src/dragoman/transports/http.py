@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
+from dragoman.telemetry.log_context import fields_of_caller
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.transports.limits import LARGE_BODY
 
@@ -42,6 +43,7 @@ COPY_FACTOR, WIDE_FACTOR = 2, 5
 # Bytes of memory per JSON value, about, beside its text; and the size below which nothing is counted.
 VALUE_BYTES = 100
 UNCOUNTED_BYTES = 16_384
+_NO_TARGET: dict[str, str] = {}
 logger = logging.getLogger("dragoman.http")
 
 
@@ -127,6 +129,8 @@ class Request:
         self.may_list = True
         # Its share of the memory quota.
         self.lease: Lease | None = None
+        # What it is about, for the log.
+        self._target: dict[str, str] = _NO_TARGET
         # Its operation was performed, and is measured there.
         self.is_observed = False
         self._arrived = perf_counter() if METRICS.on else 0.0
@@ -135,9 +139,15 @@ class Request:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""
         self.user, self.caller, self.may_list = user, caller, may_list
 
-    def mark_observed(self) -> None:
-        """Note that its operation is measured from now on."""
+    def log_fields(self) -> dict[str, str]:
+        """Return what lines of the log are about while it is handled."""
+        return self._target | fields_of_caller(self.caller)
+
+    def mark_observed(self, agent: str, task_id: str | None, context_id: str | None) -> None:
+        """Note that its operation is measured from now on, and for the log, what it is about."""
         self.is_observed = True
+        fields = {"agent": agent, "task": task_id, "context": context_id}
+        self._target = {name: value for name, value in fields.items() if value}
 
     def age(self) -> float:
         """Return for how many seconds it has been here; 0 when it came while metrics were off."""

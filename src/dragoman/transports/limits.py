@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dragoman.telemetry.log_context import fields_of_caller
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.registry import OTHER
 
@@ -166,5 +167,5 @@ class DenialLog:
         self._logged_callers.add(caller)
         name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in caller[:_MAX_NAME])
         quoted_name = json.dumps(name, ensure_ascii=False)
-        fields = {"event": "limited", "caller": name, "reason": limit}
+        fields = {"event": "limited", "reason": limit} | fields_of_caller(name)
         logger.warning("event=limited caller=%s reason=%s", quoted_name, limit, extra=fields)

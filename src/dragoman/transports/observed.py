@@ -88,7 +88,7 @@ async def observe(
     """Perform an operation and observe it. Raises what `perform` raises."""
     span = None
     if request is not None:
-        request.mark_observed()
+        request.mark_observed(agent, *_target_of(params))
         # A call inside this process has no server: its run is a child of whatever called it.
         if TRACING.on:
             span = _start_span(agent, operation, call.version, request)
@@ -141,3 +141,9 @@ def error_type(error: BaseException) -> str:
     if isinstance(error, DragomanError):
         return error.reason
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason
+
+
+def _target_of(params: Any) -> tuple[str | None, str | None]:
+    """The ids of the task and of the context that the parameters of an operation name."""
+    named = getattr(params, "message", params)
+    return getattr(named, "task_id", None) or getattr(named, "id", None), getattr(named, "context_id", None)

@@ -18,10 +18,12 @@ from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
 from dragoman.net.guard import AddressForbidden
+from dragoman.telemetry.spans import TRACING
 from dragoman.webhooks import backoff
 from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.sender import WebhookNotFound
+from dragoman.webhooks.traces import post_in_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,7 +270,11 @@ class Delivery:
                 issuer=service.issuer,
                 now=service.clock.now() // 1000,
             )
-            status, retry_after = await post(service.http, request, _REQUEST_TIMEOUT)
+            status, retry_after = await (
+                post_in_span(service.http, request, _REQUEST_TIMEOUT, service.store, self._row)
+                if TRACING.on
+                else post(service.http, request, _REQUEST_TIMEOUT)
+            )
         except TimeoutError:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
@@ -316,13 +322,18 @@ class Delivery:
             self._give_up(reason)
             return
         self.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
+        text = "webhook at %s, task %s: %s, tried %d times"
+        logger.info(text, self._origin, self._row.id, reason, failed.tries, extra=self._log_fields())
         self._save()
         self._start_timer(backoff.seconds_until_due(failed, now))
 
+    def _log_fields(self) -> dict[str, str]:
+        return {"agent": self._row.scope.agent, "task": self._row.id}
+
     def _give_up(self, reason: str) -> None:
         # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
+        text = "webhook at %s, task %s, is given up: %s"
+        logger.warning(text, self._origin, self._row.id, reason, extra=self._log_fields())
         since = self.push.failing_ms or self._service.clock.now()
         error = backoff.with_skipped_event(self.push, reason)
         self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)

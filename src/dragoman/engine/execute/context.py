@@ -104,9 +104,9 @@ class Context:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The agent's logger; its records carry `task_id` and `context_id`."""
+        """The agent's logger; its records carry `task` and `context`."""
         if self._log is None:
-            self._log = logging.LoggerAdapter(logger, {"task_id": self._live.id, "context_id": self._live.context_id})
+            self._log = logging.LoggerAdapter(logger, {"task": self._live.id, "context": self._live.context_id})
         return self._log
 
     @property

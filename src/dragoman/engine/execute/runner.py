@@ -9,11 +9,12 @@ from contextvars import copy_context
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from msgspec import UNSET, UnsetType
 
 from dragoman.engine.accept.quota import caller_of
-from dragoman.engine.execute.containment import RunOwner, set_run_owner
+from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.task_log import TaskLog
@@ -21,6 +22,7 @@ from dragoman.engine.execute.task_log import logger as task_logger
 from dragoman.engine.traces import run_in_span
 from dragoman.model.user import User
 from dragoman.telemetry import trace
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.loop import RunningSkill
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
@@ -195,7 +197,10 @@ class Runner:
     def find(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
         """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
         run = self._workers.get(worker)
-        return None if run is None else RunningSkill(self.agent.name, run.skill or "", run.live.id)
+        if run is not None:
+            return RunningSkill(self.agent.name, run.skill or "", run.live.id)
+        owner = find_run_owner(worker)  # of a task that a run has created
+        return None if owner is None else RunningSkill(owner.agent, owner.skill, owner.task)
 
     def _start(self, run: Run) -> None:
         live = run.live
@@ -219,7 +224,9 @@ class Runner:
         scope, caller = run.live.row.scope, run.caller
         if caller is None:
             caller = caller_of(User(scope.owner)) if scope.owner else ""
-        context.run(set_run_owner, RunOwner(scope.agent, caller))
+        context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.id, run.live.context_id, ref(run)))
+        if LOG_CONTEXT.on:
+            context.run(LOG_CONTEXT.request.set, None)
         if run.parent:
             context.run(trace.restore, run.parent)
         work = run_in_span(run, self.agent.name) if TRACING.on else run.work()
@@ -229,7 +236,7 @@ class Runner:
         if self._shared:
             self.tasks.ownership.count_run(1)
         # A callback, because a run that is canceled before it starts executes none of its code.
-        worker.add_done_callback(partial(self._on_done, key, run))
+        worker.add_done_callback(partial(self._on_done, key, run), context=context)
 
     def _on_done(self, key: tuple[object, str], run: Run, worker: asyncio.Task[None]) -> None:
         live = run.live

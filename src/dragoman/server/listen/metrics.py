@@ -96,14 +96,16 @@ class WorkerMetrics:
     def __init__(self, path: Path, address: ListenAddress) -> None:
         self._path = path
         self.address = metrics_url(*address)
-        self._is_on = False
+        self._is_on = self._is_shared = False
 
     def start(self) -> None:
         """Record from now on. Idempotent. Raises ConfigError when the file cannot be made."""
         if self._is_on:
             return
         try:
-            METRICS.share(self._path)
+            if not self._is_shared:
+                METRICS.share(self._path)
+                self._is_shared = True
         except OSError as error:
             raise ConfigError(
                 f"metrics: {self._path} cannot be written, which the numbers of a worker are kept in: "

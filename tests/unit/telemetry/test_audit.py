@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dragoman.auth.inbound.audit import Audit
+from dragoman.telemetry.audit import Audit
 
 
 def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -23,5 +23,6 @@ def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> N
 
 def test_what_is_empty_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    Audit().record_change("user-added", user="alice")
-    assert caplog.records[0].getMessage() == "event=user-added user=alice"
+    Audit().record_change("user-added", by="root", user="alice", permission="")
+    assert caplog.records[0].getMessage() == "event=user-added user=alice by=root"
+    assert "permission" not in vars(caplog.records[0])
