@@ -48,9 +48,9 @@ async def traced(
     """Ask, and give what the tool has reported and the tree of the trace."""
     tool = [f"{name}={value}" for name, value in collector.environment().items()]
     variables = [word for each in [*tool, "OTEL_SERVICE_NAME=tool"] for word in ("--env", each)]
-    grpc = ("--grpc", "0") if binding == "GRPC" else ()
+    served = ["--mcp", processes.TOOL, "--name", "behind", *variables, *(("--grpc", "0") if binding == "GRPC" else ())]
     with (
-        processes.serving(collector, "behind", folder, "--mcp", processes.TOOL, "--name", "behind", *variables, *grpc) as behind,
+        processes.serving(collector, "behind", folder, *served) as behind,
         in_the_middle(collector, behind, binding, monkeypatch) as middle,
     ):
         async with processes.mcp_host(collector, folder) as host:
