@@ -14,6 +14,7 @@ from typing import Any
 import warm_start
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from opentelemetry import baggage, context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -81,10 +82,12 @@ class Host:
         self._tracer = tracer
 
     async def ask(self, agent: str, text: str, **arguments: Any) -> dict[str, Any]:
-        """Have a message sent to an agent, within a span `ask`."""
+        """Have a message sent to an agent, within a span `ask`, and with the baggage `team=blue`."""
+        token = context.attach(baggage.set_baggage("team", "blue"))
         with self._tracer.start_as_current_span("ask"):
             arguments = {"agent_id": agent, "text": text, **arguments}
             result = await self._client.call_tool("send_message", arguments)
+        context.detach(token)
         assert not result.is_error, result.content
         assert result.structured_content is not None
         return result.structured_content

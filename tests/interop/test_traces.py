@@ -74,6 +74,7 @@ def check_attributes(path: list[CollectedSpan], reported: dict[str, str]) -> Non
     for each in path[-2:]:
         processes.has(each, **tool_call, gen_ai__tool__name="report")
     assert reported["traceparent"].split("-")[1:3] == [call.trace_id, call.span_id]
+    assert reported["baggage"] == "team=blue"
 
 
 @pytest.mark.smoke

@@ -85,7 +85,8 @@ class ExtractHttp:
             await self._app(scope, receive, send)
             return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        with TRACER.start_as_current_span("POST", propagate.extract(headers), SpanKind.SERVER):
+        context.attach(propagate.extract(headers))  # with its baggage; the task of the request ends with it
+        with TRACER.start_as_current_span("POST", kind=SpanKind.SERVER):
             await self._app(scope, receive, send)
 
 

@@ -12,7 +12,7 @@ import pytest
 import traced_processes as processes
 from otlp_collector import OtlpCollector
 
-PROGRAM = "import os; print(os.environ['TRACEPARENT'])"
+PROGRAM = "import os; print(os.environ['TRACEPARENT'], os.environ['BAGGAGE'])"
 
 
 @pytest.fixture
@@ -37,4 +37,5 @@ async def test_a_program_continues_the_trace_of_an_mcp_host(collector: OtlpColle
         "INTERNAL invoke_agent printer @program",
     ]
     run = path[-1]
-    assert answer["text"].strip().split("-")[1:3] == [run.trace_id, run.span_id]
+    traceparent, baggage = answer["text"].split()
+    assert (traceparent.split("-")[1:3], baggage) == ([run.trace_id, run.span_id], "team=blue")
