@@ -5,6 +5,7 @@ Prometheus has underscores for dots, the unit at the end of a name, and `_total`
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -19,11 +20,31 @@ from prometheus_client.metrics_core import (
 from prometheus_client.metrics_core import (
     Metric as Family,
 )
+from prometheus_client.samples import Sample
 
 from dragoman.telemetry.metrics.buffer import SeriesReading
 from dragoman.telemetry.metrics.registry import Histogram, Metric, MetricRegistry
 
+# Samples that are written as text at a stretch, which takes about as many hundredths of a millisecond.
+_STRETCH = 50
 _UNITS = {"s": "seconds", "By": "bytes"}
+
+
+class _Samples(list[Sample]):
+    """Samples whose reader lets other threads run from time to time.
+
+    Python would interrupt it after 5 ms only, each time the event loop has something to do.
+    """
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number, sample in enumerate(super().__iter__()):
+            if number % _STRETCH == _STRETCH - 1:
+                _let_others_run()
+            yield sample
+
+
+def _let_others_run() -> None:
+    time.sleep(0)
 
 
 class SeriesCollector:
@@ -52,8 +73,11 @@ class SeriesCollector:
             if not readings and not metric.labels and metric.kind != "gauge":
                 # What has not happened yet has happened zero times. A gauge that nobody has set is unknown.
                 readings = [SeriesReading(metric.name, (), [0.0] * metric.slots)]
-            for reading in readings:
+            for number, reading in enumerate(readings):
                 _add(family, metric, reading.labels, reading.values)
+                if number % 8 == 7:
+                    _let_others_run()
+            family.samples = _Samples(family.samples)
             yield family
 
 
