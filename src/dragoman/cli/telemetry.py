@@ -166,14 +166,14 @@ def _export_traces(names: Sequence[str], resource: Any) -> None:
 
 
 def _export_metrics(names: Sequence[str], resource: Any) -> None:
-    try:
-        from dragoman.telemetry.metrics.otel import forward_to  # pyright: ignore
-    except ImportError:
-        return
     from opentelemetry import metrics
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 
+    from dragoman.telemetry.metrics.otel import FORWARDING
+
+    if FORWARDING.detect():
+        return  # the program has one
     readers: list[PeriodicExportingMetricReader] = []
     for name in names:
         if name == "console":
@@ -184,7 +184,7 @@ def _export_metrics(names: Sequence[str], resource: Any) -> None:
             readers.append(PeriodicExportingMetricReader(_reporting(OTLPMetricExporter())))
     provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
-    forward_to(provider)
+    FORWARDING.start(provider)
     EXPORT.add(provider.shutdown)
 
 

@@ -322,10 +322,12 @@ class ToolCall:
             self._task.add_done_callback(self._on_done)
 
     async def _call(self) -> Outcome:
-        meta = {**(trace.current.get() or {}), **(self._meta or {})}
+        meta = dict(self._meta or {})
         with tool_span(self.tool) if TRACING.on else nullcontext() as span:
             if span is not None:
                 trace.inject(meta)
+            else:
+                meta |= trace.current.get() or {}
             result = await self.connection.client.session.call_tool(
                 self.tool,
                 self._arguments,

@@ -23,12 +23,17 @@ class MeterForwarding:
         self._metrics = metrics
         self._provider: object = None
 
-    def detect(self) -> None:
-        """Forward to the provider of the program, if it has configured one. Costs nothing where it has not."""
+    def detect(self) -> bool:
+        """Forward to the provider of the program, if it has configured one, and return whether it has.
+
+        Costs nothing where it has not.
+        """
         api: Any = sys.modules.get("opentelemetry.metrics._internal")
         provider = None if api is None else getattr(api, "_METER_PROVIDER", None)
-        if provider is not None and type(provider).__name__ != "NoOpMeterProvider":
-            self.start(provider)
+        if provider is None or type(provider).__name__ == "NoOpMeterProvider":
+            return False
+        self.start(provider)
+        return True
 
     def start(self, provider: MeterProvider) -> None:
         """Record from now on, and forward to a provider, instead of the one before. Idempotent."""
@@ -69,11 +74,6 @@ class MeterForwarding:
 
 
 FORWARDING = MeterForwarding(METRICS)
-
-
-def forward_to(provider: MeterProvider) -> None:
-    """Record the metrics of this process from now on, and forward them to a provider."""
-    FORWARDING.start(provider)
 
 
 def _recorder(metric: Histogram, record: Callable[..., None]) -> Callable[[float, tuple[str, ...]], None]:

@@ -15,6 +15,7 @@ from otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
 from dragoman.telemetry import trace
+from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
@@ -23,18 +24,22 @@ PARENT = {"traceparent": f"00-{7:032x}-{8:016x}-01", "tracestate": "a=1", "bagga
 OLD = "2025-11-25"
 
 
-@pytest.fixture(params=["object", "object of the handshake era", "handshake", "modern"])
+@pytest.fixture(params=["object", "object of the handshake era", "handshake", "modern", "http", "http, older"])
 def server(
     request: pytest.FixtureRequest, kit: MCPServer, handshake: Command, sdk_command: list[str]
-) -> tuple[Any, dict[str, str]]:
+) -> Iterator[tuple[Any, dict[str, str]]]:
     """A server of each kind, and how it is to be spoken to."""
+    if request.param.startswith("http"):
+        with served(kit.streamable_http_app()) as url:
+            yield f"{url}/mcp", {"revision": OLD} if "older" in request.param else {}
+        return
     servers: dict[str, tuple[Any, dict[str, str]]] = {
         "object": (kit, {}),
         "object of the handshake era": (kit, {"revision": OLD}),
         "handshake": (handshake(), {}),
         "modern": (sdk_command, {}),
     }
-    return servers[request.param]
+    yield servers[request.param]
 
 
 @pytest.fixture
