@@ -15,6 +15,7 @@ from otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
 from dragoman.telemetry import trace
+from dragoman.telemetry.spans import TRACING
 from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
@@ -89,6 +90,25 @@ async def test_a_call_has_one_client_span_which_the_server_is_told(
         }.items()
     )
     assert [each.name for each in spans.spans if each.name.startswith("MCP send tools/call")] == []
+
+
+async def test_what_is_said_is_in_the_span_only_where_users_want_it(
+    start: Start, kit: MCPServer, tool_part: Any, spans: SpanMemory
+) -> None:
+    engine = await start(Agent.from_mcp(kit))
+    await engine.send(None, parts=(tool_part("echo", text="a secret"),))
+    assert "a secret" not in str(spans.spans)
+    TRACING.show_content(True)
+    try:
+        await engine.send(None, parts=(tool_part("echo", text="a sécret"),))
+        await engine.send(None, parts=(tool_part("echo", text="x" * 10_000),))
+    finally:
+        TRACING.show_content(False)
+    _, call, long = (each.attributes for each in spans.named("tools/call echo") if each.kind == "CLIENT")
+    assert call["gen_ai.tool.call.arguments"] == '{"text": "a sécret"}'
+    assert json.loads(call["gen_ai.tool.call.result"])["content"] == [{"type": "text", "text": "a sécret"}]
+    for name in ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result"):
+        assert (len(long[name]), long[name][-1]) == (8192, "…")
 
 
 async def test_opening_a_server_belongs_to_no_trace(
