@@ -83,14 +83,10 @@ _NOTHING = nullcontext()
 
 
 class Tracing:
-    """The tracer of this process.
-
-    It is `on` when OpenTelemetry is configured. With `content`, spans have what was said; that is a setting of users.
-    """
+    """The tracer of this process. It is `on` when OpenTelemetry is configured."""
 
     def __init__(self) -> None:
         self.on = False
-        self.content = False
         self._api: Any = None
         self._tracer: Any = None
 
@@ -106,10 +102,6 @@ class Tracing:
         # The SDK gives such a tracer where OTEL_SDK_DISABLED is set.
         self.on = not isinstance(tracer, trace.NoOpTracer)
         self._api, self._tracer = _Api(), tracer
-
-    def show_content(self, show: bool) -> None:
-        """Say whether spans have the text of messages, arguments and results."""
-        self.content = show
 
     def start(
         self,
