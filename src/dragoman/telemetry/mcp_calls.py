@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.telemetry import trace
 from dragoman.telemetry.log_context import LOG_CONTEXT
-from dragoman.telemetry.spans import TRACING, Span
+from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING, Span
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -42,7 +42,7 @@ def tool_span(tool: str, arguments: Mapping[str, Any], version: str) -> Generato
         "gen_ai.tool.name": tool,
     }
     span = TRACING.start(f"tools/call {tool}", "client", attributes)
-    if span.recording and TRACING.content:
+    if span.recording and SHOWS_CONTENT.get():
         span.set("gen_ai.tool.call.arguments", _excerpt(json.dumps(arguments, ensure_ascii=False)))
     token = _REPLACED.set((f"MCP send tools/call {tool}", span))
     try:
@@ -60,7 +60,7 @@ def describe_result(span: Span, result: CallToolResult) -> None:
     """Note in the span of a call how the tool has ended it."""
     if result.is_error:
         span.fail("tool_error")
-    if span.recording and TRACING.content:
+    if span.recording and SHOWS_CONTENT.get():
         span.set("gen_ai.tool.call.result", _excerpt(result.model_dump_json(by_alias=True, exclude_none=True)))
 
 

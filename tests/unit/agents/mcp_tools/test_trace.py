@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
+from dragoman.engine.operations import EngineSettings
 from dragoman.telemetry import trace
-from dragoman.telemetry.spans import TRACING
 from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
@@ -98,12 +98,9 @@ async def test_what_is_said_is_in_the_span_only_where_users_want_it(
     engine = await start(Agent.from_mcp(kit))
     await engine.send(None, parts=(tool_part("echo", text="a secret"),))
     assert "a secret" not in str(spans.spans)
-    TRACING.show_content(True)
-    try:
-        await engine.send(None, parts=(tool_part("echo", text="a sécret"),))
-        await engine.send(None, parts=(tool_part("echo", text="x" * 10_000),))
-    finally:
-        TRACING.show_content(False)
+    engine = await start(Agent.from_mcp(kit), settings=EngineSettings(drain=0, otel_content=True))
+    await engine.send(None, parts=(tool_part("echo", text="a sécret"),))
+    await engine.send(None, parts=(tool_part("echo", text="x" * 10_000),))
     _, call, long = (each.attributes for each in spans.named("tools/call echo") if each.kind == "CLIENT")
     assert call["gen_ai.tool.call.arguments"] == '{"text": "a sécret"}'
     assert json.loads(call["gen_ai.tool.call.result"])["content"] == [{"type": "text", "text": "a sécret"}]
