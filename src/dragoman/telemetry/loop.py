@@ -186,12 +186,14 @@ class StallDetector:
         ticker, tick = self.ticker, self.ticker.last
         cpu = ticker.cpu_seconds()
         computed, self._cpu = max(0.0, cpu - self._cpu), cpu
-        if late > _TOLERANCE_SECONDS:
-            self._excused += max(0.0, late - computed)
+        excuse = max(0.0, late - computed) if late > _TOLERANCE_SECONDS else 0.0
         if tick.number != self._number:
-            self._end(now, tick, late)
+            self._end(now, tick, late, excuse)
+        # It may have been before the last tick, or after it: as much as can have been after it.
+        self._excused += min(excuse, max(0.0, now - tick.due))
         lag = now - tick.due - self._excused
-        if lag < STALL_SECONDS / 2 or self._stall is not None:
+        # Before the first tick it is not known which frame runs the loop.
+        if lag < STALL_SECONDS / 2 or self._stall is not None or not tick.number:
             return TICK_SECONDS
         frame = sys._current_frames().get(ticker.thread_id)  # pyright: ignore[reportPrivateUsage]
         frames = _frames_within(frame, tick.base)
@@ -232,10 +234,10 @@ class StallDetector:
                 text += f" ({left_out} more without a line)"
             _log(text, skill, lag, _format_stack(frames))
 
-    def _end(self, now: float, tick: _Tick, late: float) -> None:
+    def _end(self, now: float, tick: _Tick, late: float, excuse: float) -> None:
         """It has ticked since the last look."""
         ticks = tick.number - self._number if self._number >= 0 else 1
-        lag, stall = max(tick.lags[-ticks:], default=0.0) - self._excused, self._stall
+        lag, stall = max(tick.lags[-ticks:], default=0.0) - self._excused - excuse, self._stall
         self._number, self._excused, self._suspect, self._stall = tick.number, 0.0, None, None
         if stall is not None:
             if stall.logged:
@@ -298,11 +300,10 @@ class _Watchdog:
             self._wake.set()
 
     def _run(self) -> None:
-        pause = TICK_SECONDS
+        pause, now = TICK_SECONDS, time.monotonic()
         while True:
-            began = time.monotonic()
             self._wake.wait(pause)
-            now = time.monotonic()
+            before, now = now, time.monotonic()
             with self._lock:
                 self._wake.clear()
                 for detector in self._detectors:
@@ -314,7 +315,7 @@ class _Watchdog:
                 if not detectors:
                     self._thread = None
                     return
-            late = now - began - pause
+            late = now - before - pause
             pause = min(self._look(detector, now, late) for detector in detectors)
 
     def _look(self, detector: StallDetector, now: float, late: float) -> float:
