@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import logging
 import os
@@ -117,7 +118,8 @@ class _Ticker:
         # Appended to by the watchdog, counted here: metrics are recorded on the thread of the loop.
         self.stalls: deque[RunningSkill] = deque()
         self.last = _Tick(0, time.monotonic() + TICK_SECONDS, (), 0)
-        self._handle = loop.call_later(TICK_SECONDS, self._tick)
+        # The first tick is at once: it finds the frame that runs the loop.
+        self._handle: asyncio.Handle = loop.call_soon(self._tick, context=contextvars.Context())
         self._cpu_clock: int | None = None
         if hasattr(time, "pthread_getcpuclockid"):
             # Asked for here: of a thread that has ended, the question may crash. The answer may be used at any time.
