@@ -72,6 +72,7 @@ NOT_PROMISED = {
         "open_task",
         "pending_calls",
         "progress_metadata",
+        "record_output",
         "replay_followups",
         "restarted",
         "update_artifact",

@@ -195,6 +195,14 @@ def _prepare_streams() -> None:
 def run_and_exit(run: Callable[[], object]) -> NoReturn:
     """Call a function and exit as a command does: with its exit code, or with that of its error."""
     try:
+        _run_and_exit(run)
+    finally:
+        if (telemetry := sys.modules.get("dragoman.cli.telemetry")) is not None:
+            telemetry.EXPORT.flush()
+
+
+def _run_and_exit(run: Callable[[], object]) -> NoReturn:
+    try:
         code = run()
     except click.ClickException as error:
         from dragoman.telemetry.printable import replace_controls

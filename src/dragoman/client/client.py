@@ -33,6 +33,7 @@ from dragoman.model.operation import (
 )
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.otel import FORWARDING
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class Client:
             async with self._opening:
                 if not self._opened:
                     TRACING.detect()
+                    FORWARDING.detect()
                     await self._connection.open()
                     self._opened = True
         return self._connection

@@ -30,6 +30,7 @@ from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest, SubscribeToTaskRequest
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.client")
 
 # The pauses between reads of a task whose streams bring nothing new, in seconds: an exponential backoff.
-_FIRST_PAUSE = 0.1
-_MAX_PAUSE = 5.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
 _FACTOR = 1.5
 _MAX_PAUSE_EXPONENT = 10
 # After this many consecutive breaks without an event, what is new is read from the task itself. A server that refuses
@@ -133,7 +133,7 @@ class ResumableStream:
 
     def _observed(self, events: Events, operation: Operation, request: Request) -> Events:
         arguments = (events, self._connection, operation, request, lambda: self._assembler.result)
-        return observe_stream(*arguments) if TRACING.on else events
+        return observe_stream(*arguments) if METRICS.on or TRACING.on else events
 
     async def _assemble(self, batches: Batches) -> AsyncGenerator[Event, None]:
         add_event = self._assembler.add

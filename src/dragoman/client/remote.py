@@ -38,6 +38,7 @@ from dragoman.model.error import (
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 from dragoman.transports.binding import not_json_error
 
@@ -195,7 +196,7 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
-        if TRACING.on:
+        if METRICS.on or TRACING.on:
             return await observe_call(self._perform(operation, request, backoff), self, operation, request)
         return await self._perform(operation, request, backoff)
 

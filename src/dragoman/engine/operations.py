@@ -42,6 +42,7 @@ from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -138,6 +139,11 @@ class Service:
     def running(self) -> int:
         """The number of runs that are executing now."""
         return len(self.runner)
+
+    def sample(self) -> None:
+        """Set the metrics of what is under way: runs and streams."""
+        METRICS.tasks_in_progress.set(len(self.runner), self._agent.name)
+        METRICS.streams.set(self._follower.open_count, self._agent.name)
 
     async def start(self) -> None:
         """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""

@@ -11,7 +11,7 @@ NAMES = tuple(
     f"dragoman.{name}"
     for name in (
         *("adk", "agent", "audit", "auth", "client", "compat", "engine", "http", "loop", "mcp"),
-        *("process", "push", "server", "settings", "store", "task"),
+        *("process", "push", "server", "settings", "store", "task", "telemetry"),
     )
 )
 

@@ -21,6 +21,13 @@ def extract(headers: Mapping[str, str]) -> None:
         current.set(None)
 
 
+def adopt(carrier: Mapping[str, str]) -> None:
+    """Make a trace context the parent of all that this process does from now on; `carrier` has lower-case names."""
+    extract(carrier)
+    if TRACING.on:
+        TRACING.adopt(carrier)
+
+
 def inject(headers: MutableMapping[str, str]) -> None:
     """Add the trace context to an outgoing request: OpenTelemetry's when the program uses it, else the extracted one.
 

@@ -1,51 +1,69 @@
-"""Traces the operations of a client, with all their tries. Nothing of this is called while telemetry is off."""
+"""Measures and traces the operations of a client, with all their tries. Not called while telemetry is off."""
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import nullcontext
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from dragoman.model.error import DragomanError
 from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
+from dragoman.transports.observed import error_type
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
     from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Operation, Request
+    from dragoman.telemetry.spans import Span
 
-# The error of an operation whose caller has given it up.
-CANCELED = "CANCELED"
+_NOTHING = nullcontext()
 
 
-class ObservedCall:
+class CallObservation:
     """One operation at another agent, until its end: of a stream, of all the connections it has taken."""
 
-    __slots__ = ("_connection", "span")
+    __slots__ = ("_connection", "_operation", "_span", "_started")
 
     def __init__(self, connection: Connection, operation: Operation, request: Request) -> None:
         self._connection = connection
+        self._operation = operation
+        self._span = self._start_span(request) if TRACING.on else None
+        self._started = perf_counter()
+
+    def _start_span(self, request: Request) -> Span:
+        connection, method = self._connection, self._operation.value
         card = connection.cached_card
-        attributes = call_attributes(operation.value, connection.protocol or "", "" if card is None else card.name)
-        self.span = TRACING.start(operation.value, "client", attributes)
-        if self.span.recording:
-            self.span.describe(request_attributes(request))
+        attributes = call_attributes(method, connection.protocol or "", "" if card is None else card.name)
+        span = TRACING.start(method, "client", attributes)
+        if span.recording:
+            span.describe(request_attributes(request))
+        return span
+
+    def current(self) -> AbstractContextManager[None]:
+        """A block in which what is sent belongs to the span of this operation."""
+        return _NOTHING if self._span is None else self._span.current()
 
     def end(self, error: BaseException | None = None, result: object = None) -> None:
         """End it; once. A reader who leaves a stream early has what it wanted: that is no error."""
-        span, card = self.span, self._connection.cached_card
+        # Only now it is certain in which version the agent is spoken to.
+        version = self._connection.protocol or ""
+        failure = "" if error is None or isinstance(error, GeneratorExit) else error_type(error)
+        if METRICS.on:
+            METRICS.client_operations.observe(perf_counter() - self._started, self._operation, version, failure)
+        span = self._span
+        if span is None:
+            return
         if span.recording:
-            # The first call of a client reads the card.
-            if card is not None:
-                span.set("gen_ai.agent.name", card.name)
-            if version := self._connection.protocol:
-                span.set("a2a.protocol.version", version)
+            card = self._connection.cached_card
+            span.describe(call_attributes(self._operation.value, version, "" if card is None else card.name))
             span.describe(result_attributes(result))
-        if error is not None and not isinstance(error, GeneratorExit):
-            span.fail(error_type(error))
+        if failure:
+            span.fail(failure)
         span.end()
 
 
@@ -53,9 +71,9 @@ async def observe_call(
     perform: Awaitable[Result], connection: Connection, operation: Operation, request: Request
 ) -> Result:
     """Perform an operation and observe it, with all its tries. Raises what `perform` raises."""
-    call = ObservedCall(connection, operation, request)
+    call = CallObservation(connection, operation, request)
     try:
-        with call.span.current():
+        with call.current():
             result = await perform
     except BaseException as error:
         call.end(error)
@@ -87,12 +105,12 @@ async def _follow(
     request: Request,
     result_of: Callable[[], object],
 ) -> AsyncGenerator[Event, None]:
-    call = ObservedCall(connection, operation, request)
+    call = CallObservation(connection, operation, request)
     problem: BaseException | None = None
     try:
         while True:
             # Not around the `yield`: the reader's code is not below this span, and may be in another asyncio task.
-            with call.span.current():
+            with call.current():
                 event = await anext(events, None)
             if event is None:
                 return
@@ -103,10 +121,3 @@ async def _follow(
     finally:
         call.end(problem, result_of())
         await events.aclose()
-
-
-def error_type(error: BaseException) -> str:
-    """Return what an error is called in spans: the reason of an error of Dragoman, else the name of its class."""
-    if isinstance(error, DragomanError):
-        return error.reason
-    return CANCELED if isinstance(error, asyncio.CancelledError) else type(error).__name__

@@ -17,6 +17,7 @@ from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.telemetry.loop import LoopMonitor
+from dragoman.telemetry.metrics.otel import FORWARDING
 from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
@@ -105,7 +106,7 @@ class App:
     """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
 
     With `needs_lifespan`, it must be stopped before its event loop ends. `watches_loop` is False where time stands
-    still, as in tests.
+    still, as in tests. `samplers` set metrics once a second.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class App:
         metrics: MetricsExporter | None = None,
         extra: Sequence[Routes] = (),
         watches_loop: bool = True,
+        samplers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
@@ -155,6 +157,8 @@ class App:
         self._draining = False
         self.startup_error: BaseException | None = None
         self.monitor = LoopMonitor(self._find_skill)
+        for sampler in (self._sample, *samplers):
+            self.monitor.add_sampler(sampler)
         self._watches_loop = watches_loop
 
     # -- start and stop --------------------------------------------------------------------------------------------
@@ -237,6 +241,7 @@ class App:
         async with self._start_lock:
             if self._ready_loop is None:
                 TRACING.detect()
+                FORWARDING.detect()
                 try:
                     if self._metrics is not None:
                         self._metrics.start()  # first: what is recovered counts
@@ -292,6 +297,13 @@ class App:
     def running(self) -> int:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
+
+    def _sample(self) -> None:
+        """Set the metrics of what is under way now: runs, streams, webhooks."""
+        for hosted in self._hosted:
+            hosted.service.sample()
+        if self._delivery is not None:
+            self._delivery.sample()
 
     def _find_skill(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
         found = (hosted.service.runner.find(worker) for hosted in self._hosted)

@@ -39,7 +39,7 @@ class Metrics(MetricRegistry):
             "Time of a run, until its task has ended or waits for its caller.",
             (AGENT, "dragoman.skill", STATE),
         )
-        self.tasks_in_progress = self.gauge("a2a.server.task.in_progress", "Tasks that are at work.", (AGENT,))
+        self.tasks_in_progress = self.gauge("a2a.server.task.in_progress", "Runs that are at work.", (AGENT,))
         self.first_tokens = self.histogram(
             "a2a.server.time_to_first_token",
             "Time from the arrival of a message to the first output of its run.",
@@ -52,7 +52,12 @@ class Metrics(MetricRegistry):
         )
         self.commit_bytes = self.counter("dragoman.journal.bytes", "Bytes that were committed.", unit="By")
         self.syncs = self.histogram("dragoman.journal.sync.duration", "Time until a commit was on the disk (fsync).")
-        self.refused_writes = self.counter("dragoman.journal.refused", "Changes of tasks that the store has refused.")
+        self.refused_writes = self.counter(
+            "dragoman.journal.refused",
+            "Changes of tasks that the store has refused: others were faster (conflict), this node was declared dead "
+            "(lost), or the store has failed (error).",
+            ("reason",),
+        )
         # -- streams
         self.streams = self.gauge("dragoman.streams", "Streams that are open.", (AGENT,))
         self.wakeups = self.counter("dragoman.wakeups", "Wake-ups of streams and waiting callers.", ("source",))
@@ -65,17 +70,22 @@ class Metrics(MetricRegistry):
             merge="min",
         )
         self.takeovers = self.counter(
-            "dragoman.takeovers", "Tasks of dead nodes that were taken, by what became of them.", (AGENT, "outcome")
+            "dragoman.takeovers",
+            "Tasks whose process has ended in the middle of their run, by what became of them: restarted, failed, or "
+            "queued for another node.",
+            (AGENT, "outcome"),
         )
         # -- webhooks
-        self.deliveries = self.counter("dragoman.webhook.deliveries", "Requests to webhooks.", ("outcome",))
+        self.deliveries = self.counter(
+            "dragoman.webhook.deliveries", "Deliveries to webhooks: delivered, refused or failed.", ("outcome",)
+        )
         self.webhooks_owed = self.gauge("dragoman.webhook.owed", "Webhooks that have something to be delivered.")
         self.webhooks_late = self.gauge("dragoman.webhook.late", "Webhooks whose last delivery failed.")
         self.webhooks_dead = self.counter("dragoman.webhook.dead", "Webhooks that were given up.")
         # -- the process
         self.limits_hit = self.counter("dragoman.limits.hit", "Requests that a limit has refused.", ("limit",))
-        self.threads = self.gauge("dragoman.threads", "Threads of the process.")
-        self.busy_threads = self.gauge("dragoman.threads.busy", "Threads in which code of agents runs.", ("pool",))
+        self.threads = self.gauge("dragoman.threads", "Threads of Python.")
+        self.busy_threads = self.gauge("dragoman.threads.busy", "Threads that run a call, by pool.", ("pool",))
         self.loop_lag = self.histogram("dragoman.loop.lag", "How late the event loop was, ten times a second.")
         self.loop_stalls = self.counter(
             "dragoman.loop.stalls", "Times that the event loop was blocked for over 200 ms.", (AGENT, "dragoman.skill")

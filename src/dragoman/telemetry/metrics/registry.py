@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 from dragoman.telemetry.metrics.buffer import SeriesBuffer, SeriesReading
 
 Kind = Literal["counter", "gauge", "histogram"]
+Forward = Callable[[float, tuple[str, ...]], None]
 # What several processes have together.
 Merge = Literal["sum", "min"]
 # In place of all labels of a series that is one too many.
@@ -48,8 +49,7 @@ class Metric:
         self._registry = registry
         self._values = registry.values
         self._series: dict[tuple[str, ...], int] = {}
-        # Called with each recorded number too, by whoever exports it in another way.
-        self.forward: Callable[[float, tuple[str, ...]], None] | None = None
+        self._forward: Forward | None = None
 
     def series(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
         """Yield the labels of each series with a copy of its numbers."""
@@ -66,6 +66,10 @@ class Metric:
             if start is None:
                 start = self._series[labels] = self._registry.allocate(self, labels)
         return start
+
+    def forward_to(self, forward: Forward | None) -> None:
+        """Call this, too, with each number of a histogram and its labels, for whoever wants more than the counts."""
+        self._forward = forward
 
     def bind(self, values: memoryview[float]) -> None:
         """Keep numbers in another buffer, from now on: a copy of the one before."""
@@ -137,8 +141,8 @@ class Histogram(Metric):
         values = self._values
         values[start + bisect_left(self.bounds, value)] += 1
         values[start + self.slots - 1] += value
-        if self.forward is not None:
-            self.forward(value, labels)
+        if self._forward is not None:
+            self._forward(value, labels)
 
 
 M = TypeVar("M", bound=Metric)
