@@ -29,20 +29,19 @@ TOOL = shlex.join([sys.executable, str(HERE / "traced_tool.py")])
 FOREIGN_SCOPE = "a2a-python-sdk"
 
 
-def environment(collector: OtlpCollector, service: str) -> dict[str, str]:
-    """The environment of a process that exports its spans."""
+def environment(collector: OtlpCollector | None, service: str) -> dict[str, str]:
+    """The environment of a process that exports its spans; without a collector it knows nothing of OpenTelemetry."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": os.devnull,
         "PYTHONPATH": str(HERE.parent / "src"),
         "PYTHONWARNINGS": "error",
-        **collector.environment(),
-        "OTEL_SERVICE_NAME": service,
+        **({} if collector is None else {**collector.environment(), "OTEL_SERVICE_NAME": service}),
     }
 
 
 @contextmanager
-def serving(collector: OtlpCollector, service: str, folder: Path, *args: str) -> Generator[str]:
+def serving(collector: OtlpCollector | None, service: str, folder: Path, *args: str) -> Generator[str]:
     """`dragoman serve` with these arguments, on any port; yields its URL. It is stopped, so that all is exported."""
     command = [*DRAGOMAN, "serve", *args, "--port", "0", "--store", "memory:"]
     env = environment(collector, service)
@@ -94,15 +93,23 @@ class Host:
 
 
 @asynccontextmanager
-async def mcp_host(collector: OtlpCollector, folder: Path, *args: str) -> AsyncGenerator[Host]:
-    """An MCP host, which has started `dragoman mcp` as a process."""
+async def mcp_host(collector: OtlpCollector, folder: Path) -> AsyncGenerator[Host]:
+    """An MCP host, which has started `dragoman mcp` as a process; both export their spans."""
+    with tracer(collector, "host") as host_tracer:
+        async with mcp_client(collector, folder) as client:
+            yield Host(client, host_tracer)
+
+
+@asynccontextmanager
+async def mcp_client(collector: OtlpCollector | None, folder: Path) -> AsyncGenerator[Client]:
+    """The client of an MCP host, which has started `dragoman mcp` as a process."""
     warm_start.write_command(folder)
     warm = folder / "dragoman"
-    command, *words = [*([str(warm)] if warm.exists() else DRAGOMAN), "mcp", *args]
+    command, *words = [*([str(warm)] if warm.exists() else DRAGOMAN), "mcp"]
     server = StdioServerParameters(command=command, args=words, env=environment(collector, "bridge"), cwd=folder)
-    with (folder / "mcp.log").open("w") as log, tracer(collector, "host") as host_tracer:
+    with (folder / "mcp.log").open("w") as log:
         async with Client(stdio_client(server, errlog=log)) as client:
-            yield Host(client, host_tracer)
+            yield client
 
 
 def tree_of(spans: list[CollectedSpan]) -> SpanTree:

@@ -22,7 +22,7 @@ class EngineSettings(Struct, frozen=True):
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
     of tasks. `closing` overrides that of the agent, unless it is "auto"; `closing_message` turns on that of every
-    agent. With `otel_content`, spans of runs have the text of messages. `task_rows` is the registry of plug-in tables.
+    agent. With `otel_content`, spans have what is said. `task_rows` is the registry of plug-in tables.
     `wrap_store` puts a store of a plug-in before the engine's, and `configs` is where callers read their webhooks from.
     """
 

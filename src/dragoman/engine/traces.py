@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.error import DragomanError, InternalError, ServerError
 from dragoman.model.json import encode
 from dragoman.model.state import State
-from dragoman.telemetry.spans import TRACING
+from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING
 
 if TYPE_CHECKING:
     from dragoman.engine.execute.run import Run
@@ -45,6 +45,7 @@ async def run_in_span(run: Run, agent: str, *, content: bool) -> None:
         links=(run.link,) if run.link else (),
     )
     span.make_current()
+    SHOWS_CONTENT.set(content)
     if span.recording and content and run.message is not None:
         span.set("gen_ai.input.messages", written_message("user", run.message.text))
     try:

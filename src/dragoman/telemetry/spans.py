@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any, Literal
 
 Kind = Literal["server", "client", "producer", "internal"]
@@ -171,6 +172,8 @@ class Tracing:
 
 
 TRACING = Tracing()
+# True in a run whose spans have what is said: a setting of users.
+SHOWS_CONTENT: ContextVar[bool] = ContextVar("dragoman_content", default=False)
 
 
 class _Api:

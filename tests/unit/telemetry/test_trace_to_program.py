@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import traced_processes as processes
@@ -39,3 +40,13 @@ async def test_a_program_continues_the_trace_of_an_mcp_host(collector: OtlpColle
     run = path[-1]
     traceparent, baggage = answer["text"].split()
     assert (traceparent.split("-")[1:3], baggage) == ([run.trace_id, run.span_id], "team=blue")
+
+
+async def test_without_opentelemetry_the_trace_of_the_host_reaches_the_program_unchanged(tmp_path: Path) -> None:
+    command = shlex.join([sys.executable, "-c", PROGRAM])
+    meta: Any = {"traceparent": f"00-{7:032x}-{8:016x}-01", "baggage": "team=blue"}
+    with processes.serving(None, "", tmp_path, "--command", command, "--name", "printer") as url:
+        async with processes.mcp_client(None, tmp_path) as client:
+            result = await client.call_tool("send_message", {"agent_id": url, "text": "go"}, meta=meta)
+    assert result.structured_content is not None
+    assert result.structured_content["text"].split() == [meta["traceparent"], meta["baggage"]]

@@ -16,7 +16,7 @@ from mcp import MCPError
 from msgspec import Struct
 
 from dragoman.telemetry import trace
-from dragoman.telemetry.mcp_calls import tool_span
+from dragoman.telemetry.mcp_calls import describe_result, tool_span
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -323,12 +323,14 @@ class ToolCall:
 
     async def _call(self) -> Outcome:
         meta = dict(self._meta or {})
-        with tool_span(self.tool) if TRACING.on else nullcontext() as span:
+        client = self.connection.client
+        span_or_none = tool_span(self.tool, self._arguments, client.protocol_version) if TRACING.on else nullcontext()
+        with span_or_none as span:
             if span is not None:
                 trace.inject(meta)
             else:
                 meta |= trace.current.get() or {}
-            result = await self.connection.client.session.call_tool(
+            result = await client.session.call_tool(
                 self.tool,
                 self._arguments,
                 progress_callback=self._on_progress,
@@ -337,8 +339,8 @@ class ToolCall:
                 meta=cast("types.RequestParamsMeta | None", meta or None),
                 allow_input_required=True,
             )
-            if span is not None and isinstance(result, types.CallToolResult) and result.is_error:
-                span.fail("tool_error")
+            if span is not None and isinstance(result, types.CallToolResult):
+                describe_result(span, result)
             return result
 
     async def _run(self) -> Outcome:

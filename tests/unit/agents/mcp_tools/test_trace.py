@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
+from dragoman.engine.operations import EngineSettings
 from dragoman.telemetry import trace
 from dragoman.testing import served
 
@@ -89,6 +90,22 @@ async def test_a_call_has_one_client_span_which_the_server_is_told(
         }.items()
     )
     assert [each.name for each in spans.spans if each.name.startswith("MCP send tools/call")] == []
+
+
+async def test_what_is_said_is_in_the_span_only_where_users_want_it(
+    start: Start, kit: MCPServer, tool_part: Any, spans: SpanMemory
+) -> None:
+    engine = await start(Agent.from_mcp(kit))
+    await engine.send(None, parts=(tool_part("echo", text="a secret"),))
+    assert "a secret" not in str(spans.spans)
+    engine = await start(Agent.from_mcp(kit), settings=EngineSettings(drain=0, otel_content=True))
+    await engine.send(None, parts=(tool_part("echo", text="a sécret"),))
+    await engine.send(None, parts=(tool_part("echo", text="x" * 10_000),))
+    _, call, long = (each.attributes for each in spans.named("tools/call echo") if each.kind == "CLIENT")
+    assert call["gen_ai.tool.call.arguments"] == '{"text": "a sécret"}'
+    assert json.loads(call["gen_ai.tool.call.result"])["content"] == [{"type": "text", "text": "a sécret"}]
+    for name in ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result"):
+        assert (len(long[name]), long[name][-1]) == (8192, "…")
 
 
 async def test_opening_a_server_belongs_to_no_trace(
