@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import socket
 import subprocess
 import time
@@ -19,10 +20,33 @@ import yaml
 from deployed import ALERTS, DEPLOY
 
 FOLDER = Path(__file__).parents[2] / ".peers" / "prometheus"
-PROMETHEUS, PROMTOOL = FOLDER / "prometheus", FOLDER / "promtool"
+ABSENT = "there is no Prometheus: install Go 1.26 for `make interop`, or your system's package `prometheus`"
 SECONDS = 30
 # What Grafana makes of `$__rate_interval` is at least four times the interval of scrapes.
 INTERVAL, RATE_INTERVAL = "1s", "5s"
+
+
+def find_program(name: str) -> str | None:
+    """The path of `prometheus` or `promtool`: that of `make interop`, else that of this machine."""
+    built = FOLDER / name
+    return str(built) if built.exists() else shutil.which(name)
+
+
+def promtool(*words: str, given: bytes | None = None) -> str:
+    """Run promtool in the folder of the rules, and return what it prints. Raises AssertionError when it complains."""
+    command = [find_program("promtool") or "promtool", *words]
+    output = subprocess.PIPE
+    done = subprocess.run(
+        command, input=given, stdout=output, stderr=subprocess.STDOUT, cwd=ALERTS.parent, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    return done.stdout.decode()
+
+
+def read(url: str) -> bytes:
+    """Return what is at an address."""
+    with urlopen(url, timeout=SECONDS) as response:
+        return response.read()
 
 
 class Series(NamedTuple):
@@ -94,7 +118,10 @@ def running_prometheus(folder: Path, targets: Sequence[str]) -> Iterator[Prometh
     flags = {"config.file": file, "storage.tsdb.path": folder / "data", "web.listen-address": address}
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
-            [PROMETHEUS, *(f"--{name}={value}" for name, value in flags.items())], stdout=log, stderr=log, cwd=folder
+            [find_program("prometheus") or "prometheus", *(f"--{name}={value}" for name, value in flags.items())],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
         )
         try:
             server = PrometheusServer(f"http://{address}")

@@ -12,7 +12,16 @@ from uuid import uuid4
 
 import pytest
 from deployed import dashboard, panel_queries, series, variable_queries
-from interop.prometheus_server import PROMETHEUS, RATE_INTERVAL, PrometheusServer, running_prometheus, until
+from interop.prometheus_server import (
+    ABSENT,
+    RATE_INTERVAL,
+    PrometheusServer,
+    find_program,
+    promtool,
+    read,
+    running_prometheus,
+    until,
+)
 from interop.watched_servers import WatchedServer, load, receiver
 
 from dragoman import Client
@@ -20,7 +29,7 @@ from dragoman.errors import DragomanError
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not PROMETHEUS.exists(), reason="Prometheus is not built: make interop, with Go 1.26 or newer"),
+    pytest.mark.skipif(find_program("prometheus") is None, reason=ABSENT),
 ]
 # It stays what it is.
 CONSTANT = {"dragoman_info"}
@@ -59,6 +68,8 @@ async def test_everything_on_the_dashboard_exists_and_moves(tmp_path: Path, post
         await asyncio.to_thread(check_metrics, prometheus, rows, began)
         await asyncio.to_thread(check_panels, prometheus, rows)
         await asyncio.to_thread(check_variables, prometheus, rows)
+        with rows("names"):
+            assert promtool("check", "metrics", given=await asyncio.to_thread(read, nodes[0].metrics_url)) == ""
 
 
 async def trouble(server: WatchedServer, hooks: str) -> None:

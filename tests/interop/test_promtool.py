@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from urllib.request import urlopen
 
 import pytest
-from deployed import DEPLOY
-from interop.prometheus_server import PROMTOOL
+from interop.prometheus_server import ABSENT, find_program, promtool, read
 
 from dragoman import Agent, Client
 from dragoman.testing import served
 
-SECONDS = 60
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not PROMTOOL.exists(), reason="promtool is not built: make interop, with Go 1.26 or newer"),
+    pytest.mark.skipif(find_program("promtool") is None, reason=ABSENT),
 ]
-
-
-def promtool(*words: str, given: bytes | None = None) -> str:
-    done = subprocess.run(
-        [PROMTOOL, *words],
-        input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=DEPLOY / "prometheus",
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout.decode()
-    return done.stdout.decode()
 
 
 def test_the_rules_are_valid() -> None:
@@ -44,11 +26,6 @@ def test_the_example_of_a_configuration_is_valid() -> None:
 
 def test_the_alerts_fire_when_they_should() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
-
-
-def read(url: str) -> bytes:
-    with urlopen(url) as response:
-        return response.read()
 
 
 async def test_the_metrics_of_a_server_are_named_as_prometheus_wants_it() -> None:
