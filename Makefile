@@ -39,7 +39,7 @@ check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelli
 	$(BIN)/basedpyright
 	$(PYTEST) -q -n 2 tests/typing
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/codespell --skip '*/package-lock.json'
+	$(BIN)/codespell --skip '*/package-lock.json,*/go.sum'
 
 format: $(VENV)/dev.ready  ## Format the code.
 	$(BIN)/ruff check --fix .

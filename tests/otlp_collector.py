@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import threading
@@ -255,6 +256,12 @@ class SpanMemory:
             span = by_id[span.parent_id]
             names.insert(0, span.name)
         return names
+
+    async def wait(self, enough: Callable[[], bool], seconds: float = 10) -> None:
+        """Let others run until something is so: spans may end in another thread. Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while not enough():  # noqa: ASYNC110 - any condition
+                await asyncio.sleep(0.005)
 
     def clear(self) -> None:
         """Forget them."""

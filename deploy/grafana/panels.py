@@ -53,6 +53,16 @@ def increase(metric: str, selected: str = SERVER) -> str:
     return f"increase({metric}{{{selected}}}[$__rate_interval])"
 
 
+def events(metric: str, selected: str, by: str) -> str:
+    """Return how often something rare has happened in an interval of the picture, by labels.
+
+    A series begins with the first time, of which `increase` knows nothing: what was not there before counts too.
+    """
+    now = f"{metric}{{{selected}}}"
+    new = f"({now} unless {now} offset $__rate_interval)"
+    return f"sum by ({by}) ({increase(metric, selected)} > 0 or {new} or {increase(metric, selected)})"
+
+
 def percentile(share: float, metric: str, selected: str = SERVER, by: str = "") -> str:
     """Return a percentile of a histogram."""
     labels = f"le, {by}" if by else "le"
@@ -289,10 +299,11 @@ JOURNAL = [
     ),
     Panel(
         "Refused changes",
-        "Changes of tasks per second that the store has refused: the disk is full, the database is gone, or the file "
-        "cannot be written. Should be zero.",
-        [Query(f"sum by (instance) ({rate('dragoman_journal_refused_total')})", "{{instance}}")],
-        "ops",
+        "Changes of tasks that the store has refused. error: the disk is full, the database is gone, or the file "
+        "cannot be written. lost: the node was declared dead, and others have its tasks. conflict: another node was "
+        "faster, which is nothing bad.",
+        [Query(events("dragoman_journal_refused_total", SERVER, "instance, reason"), "{{instance}} · {{reason}}")],
+        "none",
     ),
 ]
 STREAMS = [
@@ -334,10 +345,11 @@ NODES = [
     ),
     Panel(
         "Takeovers",
-        "Tasks of dead nodes that were taken, by what became of them.",
+        "Tasks whose process has died in the middle of their run, by what became of them: restarted, failed, or "
+        "queued for another node.",
         [
             Query(
-                f"sum by (gen_ai_agent_name, outcome) ({increase('dragoman_takeovers_total', AGENT)})",
+                events("dragoman_takeovers_total", AGENT, "gen_ai_agent_name, outcome"),
                 "{{gen_ai_agent_name}} · {{outcome}}",
             )
         ],
@@ -422,7 +434,7 @@ PROCESS = [
         "Stalls by skill",
         "Times that the event loop was blocked for over 200 ms, by the skill that blocked it. The log has the stack of "
         "each.",
-        [Query(f"sum by ({SKILL}) ({increase('dragoman_loop_stalls_total', AGENT)})", SKILL_LEGEND)],
+        [Query(events("dragoman_loop_stalls_total", AGENT, SKILL), SKILL_LEGEND)],
         "none",
     ),
     Panel(

@@ -73,8 +73,11 @@ class Export:
         self._has_ended.wait(seconds)
 
     def _end(self, ends: Sequence[Callable[[], object]]) -> None:
-        for end in ends:
-            end()
+        threads = [threading.Thread(target=end, daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         self._has_ended.set()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.error import DragomanError, InternalError, ServerError
 from dragoman.model.json import encode
 from dragoman.model.state import State
-from dragoman.telemetry.spans import TRACING
+from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING
 
 if TYPE_CHECKING:
     from dragoman.engine.execute.run import Run
@@ -21,10 +21,11 @@ MAX_CONTENT = 8192
 INTERRUPTED = "INTERRUPTED"
 
 
-async def run_in_span(run: Run, agent: str) -> None:
+async def run_in_span(run: Run, agent: str, *, content: bool) -> None:
     """Do the work of a run inside a span that is current in the agent's code. Raises what `Run.work` raises.
 
-    A run that is restarted has the trace context that was stored with its task as its parent.
+    A run that is restarted has the trace context that was stored with its task as its parent. With `content`, the span
+    has the text of the message and of the answer.
     """
     live = run.live
     attributes: dict[str, Value] = {
@@ -44,17 +45,18 @@ async def run_in_span(run: Run, agent: str) -> None:
         links=(run.link,) if run.link else (),
     )
     span.make_current()
-    if span.recording and TRACING.content and run.message is not None:
-        span.set("gen_ai.input.messages", content("user", run.message.text))
+    SHOWS_CONTENT.set(content)
+    if span.recording and content and run.message is not None:
+        span.set("gen_ai.input.messages", written_message("user", run.message.text))
     try:
         await run.work()
     finally:
         if span.recording:
-            _describe_end(run, span)
+            _describe_end(run, span, content)
         span.end()
 
 
-def _describe_end(run: Run, span: Span) -> None:
+def _describe_end(run: Run, span: Span, content: bool) -> None:
     live = run.live
     if run.skill:
         span.set("dragoman.skill", run.skill)
@@ -64,9 +66,9 @@ def _describe_end(run: Run, span: Span) -> None:
             span.fail(error_type(run.error))
         elif not (live.state.final or live.state.waiting):
             span.fail(INTERRUPTED)
-    if TRACING.content:
+    if content:
         answer = live.reply if live.reply is not None else live.folding.task()
-        span.set("gen_ai.output.messages", content("assistant", answer.text))
+        span.set("gen_ai.output.messages", written_message("assistant", answer.text))
 
 
 def error_type(error: BaseException | None) -> str:
@@ -76,8 +78,8 @@ def error_type(error: BaseException | None) -> str:
     return error.reason if isinstance(error, DragomanError) else type(error).__name__
 
 
-def content(role: str, text: str) -> str:
-    """Return a message of so much text as JSON, in the form of OpenTelemetry's conventions for generative AI."""
+def written_message(role: str, text: str) -> str:
+    """Return a message as JSON, in the form of OpenTelemetry's conventions, with as much of its text as fits."""
 
     def written(excerpt: str) -> str:
         message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": excerpt}]}

@@ -165,6 +165,7 @@ def build(
         page_bytes=settings.limits.page,
         closing=settings.closing,
         closing_message=settings.closing_message,
+        otel_content=settings.otel_content,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
     addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import logging
 import os
@@ -117,7 +118,8 @@ class _Ticker:
         # Appended to by the watchdog, counted here: metrics are recorded on the thread of the loop.
         self.stalls: deque[RunningSkill] = deque()
         self.last = _Tick(0, time.monotonic() + TICK_SECONDS, (), 0)
-        self._handle = loop.call_later(TICK_SECONDS, self._tick)
+        # The first tick is at once: it finds the frame that runs the loop.
+        self._handle: asyncio.Handle = loop.call_soon(self._tick, context=contextvars.Context())
         self._cpu_clock: int | None = None
         if hasattr(time, "pthread_getcpuclockid"):
             # Asked for here: of a thread that has ended, the question may crash. The answer may be used at any time.
@@ -186,12 +188,14 @@ class StallDetector:
         ticker, tick = self.ticker, self.ticker.last
         cpu = ticker.cpu_seconds()
         computed, self._cpu = max(0.0, cpu - self._cpu), cpu
-        if late > _TOLERANCE_SECONDS:
-            self._excused += max(0.0, late - computed)
+        excuse = max(0.0, late - computed) if late > _TOLERANCE_SECONDS else 0.0
         if tick.number != self._number:
-            self._end(now, tick, late)
+            self._end(now, tick, late, excuse)
+        # It may have been before the last tick, or after it: as much as can have been after it.
+        self._excused += min(excuse, max(0.0, now - tick.due))
         lag = now - tick.due - self._excused
-        if lag < STALL_SECONDS / 2 or self._stall is not None:
+        # Before the first tick it is not known which frame runs the loop.
+        if lag < STALL_SECONDS / 2 or self._stall is not None or not tick.number:
             return TICK_SECONDS
         frame = sys._current_frames().get(ticker.thread_id)  # pyright: ignore[reportPrivateUsage]
         frames = _frames_within(frame, tick.base)
@@ -232,10 +236,10 @@ class StallDetector:
                 text += f" ({left_out} more without a line)"
             _log(text, skill, lag, _format_stack(frames))
 
-    def _end(self, now: float, tick: _Tick, late: float) -> None:
+    def _end(self, now: float, tick: _Tick, late: float, excuse: float) -> None:
         """It has ticked since the last look."""
         ticks = tick.number - self._number if self._number >= 0 else 1
-        lag, stall = max(tick.lags[-ticks:], default=0.0) - self._excused, self._stall
+        lag, stall = max(tick.lags[-ticks:], default=0.0) - self._excused - excuse, self._stall
         self._number, self._excused, self._suspect, self._stall = tick.number, 0.0, None, None
         if stall is not None:
             if stall.logged:
@@ -298,11 +302,10 @@ class _Watchdog:
             self._wake.set()
 
     def _run(self) -> None:
-        pause = TICK_SECONDS
+        pause, now = TICK_SECONDS, time.monotonic()
         while True:
-            began = time.monotonic()
             self._wake.wait(pause)
-            now = time.monotonic()
+            before, now = now, time.monotonic()
             with self._lock:
                 self._wake.clear()
                 for detector in self._detectors:
@@ -314,7 +317,7 @@ class _Watchdog:
                 if not detectors:
                     self._thread = None
                     return
-            late = now - began - pause
+            late = now - before - pause
             pause = min(self._look(detector, now, late) for detector in detectors)
 
     def _look(self, detector: StallDetector, now: float, late: float) -> float:

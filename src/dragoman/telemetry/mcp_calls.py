@@ -7,31 +7,43 @@ client's side it is named otherwise and lacks the tool and its errors, so that o
 from __future__ import annotations
 
 import contextvars
+import json
 from asyncio import CancelledError
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.telemetry import trace
 from dragoman.telemetry.log_context import LOG_CONTEXT
-from dragoman.telemetry.spans import TRACING, Span
+from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING, Span
 
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+# The longest arguments and results in a span, in characters of JSON.
+MAX_CONTENT = 8192
 # What the SDK would call its span of the call that the running code makes.
 _REPLACED: ContextVar[tuple[str, Span] | None] = ContextVar("dragoman_mcp_span", default=None)
 
 
 @contextmanager
-def tool_span(tool: str) -> Generator[Span]:
-    """The CLIENT span of a call of an MCP tool, current within. Only where `TRACING.on`."""
+def tool_span(tool: str, arguments: Mapping[str, Any], version: str) -> Generator[Span]:
+    """The CLIENT span of a call of an MCP tool, current within. Only where `TRACING.on`.
+
+    `version` is the revision of MCP that is spoken.
+    """
     _replace_sdk_span()
     attributes = {
         "mcp.method.name": "tools/call",
+        "mcp.protocol.version": version,
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
     }
     span = TRACING.start(f"tools/call {tool}", "client", attributes)
+    if span.recording and SHOWS_CONTENT.get():
+        span.set("gen_ai.tool.call.arguments", _excerpt(json.dumps(arguments, ensure_ascii=False)))
     token = _REPLACED.set((f"MCP send tools/call {tool}", span))
     try:
         with span.current():
@@ -42,6 +54,18 @@ def tool_span(tool: str) -> Generator[Span]:
     finally:
         _REPLACED.reset(token)
         span.end()
+
+
+def describe_result(span: Span, result: CallToolResult) -> None:
+    """Note in the span of a call how the tool has ended it."""
+    if result.is_error:
+        span.fail("tool_error")
+    if span.recording and SHOWS_CONTENT.get():
+        span.set("gen_ai.tool.call.result", _excerpt(result.model_dump_json(by_alias=True, exclude_none=True)))
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= MAX_CONTENT else f"{text[: MAX_CONTENT - 1]}…"
 
 
 @contextmanager
@@ -83,7 +107,7 @@ def _leave_trace() -> None:
 
 def _error_type(error: BaseException) -> str:
     if isinstance(error, CancelledError):
-        return "canceled"
+        return "CANCELED"
     code = getattr(error, "code", None)  # that of an MCPError
     return str(code) if isinstance(code, int) else type(error).__name__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any, Literal
 
 Kind = Literal["server", "client", "producer", "internal"]
@@ -83,14 +84,10 @@ _NOTHING = nullcontext()
 
 
 class Tracing:
-    """The tracer of this process.
-
-    It is `on` when OpenTelemetry is configured. With `content`, spans have what was said; that is a setting of users.
-    """
+    """The tracer of this process. It is `on` when OpenTelemetry is configured."""
 
     def __init__(self) -> None:
         self.on = False
-        self.content = False
         self._api: Any = None
         self._tracer: Any = None
 
@@ -106,10 +103,6 @@ class Tracing:
         # The SDK gives such a tracer where OTEL_SDK_DISABLED is set.
         self.on = not isinstance(tracer, trace.NoOpTracer)
         self._api, self._tracer = _Api(), tracer
-
-    def show_content(self, show: bool) -> None:
-        """Say whether spans have the text of messages, arguments and results."""
-        self.content = show
 
     def start(
         self,
@@ -179,6 +172,8 @@ class Tracing:
 
 
 TRACING = Tracing()
+# True in a run whose spans have what is said: a setting of users.
+SHOWS_CONTENT: ContextVar[bool] = ContextVar("dragoman_content", default=False)
 
 
 class _Api:

@@ -8,9 +8,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.journal.follow import Stream
+from dragoman.model import error as errors
 from dragoman.model.error import DragomanError, InternalError
 from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
 from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.metrics.registry import OTHER
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 # The error of an operation whose caller has left, or that the server has ended because it stops.
 CANCELED = "CANCELED"
+_REASONS = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DragomanError)}
+# Agents raise errors with reasons of their own. The first of them are counted one by one, the rest together.
+_MAX_OWN_REASONS = 20
+_OWN_REASONS: set[str] = set()
 
 
 def record_outcome(
@@ -61,7 +67,7 @@ def record_failure(
     if request is not None:
         request.mark_observed()
     if METRICS.on:
-        METRICS.operations.observe(perf_counter() - started, agent, operation, call.version, error_type(error))
+        METRICS.operations.observe(perf_counter() - started, agent, operation, call.version, _error_label(error))
 
 
 class _ObservedStream:
@@ -103,7 +109,7 @@ class _ObservedStream:
             if self._span is not None:
                 _end_span(self._span, error)
             if METRICS.on:
-                failure = "" if error is None else error_type(error)
+                failure = "" if error is None else _error_label(error)
                 METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
 
 
@@ -171,11 +177,20 @@ def count_refused(request: Request, error: A2AError, agent: str, operation: Oper
         span.fail(error_type(error))
         span.end()
     if METRICS.on:
-        METRICS.operations.observe(request.age(), agent, operation or "", version, error_type(error))
+        METRICS.operations.observe(request.age(), agent, operation or "", version, _error_label(error))
+
+
+def _error_label(error: BaseException) -> str:
+    name = error_type(error)
+    if name in _REASONS or name == CANCELED:
+        return name
+    if len(_OWN_REASONS) < _MAX_OWN_REASONS:
+        _OWN_REASONS.add(name)
+    return name if name in _OWN_REASONS else OTHER
 
 
 def error_type(error: BaseException) -> str:
-    """Return what an error is called in metrics and spans: one of few names."""
+    """Return what an error is called in spans: its reason."""
     if isinstance(error, DragomanError):
         return error.reason
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason

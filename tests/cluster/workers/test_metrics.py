@@ -121,6 +121,7 @@ async def test_one_address_has_the_numbers_of_all_workers_and_no_counter_goes_ba
     await scrapes.during(send(server, 30))
     await scrapes.until_calls(30)
     assert len({line["pid"] for line in effects_of(server.folder)}) == len(files(server)) == 2
+    assert scrapes.last["process_resident_memory_bytes", ()] > 3 * 20_000_000
     await a_worker_that_is_killed_has_lost_nothing(server, tables, scrapes)
     await workers_that_are_restarted_go_on_counting(server, tables, scrapes)
     await a_supervisor_that_is_stopped_leaves_no_file(server, scrapes)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bench import report, sink
+from bench import report, sink, toggled
 from bench.contestants import Contestant, Field
 from bench.job import Outcome
 from bench.plan import QUICK, Plan
 from bench.results import Results, Scenario
 from bench.scenarios import telemetry
+
+from dragoman.telemetry.metrics import METRICS
 
 
 def _outcome(requests: int, cpu: float, events: int = 0) -> Outcome:
@@ -50,6 +52,18 @@ def test_a_sink_swallows_and_counts() -> None:
             assert (response.status, response.read()) == (200, b"")
         connection.close()
         assert sink.received(port) == 2
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_one_process_is_measured_with_telemetry_on_and_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setattr(toggled, "MODES", (toggled.OFF, toggled.METRICS_ON))
+    monkeypatch.setattr(toggled, "REQUESTS", 1)
+    found = await toggled.measure("memory" if store == "memory" else str(tmp_path / "tasks.db"), 2)
+    assert {mode: len(values) for mode, values in found.items()} == {toggled.OFF: 2, toggled.METRICS_ON: 2}
+    assert not METRICS.on
+    assert "| off | " in toggled.text(found)
 
 
 @pytest.mark.soak

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
-from dragoman import Agent
+from dragoman import Agent, Client, __version__
 from dragoman.cli.top.scrape import PageParser, Scrape
 from dragoman.cli.top.snapshot import History, Snapshot, take_snapshot
 from dragoman.cli.top.view import View, ViewState, sparkline
@@ -112,20 +112,20 @@ class TopTerminal(Terminal):
             self.process.send_signal(signal.SIGWINCH)
 
     def wait_for(self, *texts: str, without: str = "\0") -> list[str]:
-        """Wait until the screen has these texts, and not that one."""
+        """Wait until a whole page has been drawn that has these texts, and not that one."""
         deadline = time.monotonic() + PATIENCE
         stream = pyte.Stream(self.screen)
-        while not all(text in "\n".join(self.screen.display) for text in texts) or without in "\n".join(
-            self.screen.display
-        ):
-            assert time.monotonic() < deadline, "\n".join(self.screen.display)
-            if self.process.poll() is not None:
+        while True:
+            display = "\n".join(self.screen.display)
+            is_whole = self.raw.endswith("\x1b[?2026l")
+            if is_whole and all(text in display for text in texts) and without not in display:
+                return list(self.screen.display)
+            assert time.monotonic() < deadline, display
+            if self._can_read(deadline) and not self._read(deadline):
                 raise AssertionError(f"it has ended: {self.raw[-2000:]}")
-            if self._can_read(time.monotonic() + 0.5) and self._read(deadline):
-                self.raw += self.seen
-                stream.feed(self.seen)
-                self.seen = ""
-        return list(self.screen.display)
+            self.raw += self.seen
+            stream.feed(self.seen)
+            self.seen = ""
 
     @property
     def mode(self) -> list[Any]:
@@ -295,6 +295,54 @@ def test_without_colors_there_are_none(top: Callable[..., TopTerminal], busy: st
     terminal = top(busy, "--interval", "0.1", NO_COLOR="1")
     terminal.wait_for("SendMessage")
     assert "\x1b[3" not in terminal.raw
+
+
+SERVER = """
+import time
+from dragoman import Agent, Client, __version__
+
+agent = Agent("desk")
+
+@agent.skill
+async def echo(text: str) -> str:
+    "Say it again."
+    return text
+
+@agent.skill
+async def block() -> str:
+    "Block the event loop."
+    time.sleep(0.5)
+    return "done"
+"""
+
+
+async def test_a_real_server_is_shown_with_what_it_does_and_the_skill_that_blocks_it(
+    terminal: Callable[..., Terminal], top: Callable[..., TopTerminal], tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(SERVER)
+    options = ("--port", "0", "--store", "sqlite:///tasks.db")
+    server = terminal("serve", "app.py", *options, "--metrics", "0", NO_COLOR="1")
+    server.until("http://")
+    url = f"http://{server.until(chr(10))}"
+    server.until("metrics http://")
+    address = server.until("/metrics")
+    shown = top(address, "--interval", "0.1")
+    shown.wait_for("TASKS")
+    async with Client(url) as client:
+        for _ in range(20):
+            await client.call("echo", text="hello")
+        await client.call("block")
+    lines = shown.wait_for("SendMessage", "  echo", "  block", "1 stall: desk / block 1")
+    assert lines[0].startswith(f"dragoman top · {address} · {__version__} · up ")
+    assert "CPU " in lines[0] and "MB" in lines[0]
+    server.process.kill()
+    server.process.wait()
+    shown.wait_for("connection lost, trying again")
+    terminal("serve", "app.py", *options, "--metrics", address, NO_COLOR="1").until("/metrics")
+    lines = shown.wait_for("restarted", without="connection lost")
+    assert not any(" -0" in line or " -1" in line for line in lines)
+    shown.type("q")
+    assert shown.ended()[0] == 0
 
 
 # -- foreign names ---------------------------------------------------------------------------------------------------

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mcp import Client
 from opentelemetry import trace as otel
 from otlp_collector import collected_spans
+from tests.unit.mcp import test_tasks_extension as tasks
 
 from dragoman import Agent, Context
+from dragoman.mcp.serve import McpOptions
+from dragoman.mcp.server import McpServer
 from dragoman.telemetry import trace
 from dragoman.testing import served
 
@@ -75,6 +79,34 @@ async def test_calls_at_the_same_time_keep_their_traces_apart(hosted: Any, url: 
             assert json.loads(shown["text"]) == meta
 
         await asyncio.gather(*(one(number) for number in range(1, 11)))
+
+
+async def test_a_task_of_the_extension_has_the_trace_of_its_call_and_an_answer_its_own() -> None:
+    agent = Agent("asking")
+
+    @agent.skill
+    async def ask(ctx: Context) -> str:
+        """Ask with the trace of the request, and tell that of the answer."""
+        answer = await ctx.ask(await ctx.once("first", tell, ctx))
+        return f"{answer} {await tell(ctx)}"
+
+    second = {"traceparent": f"00-{9:032x}-{9:016x}-01"}
+    with served(agent) as url:
+        async with (
+            McpServer(McpOptions()) as mine,
+            Client(mine.server, extensions=[tasks.Tasks()], elicitation_callback=tasks.never) as client,
+        ):
+            arguments = {"agent_id": url, "text": "go"}
+            created = await client.session.call_tool("send_message", arguments, meta=PARENT, allow_claimed=True)
+            shown = await tasks.settled(client.session, created.task_id)
+            ((key, question),) = shown["inputRequests"].items()
+            assert PARENT["traceparent"] in question["params"]["message"]
+            answer = {key: {"action": "accept", "content": {"answer": "ok"}}}
+            update = {"taskId": created.task_id, "inputResponses": answer, "_meta": second}
+            params = tasks.UpdateParams.model_validate(update)
+            await client.session.send_request(tasks.UpdateTask(params=params), tasks.Shown)
+            shown = await tasks.settled(client.session, created.task_id, after=key)
+            assert json.loads(shown["result"]["structuredContent"]["text"].removeprefix("ok ")) == second
 
 
 async def test_a_call_of_a_tool_has_one_server_span_above_the_calls_of_agents(hosted: Any, url: str) -> None:

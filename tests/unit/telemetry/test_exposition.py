@@ -17,8 +17,8 @@ from dragoman.telemetry.metrics.catalog import Metrics
 from dragoman.telemetry.metrics.exposition import prometheus_name, prometheus_registry
 
 
-def _text(metrics: Metrics, *, with_process: bool = False) -> str:
-    return generate_latest(prometheus_registry(metrics, metrics.read, "9.9", with_process=with_process)).decode()
+def _text(metrics: Metrics) -> str:
+    return generate_latest(prometheus_registry(metrics, metrics.read, "9.9")).decode()
 
 
 def _sample(text: str, name: str, **labels: str) -> float:
@@ -34,8 +34,7 @@ def test_every_metric_has_a_help_and_a_type_before_anything_was_recorded() -> No
         name = prometheus_name(metric) + ("_total" if metric.kind == "counter" else "")
         assert f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n" in text
     assert 'dragoman_info{version="9.9"} 1.0' in text
-    assert "process_" not in text
-    assert "process_start_time_seconds" in _text(Metrics(), with_process=True)
+    assert "process_start_time_seconds" in text
 
 
 def test_names_end_with_the_unit_and_counters_with_total() -> None:
@@ -54,7 +53,7 @@ def test_what_was_recorded_can_be_parsed_in_both_formats() -> None:
     metrics.operations.observe(1000, "demo", "SendMessage", "1.0", "")
     metrics.limits_hit.add(2, 'a "quoted"\nname\\')
     metrics.streams.set(7, "demo")
-    registry = prometheus_registry(metrics, metrics.read, "9.9", with_process=False)
+    registry = prometheus_registry(metrics, metrics.read, "9.9")
     labels = {"gen_ai_agent_name": "demo", "a2a_method_name": "SendMessage"}
     labels |= {"a2a_protocol_version": "1.0", "error_type": ""}
     name = "a2a_server_operation_duration_seconds"
@@ -91,10 +90,28 @@ def test_series_of_another_version_are_left_out() -> None:
         SeriesReading("dragoman.loop.lag", (), [1.0, 2.0]),
         SeriesReading("dragoman.limits.hit", ("rate",), [3.0]),
     ]
-    text = generate_latest(prometheus_registry(metrics, lambda: readings, "9.9", with_process=False)).decode()
+    text = generate_latest(prometheus_registry(metrics, lambda: readings, "9.9")).decode()
     assert _sample(text, "dragoman_limits_hit_total", limit="rate") == 3
     assert _sample(text, "dragoman_loop_lag_seconds_count") == 0
     assert "unheard" not in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_the_processes_of_workers_are_added_up_and_their_time_stays_when_they_end() -> None:
+    metrics = Metrics()
+    worker = subprocess.Popen([sys.executable, "-c", "sum(range(10**7)); input()"], stdin=subprocess.PIPE)
+    pids = [worker.pid]
+    registry = prometheus_registry(metrics, metrics.read, "9.9", lambda: pids)
+    alone, both = _text(metrics), generate_latest(registry).decode()
+    for name in ("process_resident_memory_bytes", "process_open_fds"):
+        assert _sample(both, name) > _sample(alone, name)
+    for name in ("process_start_time_seconds", "process_max_fds"):
+        assert _sample(both, name) == _sample(alone, name)
+    worker.communicate(b"\n")
+    pids.clear()
+    after = generate_latest(registry).decode()
+    assert _sample(after, "process_cpu_seconds_total") >= _sample(both, "process_cpu_seconds_total")
+    assert _sample(after, "process_cpu_seconds_total") > _sample(_text(metrics), "process_cpu_seconds_total")
 
 
 def test_neither_help_nor_the_package_import_prometheus() -> None:

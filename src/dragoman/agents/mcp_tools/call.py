@@ -16,7 +16,7 @@ from mcp import MCPError
 from msgspec import Struct
 
 from dragoman.telemetry import trace
-from dragoman.telemetry.mcp_calls import tool_span
+from dragoman.telemetry.mcp_calls import describe_result, tool_span
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
@@ -322,11 +322,15 @@ class ToolCall:
             self._task.add_done_callback(self._on_done)
 
     async def _call(self) -> Outcome:
-        meta = {**(trace.current.get() or {}), **(self._meta or {})}
-        with tool_span(self.tool) if TRACING.on else nullcontext() as span:
+        meta = dict(self._meta or {})
+        client = self.connection.client
+        span_or_none = tool_span(self.tool, self._arguments, client.protocol_version) if TRACING.on else nullcontext()
+        with span_or_none as span:
             if span is not None:
                 trace.inject(meta)
-            result = await self.connection.client.session.call_tool(
+            else:
+                meta |= trace.current.get() or {}
+            result = await client.session.call_tool(
                 self.tool,
                 self._arguments,
                 progress_callback=self._on_progress,
@@ -335,8 +339,8 @@ class ToolCall:
                 meta=cast("types.RequestParamsMeta | None", meta or None),
                 allow_input_required=True,
             )
-            if span is not None and isinstance(result, types.CallToolResult) and result.is_error:
-                span.fail("tool_error")
+            if span is not None and isinstance(result, types.CallToolResult):
+                describe_result(span, result)
             return result
 
     async def _run(self) -> Outcome:

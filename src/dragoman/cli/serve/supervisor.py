@@ -173,7 +173,7 @@ class WorkerSupervisor:
             if process.exit_code is not None:
                 process.join()
                 self._ended.append(process.node_id)
-                self._metrics.end(process.node_id)
+                self._metrics.end(process.pid)
                 self._on_ended(slot, process, process.exit_code)
             elif process.kill_at is not None and process.kill_at <= now:
                 logger.error("worker %d does not stop: it is killed", slot.number, extra={"worker": slot.number})
@@ -197,7 +197,7 @@ class WorkerSupervisor:
                 if asked not in self._ports:
                     flag, host, port = asked
                     self._ports[asked] = SharedPort(host, port, flag=flag)
-            metrics = None if request.metrics is None else self._metrics.grant(process.node_id, request.metrics)
+            metrics = None if request.metrics is None else self._metrics.grant(process.pid, request.metrics)
         except ConfigError as error:
             process.answer(error)
         else:

@@ -28,8 +28,8 @@ class SupervisorMetrics:
         self._listeners: dict[ListenAddress, MetricsListener] = {}
         self._files: dict[int, Path] = {}
 
-    def grant(self, node_id: int, address: ListenAddress) -> MetricsGrant:
-        """Serve at an address, and return what the worker with this id needs.
+    def grant(self, pid: int, address: ListenAddress) -> MetricsGrant:
+        """Serve at an address, and return what the worker with this process id needs.
 
         Raises:
             ConfigError: the address cannot be had, or there is no place for files.
@@ -48,15 +48,15 @@ class SupervisorMetrics:
                     f"{error.strerror}; set TMPDIR to a folder that this user may write to"
                 ) from error
         if address not in self._listeners:
-            listener = MetricsListener(address, self._folder.read, own=False)
+            listener = MetricsListener(address, self._folder.read, lambda: tuple(self._files))
             listener.start()
             self._listeners[address] = listener
-        path = self._files[node_id] = self._folder.add(str(node_id))
+        path = self._files[pid] = self._folder.add(str(pid))
         return MetricsGrant(path, self._listeners[address].port)
 
-    def end(self, node_id: int) -> None:
+    def end(self, pid: int) -> None:
         """Keep what a worker has counted that has ended."""
-        path = self._files.pop(node_id, None)
+        path = self._files.pop(pid, None)
         if path is not None and self._folder is not None:
             self._folder.end(path)
 

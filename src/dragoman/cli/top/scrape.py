@@ -241,9 +241,12 @@ class Scraper:
         return BadResponse(f"{url} has no metrics (HTTP {status}): {_TURN_ON}", status=status)
 
     def _is_agent(self) -> bool:
-        try:
-            status, text = self._get("/.well-known/agent-card.json")
-            # An agent that knows its callers only says so in its own words.
-            return status == 401 or (status == 200 and "skills" in json.loads(text))
-        except (CannotConnect, ValueError, TypeError):
-            return False
+        """True when what listens there has a card, or a list of agents, or keeps them from strangers."""
+        for path, key in (("/.well-known/agent-card.json", "skills"), ("/agents", "agents")):
+            try:
+                status, text = self._get(path)
+                if status == 401 or (status == 200 and key in json.loads(text)):
+                    return True
+            except (CannotConnect, ValueError, TypeError):
+                continue
+        return False

@@ -21,6 +21,8 @@ from dragoman.cli.printing import StyledText, out_live
 _ENTER = StyledText("\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J")
 _LEAVE = StyledText("\x1b[?7h\x1b[?25h\x1b[?1049l")
 
+# Terminals that know these show what is between them at once; others pass over them.
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 # Arrows and the like, which nothing is bound to.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?")
 
@@ -78,7 +80,7 @@ class Screen:
         """Draw the page anew, in one write, so that it does not flicker."""
         # A line is cleared before it is written: afterwards, its last column would be cleared too.
         body = "\r\n".join(f"\x1b[2K{line}" for line in lines)
-        out_live(StyledText(f"\x1b[H{body}"))
+        out_live(StyledText(f"{_BEGIN}\x1b[H{body}{_END}"))
 
     def wait(self, seconds: float | None) -> str:
         """Wait for a key, for `wake` or a signal such as a new size, at most so long. Returns the keys, or nothing.

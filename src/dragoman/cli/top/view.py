@@ -130,10 +130,10 @@ class View:
             state.address,
             one_line(snapshot.version),
             "" if math.isnan(snapshot.uptime) else f"up {format_elapsed(max(0.0, snapshot.uptime))}",
+            f"restarted {snapshot.restarts}x" if snapshot.restarts else "",
             "" if math.isnan(snapshot.cpu) else f"CPU {snapshot.cpu * 100:.0f} %",
             "" if math.isnan(snapshot.memory) else format_bytes(snapshot.memory),
             f"last {_plain_seconds(snapshot.seconds)}",
-            f"restarted {snapshot.restarts}x" if snapshot.restarts else "",
         ]
         title = Text("dragoman top", "bold green")
         if state.paused:

@@ -229,7 +229,8 @@ class Runner:
             context.run(LOG_CONTEXT.request.set, None)
         if run.parent:
             context.run(trace.restore, run.parent)
-        work = run_in_span(run, self.agent.name) if TRACING.on else run.work()
+        content = self.settings.otel_content
+        work = run_in_span(run, self.agent.name, content=content) if TRACING.on else run.work()
         worker = asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers[worker] = run

@@ -76,6 +76,7 @@ class SettingKeywords(TypedDict, total=False):
     drain: float | None
     log: Literal["text", "json"] | None
     log_level: LogLevel | None
+    otel_content: bool | None
     blocking: bool | None
     strict_files: bool | None
     heartbeat: float | None

@@ -103,6 +103,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     drain: float = 30
     log: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
+    otel_content: bool = False
     blocking: bool = True
     strict_files: bool = False
     heartbeat: float = 15

@@ -170,6 +170,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             common=True,
         ),
         SettingInfo("log", "Log format: text or json.", "FORM", values.choice_parser("text", "json")),
+        _switch("otel_content", "Put the text of messages into the spans of OpenTelemetry."),
     ),
     "Card": (
         SettingInfo("card_version", "Card format: 1.0, 0.3 or both.", "VERSION", values.choice_parser(*CARD_FORMATS)),

@@ -40,15 +40,18 @@ _ROOM_SECONDS = 1.0
 
 
 class MetricsListener:
-    """Serves the series that `read` returns, by default those of this process, and turns recording on."""
+    """Serves the metrics of this process, and turns recording on; or those of its workers."""
 
     def __init__(
-        self, address: ListenAddress, read: Callable[[], Iterable[SeriesReading]] = METRICS.read, *, own: bool = True
+        self,
+        address: ListenAddress,
+        read: Callable[[], Iterable[SeriesReading]] = METRICS.read,
+        pids: Callable[[], Iterable[int]] | None = None,
     ) -> None:
-        """Set what to serve, without listening yet. With `own`, the numbers are those of this process."""
+        """Set what to serve, without listening yet: the series of workers and their process ids, if there are any."""
         self._host, self._port = address
-        self._registry = prometheus_registry(METRICS, read, __version__, with_process=own)
-        self._own = own
+        self._registry = prometheus_registry(METRICS, read, __version__, pids)
+        self._own = pids is None
         self._server: _MetricsServer | None = None
 
     @property

@@ -5,9 +5,11 @@ Prometheus has underscores for dots, the unit at the end of a name, and `_total`
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -27,6 +29,8 @@ from dragoman.telemetry.metrics.registry import Histogram, Metric, MetricRegistr
 
 # Samples that are written as text at a stretch, which takes about as many hundredths of a millisecond.
 _STRETCH = 50
+# What several processes have the least of, not the sum.
+_LEAST = ("process_start_time_seconds", "process_max_fds")
 _UNITS = {"s": "seconds", "By": "bytes"}
 
 
@@ -81,14 +85,50 @@ class SeriesCollector:
             yield family
 
 
+class WorkersCollector:
+    """Collects `process_…` of this process and of its workers together, whose ids `pids` returns."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._lock = threading.Lock()
+        self._cpu_seconds = 0.0
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families of prometheus_client's collector of one process, added up."""
+        families: dict[str, Family] = {}
+        values: dict[str, list[float]] = defaultdict(list)
+        ended = _cpu_seconds_of_ended()
+        for pid in ("self", *self._pids()):
+            for family in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                families[family.name] = family
+                values[family.name] += [sample.value for sample in family.samples]
+        for name, family in families.items():
+            total = min(values[name]) if name in _LEAST else sum(values[name])
+            if isinstance(family, CounterMetricFamily):
+                # One that has just ended is perhaps counted neither here nor there; no counter goes back.
+                with self._lock:
+                    total = self._cpu_seconds = max(self._cpu_seconds, total + ended)
+            family.samples = [sample._replace(value=total) for sample in family.samples]
+            yield family
+
+
+def _cpu_seconds_of_ended() -> float:
+    import resource  # not on Windows, where there are no workers
+
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def prometheus_registry(
-    metrics: MetricRegistry, read: Callable[[], Iterable[SeriesReading]], version: str, *, with_process: bool
+    metrics: MetricRegistry,
+    read: Callable[[], Iterable[SeriesReading]],
+    version: str,
+    pids: Callable[[], Iterable[int]] | None = None,
 ) -> CollectorRegistry:
-    """Return what prometheus_client can write: the series, and with `with_process` what it finds out about this one."""
+    """Return what prometheus_client can write: the series, and `process_…` of this process, or with its workers."""
     registry = CollectorRegistry()
     registry.register(SeriesCollector(metrics, read, version))
-    if with_process:
-        ProcessCollector(registry=registry)
+    registry.register(ProcessCollector(registry=None) if pids is None else WorkersCollector(pids))
     return registry
 
 

@@ -14,7 +14,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
+from dragoman.engine.operations import EngineSettings
 from dragoman.telemetry import trace
+from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
@@ -23,18 +25,22 @@ PARENT = {"traceparent": f"00-{7:032x}-{8:016x}-01", "tracestate": "a=1", "bagga
 OLD = "2025-11-25"
 
 
-@pytest.fixture(params=["object", "object of the handshake era", "handshake", "modern"])
+@pytest.fixture(params=["object", "object of the handshake era", "handshake", "modern", "http", "http, older"])
 def server(
     request: pytest.FixtureRequest, kit: MCPServer, handshake: Command, sdk_command: list[str]
-) -> tuple[Any, dict[str, str]]:
+) -> Iterator[tuple[Any, dict[str, str]]]:
     """A server of each kind, and how it is to be spoken to."""
+    if request.param.startswith("http"):
+        with served(kit.streamable_http_app()) as url:
+            yield f"{url}/mcp", {"revision": OLD} if "older" in request.param else {}
+        return
     servers: dict[str, tuple[Any, dict[str, str]]] = {
         "object": (kit, {}),
         "object of the handshake era": (kit, {"revision": OLD}),
         "handshake": (handshake(), {}),
         "modern": (sdk_command, {}),
     }
-    return servers[request.param]
+    yield servers[request.param]
 
 
 @pytest.fixture
@@ -86,6 +92,22 @@ async def test_a_call_has_one_client_span_which_the_server_is_told(
     assert [each.name for each in spans.spans if each.name.startswith("MCP send tools/call")] == []
 
 
+async def test_what_is_said_is_in_the_span_only_where_users_want_it(
+    start: Start, kit: MCPServer, tool_part: Any, spans: SpanMemory
+) -> None:
+    engine = await start(Agent.from_mcp(kit))
+    await engine.send(None, parts=(tool_part("echo", text="a secret"),))
+    assert "a secret" not in str(spans.spans)
+    engine = await start(Agent.from_mcp(kit), settings=EngineSettings(drain=0, otel_content=True))
+    await engine.send(None, parts=(tool_part("echo", text="a sécret"),))
+    await engine.send(None, parts=(tool_part("echo", text="x" * 10_000),))
+    _, call, long = (each.attributes for each in spans.named("tools/call echo") if each.kind == "CLIENT")
+    assert call["gen_ai.tool.call.arguments"] == '{"text": "a sécret"}'
+    assert json.loads(call["gen_ai.tool.call.result"])["content"] == [{"type": "text", "text": "a sécret"}]
+    for name in ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result"):
+        assert (len(long[name]), long[name][-1]) == (8192, "…")
+
+
 async def test_opening_a_server_belongs_to_no_trace(
     start: Start, handshake: Command, tool_part: Any, spans: SpanMemory
 ) -> None:
@@ -124,7 +146,7 @@ async def test_a_call_that_is_canceled_says_so(
     await until((tmp_path / "begun").exists)
     await engine.cancel(task)
     await until(lambda: spans.named("tools/call wait"))
-    assert spans.one("tools/call wait").attributes["error.type"] == "canceled"
+    assert spans.one("tools/call wait").attributes["error.type"] == "CANCELED"
 
 
 async def test_calls_at_the_same_time_keep_their_traces_apart(
