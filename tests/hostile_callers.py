@@ -182,7 +182,7 @@ class Cardinality(NamedTuple):
 
 def cardinality() -> Cardinality:
     """Return what has been recorded in this process so far; without stalls, which a busy machine has at any time."""
-    text = generate_latest(prometheus_registry(METRICS, METRICS.read, "", with_process=False)).decode()
+    text = generate_latest(prometheus_registry(METRICS, METRICS.read, "")).decode()
     return Cardinality(
         frozenset(
             (metric.name, *labels)

@@ -472,3 +472,11 @@ def test_contributing_lists_every_make_command_and_no_other() -> None:
     shown = [code(row[0])[0].removeprefix("make ") for row in rows("command", "", of="../CONTRIBUTING.md")]
     makefile = (DOCS.parent / "Makefile").read_text(encoding="utf-8")
     assert shown == re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)
+
+
+def test_every_attribute_of_a_span_is_listed() -> None:
+    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/traces.py", "webhooks/traces.py")
+    source = "\n".join((DOCS.parent / "src/dragoman" / file).read_text() for file in (*files, "telemetry/spans.py"))
+    used = set(re.findall(r'"((?:a2a|gen_ai|mcp|dragoman|server|http|error)\.[a-z_.]+)"', source))
+    listed = {name for row in rows("attribute", "of", "") for name in code(row[0])}
+    assert used == listed

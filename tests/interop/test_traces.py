@@ -55,7 +55,8 @@ async def traced(
     ):
         async with processes.mcp_host(collector, folder) as host:
             answer = await host.ask(middle, "report, please")
-    names = ["ask", "tools/call send_message", "invoke_agent behind", *["tools/call report"] * 2]
+    names = ["ask", "ask", "tools/call send_message", "invoke_agent behind"]
+    names += ["SendMessage", "tools/call report"] * 2
     spans = await asyncio.to_thread(collector.wait_for_spans, *names)
     return json.loads(answer["text"]), processes.tree_of(spans)
 

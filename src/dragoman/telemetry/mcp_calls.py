@@ -107,7 +107,7 @@ def _leave_trace() -> None:
 
 def _error_type(error: BaseException) -> str:
     if isinstance(error, CancelledError):
-        return "canceled"
+        return "CANCELED"
     code = getattr(error, "code", None)  # that of an MCPError
     return str(code) if isinstance(code, int) else type(error).__name__
 

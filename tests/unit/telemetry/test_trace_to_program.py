@@ -28,7 +28,8 @@ async def test_a_program_continues_the_trace_of_an_mcp_host(collector: OtlpColle
     with processes.serving(collector, "program", tmp_path, "--command", command, "--name", "printer") as url:
         async with processes.mcp_host(collector, tmp_path) as host:
             answer = await host.ask(url, "go")
-    spans = await asyncio.to_thread(collector.wait_for_spans, "ask", "invoke_agent printer", "tools/call send_message")
+    names = ["ask", "tools/call send_message", "SendMessage", "SendMessage", "invoke_agent printer"]
+    spans = await asyncio.to_thread(collector.wait_for_spans, *names)
     path = processes.path_to(processes.tree_of(spans), "program", "invoke_agent printer")
     assert processes.lines_of(path) == [
         "INTERNAL ask @host",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import adk_remote_talk as talks
+import pytest
 from adk_scripted import call, llm, parts, says, served
 from opentelemetry import trace as otel
 from otlp_collector import collected_spans
@@ -71,3 +73,16 @@ async def test_a_remote_agent_is_below_the_spans_of_adk(remote: Make) -> None:
         (sent,) = (each for each in spans.named("SendMessage") if each.kind == "CLIENT")
         by_id: dict[str, Any] = {each.span_id: each for each in spans.spans}
         assert by_id[sent.parent_id].name == "invoke_agent far"
+
+
+async def test_a_canceled_run_leaves_no_span_open_and_no_complaint(caplog: pytest.LogCaptureFixture) -> None:
+    agent = llm([parts("one ", piece=True), asyncio.Event(), parts("one two")])
+    with collected_spans() as spans:
+        async with Client(served(agent)) as client:
+            async for event in client.stream("go"):
+                if event.kind == "artifact":
+                    await client.cancel_task(event.task.id)
+        (run,) = (each for each in spans.named("invoke_agent helper") if each.scope == "dragoman")
+        assert run.attributes["a2a.task.state"] == "TASK_STATE_CANCELED"
+        assert spans.path("generate_content scripted")[0] == "invoke_agent helper"
+    assert "detach" not in caplog.text

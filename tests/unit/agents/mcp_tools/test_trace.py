@@ -146,7 +146,7 @@ async def test_a_call_that_is_canceled_says_so(
     await until((tmp_path / "begun").exists)
     await engine.cancel(task)
     await until(lambda: spans.named("tools/call wait"))
-    assert spans.one("tools/call wait").attributes["error.type"] == "canceled"
+    assert spans.one("tools/call wait").attributes["error.type"] == "CANCELED"
 
 
 async def test_calls_at_the_same_time_keep_their_traces_apart(
