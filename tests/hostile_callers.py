@@ -214,6 +214,7 @@ async def check_cardinality(few: int, many: int, *, every: int) -> None:
     assert (operations, "target", "SendMessage", "1.0", OTHER) in after.series
     assert (operations, "target", "SendMessage", "1.0", "INVALID_PARAMS") in after.series
     assert ("a2a.server.task.duration", "target", "relay", "TASK_STATE_COMPLETED") in after.series
+    assert any(name == METRICS.client_operations.name for name, *_ in after.series)
     # Else there are no more only because there were too many.
     assert not any({*labels} == {OTHER} for _, *labels in after.series - foreign)
     assert max(len(label) for _, *labels in after.series for label in labels) < 50

@@ -152,10 +152,12 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _takeovers() -> dict[str, Any]:
+    taken = f"dragoman_takeovers_total{{{SERVER}}}"
     return {
         **{"name": "Takeovers", "enable": True, "iconColor": RED, "datasource": DATASOURCE},
-        "expr": f"sum by (instance) (increase(dragoman_takeovers_total{{{SERVER}}}[1m])) > 0",
-        "titleFormat": "{{instance}} has taken tasks of a dead node",
+        # A series begins with its first takeover, of which `increase` knows nothing.
+        "expr": f"sum by (instance) (increase({taken}[1m]) > 0 or ({taken} unless {taken} offset 1m))",
+        "titleFormat": "{{instance}} has taken tasks of a process that died",
     }
 
 

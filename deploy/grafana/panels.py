@@ -345,7 +345,8 @@ NODES = [
     ),
     Panel(
         "Takeovers",
-        "Tasks of dead nodes that were taken, by what became of them.",
+        "Tasks whose process has died in the middle of their run, by what became of them: restarted, failed, or "
+        "queued for another node.",
         [
             Query(
                 events("dragoman_takeovers_total", AGENT, "gen_ai_agent_name, outcome"),

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from deployed import dashboard, panel_queries, series, variable_queries
+from deployed import annotation_queries, dashboard, panel_queries, series, variable_queries
 from interop.prometheus_server import (
     ABSENT,
     RATE_INTERVAL,
@@ -130,7 +130,7 @@ def check_metrics(prometheus: PrometheusServer, rows: Any, began: float) -> None
 
 
 def check_panels(prometheus: PrometheusServer, rows: Any) -> None:
-    for query in panel_queries():
+    for query in (*panel_queries(), *annotation_queries()):
         with rows("panel", query.place, query.legend):
             lines = prometheus.series(with_variables(query.text))
             assert lines, f"no line: {query.text}"
