@@ -194,9 +194,10 @@ class StallDetector:
         # It may have been before the last tick, or after it: as much as can have been after it.
         self._excused += min(excuse, max(0.0, now - tick.due))
         lag = now - tick.due - self._excused
-        # Before the first tick it is not known which frame runs the loop.
-        if lag < STALL_SECONDS / 2 or self._stall is not None or not tick.number:
+        if self._stall is not None or not tick.number:  # before the first tick, the frame of the loop is not known
             return TICK_SECONDS
+        if lag < STALL_SECONDS / 2:
+            return max(_CLOSE_LOOK_SECONDS, STALL_SECONDS / 2 - lag)
         frame = sys._current_frames().get(ticker.thread_id)  # pyright: ignore[reportPrivateUsage]
         frames = _frames_within(frame, tick.base)
         loop = ticker.loop()
@@ -270,7 +271,9 @@ class _Watchdog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        # Released to wake the thread. To wait for an Event takes twice as long, and this is done for ever.
+        self._wake = threading.Lock()
+        self._wake.acquire()
         self._detectors: list[StallDetector] = []
         self._thread: threading.Thread | None = None
 
@@ -298,16 +301,15 @@ class _Watchdog:
 
     def _drop(self, ticker: _Ticker) -> None:
         self._detectors = [each for each in self._detectors if each.ticker is not ticker]
-        if not self._detectors:
-            self._wake.set()
+        if not self._detectors and self._wake.locked():
+            self._wake.release()
 
     def _run(self) -> None:
         pause, now = TICK_SECONDS, time.monotonic()
         while True:
-            self._wake.wait(pause)
+            self._wake.acquire(timeout=pause)
             before, now = now, time.monotonic()
             with self._lock:
-                self._wake.clear()
                 for detector in self._detectors:
                     loop = detector.ticker.loop()
                     if loop is None or loop.is_closed():

@@ -137,7 +137,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 def test_a_loop_that_is_late_by_over_200_ms_is_blocked(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
     blocked.block()
-    assert blocked.look(0.05) == 0.1
+    assert blocked.look(0.05) == pytest.approx(0.05)
     assert blocked.look(0.15) < 0.05, "it looks more often once it is suspicious"
     assert not said(logs)
     blocked.look(0.21)
