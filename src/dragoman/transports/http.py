@@ -43,7 +43,6 @@ COPY_FACTOR, WIDE_FACTOR = 2, 5
 # Bytes of memory per JSON value, about, beside its text; and the size below which nothing is counted.
 VALUE_BYTES = 100
 UNCOUNTED_BYTES = 16_384
-_NO_TARGET: dict[str, str] = {}
 logger = logging.getLogger("dragoman.http")
 
 
@@ -130,8 +129,8 @@ class Request:
         # Its share of the memory quota.
         self.lease: Lease | None = None
         # What it is about, for the log.
-        self._target: dict[str, str] = _NO_TARGET
-        # Its operation was performed, and is measured there.
+        self._agent, self._params = "", None
+        # The error of its operation is recorded.
         self.is_observed = False
         self._arrived = perf_counter() if METRICS.on else 0.0
 
@@ -141,13 +140,18 @@ class Request:
 
     def log_fields(self) -> dict[str, str]:
         """Return what lines of the log are about while it is handled."""
-        return self._target | fields_of_caller(self.caller)
+        named: Any = getattr(self._params, "message", self._params)
+        task_id, context_id = getattr(named, "task_id", None), getattr(named, "context_id", None)
+        fields = {"agent": self._agent, "task": task_id or getattr(named, "id", None), "context": context_id}
+        return {name: value for name, value in fields.items() if value} | fields_of_caller(self.caller)
 
-    def mark_observed(self, agent: str, task_id: str | None, context_id: str | None) -> None:
-        """Note that its operation is measured from now on, and for the log, what it is about."""
+    def set_target(self, agent: str, params: object) -> None:
+        """Set what lines of the log are about: the agent, and what the parameters name."""
+        self._agent, self._params = agent, params
+
+    def mark_observed(self) -> None:
+        """Note that the error it ends with is in the metrics already."""
         self.is_observed = True
-        fields = {"agent": agent, "task": task_id, "context": context_id}
-        self._target = {name: value for name, value in fields.items() if value}
 
     def age(self) -> float:
         """Return for how many seconds it has been here; 0 when it came while metrics were off."""

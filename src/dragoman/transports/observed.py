@@ -34,34 +34,58 @@ _MAX_OWN_REASONS = 20
 _OWN_REASONS: set[str] = set()
 
 
-class Observation:
-    """One operation, from the call of the engine to its end: of a stream, to the end of its last batch."""
+def record_outcome(
+    started: float,
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    outcome: Outcome,
+    request: Request | None,
+    span: Span | None = None,
+) -> Outcome:
+    """Record an operation that has returned, and return its outcome; a stream is observed until its own end."""
+    if isinstance(outcome.result, Stream):
+        stream = outcome.result
+        observed = _ObservedStream(started, agent, operation, call, request, span)
+        return outcome._replace(result=stream._replace(batches=observed.follow(stream.batches)))
+    if METRICS.on:
+        origin = call.origin
+        version = call.version if "/" in origin else origin
+        METRICS.operations.observe(perf_counter() - started, agent, operation, version, "")
+    return outcome
 
-    __slots__ = ("_agent", "_operation", "_span", "_started", "_version")
 
-    def __init__(self, agent: str, operation: Operation, call: CallContext, span: Span | None = None) -> None:
-        self._agent = agent
-        self._operation = operation
-        self._version = call.version
+def record_failure(
+    started: float,
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    error: BaseException,
+    request: Request | None,
+) -> None:
+    """Record an operation that has raised an exception."""
+    if request is not None:
+        request.mark_observed()
+    if METRICS.on:
+        METRICS.operations.observe(perf_counter() - started, agent, operation, call.version, _error_label(error))
+
+
+class _ObservedStream:
+    """A stream that is observed until its end."""
+
+    def __init__(
+        self,
+        started: float,
+        agent: str,
+        operation: Operation,
+        call: CallContext,
+        request: Request | None,
+        span: Span | None,
+    ) -> None:
+        self._labels = (agent, operation, call.version)
+        self._request = request
         self._span = span
-        self._started = perf_counter()
-
-    def end(self, error: BaseException | None = None, result: object = None) -> None:
-        """End it; once."""
-        if self._span is not None:
-            if self._span.recording:
-                self._span.describe(result_attributes(result))
-            if error is not None:
-                self._span.fail(error_type(error))
-            self._span.end()
-        if METRICS.on:
-            METRICS.operations.observe(
-                perf_counter() - self._started,
-                self._agent,
-                self._operation,
-                self._version,
-                "" if error is None else _error_label(error),
-            )
+        self._started = started
 
     async def follow(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
         """Yield the batches of a stream, and end with it. Raises whatever ends the stream."""
@@ -78,9 +102,15 @@ class Observation:
                     del batch  # it can be large, and must not be held while the stream waits
         except BaseException as problem:
             error = None if ended else problem
+            if self._request is not None:
+                self._request.mark_observed()
             raise
         finally:
-            self.end(error)
+            if self._span is not None:
+                _end_span(self._span, error)
+            if METRICS.on:
+                failure = "" if error is None else _error_label(error)
+                METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
 
 
 async def observe(
@@ -94,13 +124,13 @@ async def observe(
     """Perform an operation and observe it. Raises what `perform` raises."""
     span = None
     if request is not None:
-        request.mark_observed(agent, *_target_of(params))
+        request.set_target(agent, params)
         # A call inside this process has no server: its run is a child of whatever called it.
         if TRACING.on:
             span = _start_span(agent, operation, call.version, request)
             if span.recording:
                 span.describe(request_attributes(params))
-    observation = Observation(agent, operation, call, span)
+    started = perf_counter()
     try:
         if span is None:
             outcome = await perform
@@ -108,18 +138,26 @@ async def observe(
             with span.current():
                 outcome = await perform
     except BaseException as error:
-        observation.end(error)
+        if span is not None:
+            _end_span(span, error)
+        record_failure(started, agent, operation, call, error, request)
         raise
-    if isinstance(outcome.result, Stream):
-        stream = outcome.result
-        return outcome._replace(result=stream._replace(batches=observation.follow(stream.batches)))
-    observation.end(None, outcome.result)
-    return outcome
+    if span is not None and not isinstance(outcome.result, Stream):
+        _end_span(span, None, outcome.result)
+    return record_outcome(started, agent, operation, call, outcome, request, span)
 
 
 def _start_span(agent: str, operation: Operation, version: str, request: Request) -> Span:
     attributes = call_attributes(operation.value, version, agent)
     return TRACING.start(operation.value, "server", attributes, carrier=request.headers)
+
+
+def _end_span(span: Span, error: BaseException | None, result: object = None) -> None:
+    if span.recording:
+        span.describe(result_attributes(result))
+    if error is not None:
+        span.fail(error_type(error))
+    span.end()
 
 
 def _describe_batch(span: Span, batch: Batch) -> None:
@@ -156,9 +194,3 @@ def error_type(error: BaseException) -> str:
     if isinstance(error, DragomanError):
         return error.reason
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason
-
-
-def _target_of(params: Any) -> tuple[str | None, str | None]:
-    """The ids of the task and of the context that the parameters of an operation name."""
-    named = getattr(params, "message", params)
-    return getattr(named, "task_id", None) or getattr(named, "id", None), getattr(named, "context_id", None)

@@ -73,8 +73,7 @@ class Run:
         self.attempt = attempt
         self.error: BaseException | None = None  # what the agent has raised
         self.began_ms = 0  # when the agent's code was called, once it was
-        # The same, or until then when the message came; 0 while metrics are off.
-        self.began = perf_counter() if METRICS.on else 0.0
+        self.began = 0.0  # the same, by another clock, for metrics
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan

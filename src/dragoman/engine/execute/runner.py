@@ -248,9 +248,9 @@ class Runner:
         self._release(live)
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
-        if METRICS.on and run.began and (live.state.final or live.state.waiting or live.reply is not None):
-            state = live.state if live.reply is None else REPLIED
-            METRICS.tasks.observe(perf_counter() - run.began, self.agent.name, run.skill or "", state)
+        if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
+            seconds = perf_counter() - run.began if run.began else 0.0
+            METRICS.tasks.observe(seconds, self.agent.name, run.skill or "", state if live.reply is None else REPLIED)
         queue = self._queues.get(key)
         while queue:
             run, context = queue.popleft()

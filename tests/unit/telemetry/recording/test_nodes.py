@@ -136,5 +136,6 @@ async def test_a_task_of_a_dead_node_is_counted_where_it_was_taken(recorded: Rec
         await nodes.leave(dead)
         await nodes.close()
         assert (await two.wait(task)).text == "done"
-    assert recorded.counts(recorded.metrics.takeovers)["worker", "restarted"] == 1
-    assert recorded.counts(recorded.metrics.lease_renewals)["dead",] == 1
+        # It was perhaps not the first to take the task, and it finds out later than others that it is dead.
+        await recorded.until(lambda: ("dead",) in recorded.counts(recorded.metrics.lease_renewals))
+    assert recorded.counts(recorded.metrics.takeovers)["worker", "restarted"] >= 1
