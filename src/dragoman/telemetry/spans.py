@@ -97,7 +97,7 @@ class Tracing:
         # Frameworks import OpenTelemetry, too. While it is not configured, its provider is a proxy for none.
         provider: Any = None if trace is None else trace.get_tracer_provider()
         if trace is None or isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
-            self.on, self._api, self._tracer = False, None, None
+            self.on = False  # what has begun may still use the rest
             return
         tracer = provider.get_tracer("dragoman")
         # The SDK gives such a tracer where OTEL_SDK_DISABLED is set.
