@@ -41,7 +41,7 @@ async def run_in_span(run: Run, agent: str, *, content: bool) -> None:
         "internal",
         attributes,
         parent=run.parent or None,
-        root=not run.parent,
+        root=run.parent is not None and not run.parent,
         links=(run.link,) if run.link else (),
     )
     span.make_current()

@@ -97,7 +97,7 @@ class Tracing:
         # Frameworks import OpenTelemetry, too. While it is not configured, its provider is a proxy for none.
         provider: Any = None if trace is None else trace.get_tracer_provider()
         if trace is None or isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
-            self.on, self._api, self._tracer = False, None, None
+            self.on = False  # what has begun may still use the rest
             return
         tracer = provider.get_tracer("dragoman")
         # The SDK gives such a tracer where OTEL_SDK_DISABLED is set.
@@ -121,9 +121,10 @@ class Tracing:
         `root` has no parent. `links` are such contexts too. Inside a trace that is not sampled, no span is made.
         """
         api = self._api
-        current = api.get_current_span()
+        # Passed on, because each of the SDK's steps would look it up again.
+        context = api.get_current()
+        current = api.get_current_span(context)
         span_context = current.get_span_context()
-        context = None
         if root:
             context = api.empty
         elif parent is not None and not _is_same(span_context, parent):
@@ -156,6 +157,11 @@ class Tracing:
         if linked is not None:
             self._api.get_current_span().add_link(linked)
 
+    def is_unsampled(self) -> bool:
+        """True inside a trace of which no span is recorded."""
+        span_context = self._api.get_current_span().get_span_context()
+        return span_context.is_valid and not span_context.trace_flags.sampled
+
     def current_context(self) -> dict[str, str] | None:
         """Return the W3C trace context of the current span, without baggage; None where there is no span."""
         span_context = self._api.get_current_span().get_span_context()
@@ -184,7 +190,8 @@ class _Api:
         from opentelemetry.context import Context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self.attach, self.detach, self.empty = context.attach, context.detach, Context()
+        self.attach, self.detach = context.attach, context.detach
+        self.get_current, self.empty = context.get_current, Context()
         self.get_current_span, self.set_span_in_context = trace.get_current_span, trace.set_span_in_context
         self.kinds = {kind.name.lower(): kind for kind in trace.SpanKind}
         self.link, self.status, self.error = trace.Link, trace.Status, trace.StatusCode.ERROR
@@ -218,4 +225,4 @@ def _format(context: Any) -> str:
 
 def _is_same(context: Any, parent: Mapping[str, str]) -> bool:
     """True when the current span is the one that `parent` names: then its baggage is current as well."""
-    return _format(context)[:53] == parent.get("traceparent", "")[:53]
+    return parent["traceparent"][3:52] == f"{context.trace_id:032x}-{context.span_id:016x}"

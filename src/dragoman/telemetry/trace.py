@@ -46,15 +46,22 @@ def inject(headers: MutableMapping[str, str]) -> None:
 
 
 def snapshot() -> dict[str, str] | None:
-    """Return the trace context to be kept with a task: what `inject` would add, without baggage. None without one."""
-    if TRACING.on and (context := TRACING.current_context()) is not None:
-        return context
+    """Return the trace context to be kept with a task: what `inject` would add, without baggage. None without one.
+
+    That of OpenTelemetry is kept only where somebody records the trace: of most tasks nobody does, and storing it costs
+    more than all the rest of tracing.
+    """
+    if TRACING.on:
+        if TRACING.is_unsampled():
+            return None
+        if (context := TRACING.current_context()) is not None:
+            return context
     context = current.get()
     return None if context is None else {name: value for name, value in context.items() if name != "baggage"}
 
 
 def restore(context: dict[str, str]) -> None:
-    """Make a context that was kept the current one, unless it is: then its baggage is there as well."""
+    """Make a context that was kept the current one, unless it is: then its baggage is there as well. May be empty."""
     present = current.get()
-    if present is None or present["traceparent"] != context["traceparent"]:
-        current.set(context)
+    if present is None or present["traceparent"] != context.get("traceparent"):
+        current.set(context or None)

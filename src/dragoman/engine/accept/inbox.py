@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.accept.dedupe import Deduplicator
@@ -363,7 +363,7 @@ class Inbox:
         plan = self._agent.plan(ctx)
         draft = plan.replies and allow_draft and not request.configuration.return_immediately
         self._runner.create(
-            live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace
+            live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace or None
         )
         return AcceptedMessage(row, live)
 
@@ -423,9 +423,10 @@ class Inbox:
                 self._tasks.ownership.release(live.claim)
             return AcceptedMessage(live.row, None, task)
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
-        task_trace = history.call(row).trace
-        link = task_trace if task_trace != call.trace else UNSET
-        self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller, parent=call.trace, link=link)
+        task_trace = history.call(row).trace or None
+        parent = call.trace or None
+        link = task_trace if task_trace != parent else None
+        self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller, parent=parent, link=link)
         with self._counting_anyway(live):
             await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)

@@ -103,7 +103,7 @@ class Recovery:
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     if self._ownership.free_runs > 0:
-                        self._runner.begin(live, ctx, plan, attempt=attempt, parent=call.trace)
+                        self._runner.begin(live, ctx, plan, attempt=attempt, parent=call.trace or {})
                         self._count(claimed, "restarted")
                     else:
                         await self._hand_over(live, claimed)

@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from dragoman.clock import sleep
 from dragoman.engine.execute.context import agent_message
@@ -50,8 +49,8 @@ class Run:
     not durable. The end of the generator completes the task and an exception fails it; a cancellation is raised where
     the generator waits. `attempt` counts the runs of a restartable task that was recovered after a crash; None for
     other runs. `new_context` is True for the first task of a conversation. `caller` is the quota key; None stands for
-    the task's owner. `parent` is the trace context that the run belongs to, and `link` that of the task where it is
-    another one: an answer has a trace of its own.
+    the task's owner. `parent` is the trace context that the run belongs to, empty if that is none, and None for the
+    current one; `link` is that of the task where it is another one: an answer has a trace of its own.
     """
 
     def __init__(
@@ -64,8 +63,8 @@ class Run:
         *,
         new_context: bool = False,
         attempt: int | None = None,
-        parent: dict[str, str] | UnsetType = UNSET,
-        link: dict[str, str] | UnsetType = UNSET,
+        parent: dict[str, str] | None = None,
+        link: dict[str, str] | None = None,
     ) -> None:
         self.live = live
         self.caller = caller

@@ -11,8 +11,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from msgspec import UNSET, UnsetType
-
 from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
@@ -134,12 +132,12 @@ class Runner:
         new_context: bool,
         draft: bool,
         caller: str,
-        parent: dict[str, str] | UnsetType = UNSET,
+        parent: dict[str, str] | None = None,
     ) -> None:
         """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write.
 
-        `parent` is the trace context of the request. In a store that other processes share, a task that cannot run here
-        is left in the store for any of them.
+        `parent` is the trace context of the request, if it is to be kept. In a store that other processes share, a task
+        that cannot run here is left in the store for any of them.
         """
         if self._shared:
             if not self.may_run_here(new_context=new_context):
@@ -168,8 +166,8 @@ class Runner:
         *,
         attempt: int | None = None,
         caller: str | None = None,
-        parent: dict[str, str] | UnsetType = UNSET,
-        link: dict[str, str] | UnsetType = UNSET,
+        parent: dict[str, str] | None = None,
+        link: dict[str, str] | None = None,
     ) -> None:
         """Start or queue a run of an existing task. `attempt` counts the starts of a restartable run.
 
@@ -227,10 +225,11 @@ class Runner:
         context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.id, run.live.context_id, ref(run)))
         if LOG_CONTEXT.on:
             context.run(LOG_CONTEXT.request.set, None)
-        if run.parent:
+        if run.parent is not None:
             context.run(trace.restore, run.parent)
+        is_traced = TRACING.on and (run.parent is not None or not context.run(TRACING.is_unsampled))
         content = self.settings.otel_content
-        work = run_in_span(run, self.agent.name, content=content) if TRACING.on else run.work()
+        work = run_in_span(run, self.agent.name, content=content) if is_traced else run.work()
         worker = asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers[worker] = run

@@ -16,6 +16,7 @@ from dragoman import Agent, Client, Context
 from dragoman.errors import CannotConnect, Failed, TaskNotFound
 from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 from dragoman.outputs import Reply
+from dragoman.sync import Client as SyncClient
 from dragoman.testing import faults, served
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -119,6 +120,16 @@ async def test_a_call_in_this_process_has_only_a_run_below_its_caller(spans: Spa
         f"INTERNAL program\n  INTERNAL invoke_agent trip {done}\n    INTERNAL think"
         f"\n  INTERNAL invoke_agent trip {done}\n    INTERNAL compute"
     ]
+
+
+def test_calls_of_the_client_without_async_are_below_their_caller(spans: SpanMemory) -> None:
+    program = trace.get_tracer("program").start_as_current_span("program")
+    with served(build_agent()) as url, SyncClient(url) as client, program:
+        client.call("book", city="Rome")
+        for _ in client.stream(tool="count", arguments={"to": 3}):
+            pass
+    (tree,) = trees(spans.spans)
+    assert [child.span.name for child in tree.children] == ["SendMessage", "SendStreamingMessage"]
 
 
 async def test_an_agent_that_calls_an_agent_continues_the_trace(spans: SpanMemory) -> None:
