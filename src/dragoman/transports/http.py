@@ -97,7 +97,14 @@ class Request:
     """An HTTP request. `segments` are those of its path, relative to the agent it is for.
 
     `prefix` is the path of that agent below the app's root, as in `/agents/trip`. `shared` are the quotas it uses.
+    `is_observed` is True when the error it ends with is in the metrics already.
     """
+
+    # What telemetry needs is set only while it is on.
+    is_observed = False
+    _arrived = 0.0
+    _agent = ""
+    _params: object = None
 
     def __init__(
         self,
@@ -129,10 +136,8 @@ class Request:
         # Its share of the memory quota.
         self.lease: Lease | None = None
         # What it is about, for the log.
-        self._agent, self._params = "", None
-        # The error of its operation is recorded.
-        self.is_observed = False
-        self._arrived = perf_counter() if METRICS.on else 0.0
+        if METRICS.on:
+            self._arrived = perf_counter()
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""

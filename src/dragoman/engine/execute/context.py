@@ -57,6 +57,8 @@ class AskHandler(Protocol):
 class Context:
     """The `ctx` of a run: its message, task, caller and conversation, and the methods to ask, report and send."""
 
+    _waiting_since = 0.0  # when the message came, while metrics are on and until there is output
+
     def __init__(
         self,
         live: LiveTask,
@@ -77,8 +79,8 @@ class Context:
     ) -> None:
         self._live = live
         self._call = call
-        # When the message of this run came, while metrics are on; 0 once there was output.
-        self._waiting_since = perf_counter() if METRICS.on else 0.0
+        if METRICS.on:
+            self._waiting_since = perf_counter()
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None

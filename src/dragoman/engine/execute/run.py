@@ -53,6 +53,8 @@ class Run:
     current one; `link` is that of the task where it is another one: an answer has a trace of its own.
     """
 
+    began = 0.0  # when the agent's code was called, by the clock of metrics, while they are on
+
     def __init__(
         self,
         runner: Runner,
@@ -73,7 +75,6 @@ class Run:
         self.attempt = attempt
         self.error: BaseException | None = None  # what the agent has raised
         self.began_ms = 0  # when the agent's code was called, once it was
-        self.began = 0.0  # the same, by another clock, for metrics
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
