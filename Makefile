@@ -9,7 +9,7 @@ TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server fastmcp)
 # Other frameworks that speak A2A.
 FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust java grpcurl) $(TOOLS) $(MCP) $(FRAMES)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust java grpcurl prometheus) $(TOOLS) $(MCP) $(FRAMES)
 
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,7 +39,7 @@ check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelli
 	$(BIN)/basedpyright
 	$(PYTEST) -q -n 2 tests/typing
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/codespell --skip '*/package-lock.json'
+	$(BIN)/codespell --skip '*/package-lock.json,*/go.sum'
 
 format: $(VENV)/dev.ready  ## Format the code.
 	$(BIN)/ruff check --fix .
@@ -116,10 +116,12 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ ./server ./client && touch $(CURDIR)/$@; fi
 .peers/go-23/ready: GO_FLAGS := -modfile=go-2.3.mod -tags a2a_2_3
 
-.peers/grpcurl/ready: $(wildcard tests/interop/peers/grpcurl/go.*)
-	@if ! command -v go >/dev/null; then echo "no go: grpcurl is left out"; else \
-	    mkdir -p $(@D) && cd tests/interop/peers/grpcurl && \
-	    go build -buildvcs=false -trimpath -o $(CURDIR)/$(@D)/ tool && touch $(CURDIR)/$@; fi
+# Prometheus comes with promtool, and without 240 packages that find servers in clouds.
+.peers/grpcurl/ready .peers/prometheus/ready: .peers/%/ready: tests/interop/peers/%/go.mod tests/interop/peers/%/go.sum
+	@if ! command -v go >/dev/null; then echo "no go: $* is left out"; else \
+	    mkdir -p $(@D) && cd $(<D) && \
+	    go build -buildvcs=false -trimpath $(GO_FLAGS) -o $(CURDIR)/$(@D)/ tool && touch $(CURDIR)/$@; fi
+.peers/prometheus/ready: GO_FLAGS := -tags remove_all_sd -ldflags "-s -w"
 
 # The stable client of 0.3, and one of 1.0. Java compiles the program when it starts it.
 .peers/java/ready: tests/interop/peers/java/pom.xml

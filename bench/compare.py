@@ -39,6 +39,7 @@ from bench.scenarios import (
     reading,
     startup,
     streaming,
+    telemetry,
 )
 from bench.server import CannotStart
 
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
     "startup": startup.run,
     "blocking": blocking.run,
     "auth": auth.run,
+    "telemetry": telemetry.run,
     "streaming": streaming.run,
     "grpc": over_grpc.run,
     "growth": growth.run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import adk_section, grpc_section, postgres_section, sections, svg
+from bench import adk_section, grpc_section, postgres_section, sections, svg, telemetry_section
 from bench.results import Results, Scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -13,6 +13,7 @@ from bench.scenarios.reading import CASES
 SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "blocking": ("SendMessage", sections.blocking),
     "auth": ("SendMessage with authentication", sections.auth),
+    "telemetry": ("What telemetry costs", telemetry_section.telemetry),
     "streaming": ("Streaming", sections.streaming),
     "grpc": ("SendMessage and streams over gRPC", grpc_section.over_grpc),
     "growth": ("What an event costs in a long stream", sections.growth),
@@ -118,7 +119,8 @@ def _method(results: Results) -> str:
         "`synchronous=FULL`; a2a-sdk uses `DatabaseTaskStore` on `sqlite+aiosqlite` (its table is made before the "
         "first request, else the first ones fail).",
         "- A fresh process and an empty store for every burst, because stores in memory grow with every task. Servers "
-        "are kept for GetTask and ListTasks, on files that do not change, and for two bursts with authentication.",
+        "are kept for GetTask and ListTasks, on files that do not change, and for two bursts with authentication and "
+        "with telemetry.",
         "- Load: one process on the last core, HTTP/1.1 with kept connections, 32 callers (streams: 4 readers). It "
         "checks every answer: status, state, the echoed text; for streams each chunk, its order, numbers without a "
         "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count; "

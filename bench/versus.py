@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,15 +84,20 @@ def order(number: int) -> str:
 
 
 @contextmanager
-def serving(tree: Path, store: str, folder: Path) -> Generator[Running]:
-    """Serve the agent with the source of a tree. Raises RuntimeError when it does not listen in time."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def serving(
+    tree: Path, store: str, folder: Path, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Generator[Running]:
+    """Serve the agent with the source of a tree. Raises RuntimeError when it does not listen in time.
+
+    `options` are for `dragoman serve`, `environ` are variables besides the usual ones.
+    """
+    port = free_port()
     url = "memory:" if store == "memory" else f"sqlite:///{folder}/tasks.db"
-    command = [sys.executable, "-m", "dragoman", "serve", str(AGENT), "--port", str(port), "--store", url]
+    command = [sys.executable, "-m", "dragoman", "serve", str(AGENT), "--port", str(port), "--store", url, *options]
     log = folder / "serve.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=environment(tree))
+        variables = {**environment(tree), **(environ or {})}
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=variables)
     core = cores.server_core()
     if core is not None:
         os.sched_setaffinity(process.pid, {core})  # its threads, which begin later, inherit this
@@ -106,6 +111,12 @@ def serving(tree: Path, store: str, folder: Path) -> Generator[Running]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def environment(tree: Path) -> dict[str, str]:

@@ -196,10 +196,11 @@ def no_cards_of_others() -> None:
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     # A command that runs in this process sets up logging, as in its own.
-    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn")
-    before = (root.level, list(root.handlers), uvicorn.level)
+    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in ("", "uvicorn", "dragoman.audit")]
+    handlers, levels = list(root.handlers), [logger.level for logger in loggers]
     yield
-    if (root.level, root.handlers, uvicorn.level) != before:
-        root.setLevel(before[0])
-        root.handlers[:] = before[1]
-        uvicorn.setLevel(before[2])
+    if root.handlers != handlers:
+        root.handlers[:] = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        sys.modules["dragoman.telemetry.log_context"].LOG_CONTEXT.enable(on=False)

@@ -54,13 +54,15 @@ _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE |
 _TITLE = re.compile(r'title="([^"]+)"')
 _TYPES = re.compile(r'types="([^"]+)"')
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
-_PORT = re.compile(r"(--port[ =]|PORT=|\bport=|--grpc[ =])\d+")
+_PORT = re.compile(r"(--port[ =]|PORT=|\bport=|--grpc[ =]|--metrics[ =])\d+")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _REFERENCE = r"(?<=reference )[0-9a-f]{6}"
 _CHANGING = re.compile(f"(?P<uuid>{_UUID})|(?P<time>{_TIME})|(?P<reference>{_REFERENCE})|(?P<any>…)")
 SHOWN_ADDRESS = "http://127.0.0.1:8080"
 # Where a server says that it serves gRPC, and where the pages say so.
+SHOWN_METRICS = "127.0.0.1:9464"
+_METRICS = re.compile(r"^  metrics +http://(\S+)/metrics$", re.MULTILINE)
 _GRPC = re.compile(r"^  grpc +(\S+)$", re.MULTILINE)
 SHOWN_GRPC = "127.0.0.1:50051"
 _BARE_ADDRESS = re.compile(r"(?<![\w/.])(?:127\.0\.0\.1|localhost):8080\b")
@@ -345,11 +347,11 @@ def _address_of(server: Program, block: Block) -> str:
     return found[0]
 
 
-def _grpc_of(server: Program, block: Block) -> str:
-    """The address of gRPC that a server says. Raises Mismatch when it says none."""
-    if not server.wait_for(lambda: _GRPC.search(server.output) is not None):
-        raise Mismatch(f"{block.place} serves no gRPC:\n\n{server.output}")
-    found = _GRPC.search(server.output)
+def _other_address(server: Program, block: Block, line: re.Pattern[str]) -> str:
+    """The address of gRPC or of metrics that a server says. Raises Mismatch when it says none."""
+    if not server.wait_for(lambda: line.search(server.output) is not None):
+        raise Mismatch(f"{block.place} does not serve it:\n\n{server.output}")
+    found = line.search(server.output)
     assert found is not None
     return found[1]
 
@@ -388,6 +390,7 @@ class Reader:
         self._server: Program | None = None
         self._address = SHOWN_ADDRESS
         self._grpc = SHOWN_GRPC
+        self._metrics = SHOWN_METRICS
         self._beside: list[Program] = []
         self._others: dict[str, str] = {}  # the addresses that the page shows of servers beside, and their real ones
         self._open: list[tuple[Program, Block | None]] = []
@@ -497,7 +500,9 @@ class Reader:
         server = self._server = self._start(block)
         self._address = self._environment["DRAGOMAN_AGENT"] = _address_of(server, block)
         if "--grpc" in block.text:
-            self._grpc = _grpc_of(server, block)
+            self._grpc = _other_address(server, block, _GRPC)
+        if "--metrics" in block.text:
+            self._metrics = _other_address(server, block, _METRICS)
         self._compare_lines(server, output)
 
     def _serve_beside(self, block: Block, output: Block | None) -> None:
@@ -543,8 +548,10 @@ class Reader:
             self._compare(output, printed)
 
     def _command(self, block: Block) -> str:
-        command = _ADDRESS.sub(lambda found: self._others.get(found[0], self._address), block.text)
+        others = self._others | {f"http://{SHOWN_METRICS}": f"http://{self._metrics}"}
+        command = _ADDRESS.sub(lambda found: others.get(found[0], self._address), block.text)
         command = _BARE_ADDRESS.sub(self._address.removeprefix("http://"), command).replace(SHOWN_GRPC, self._grpc)
+        command = command.replace(SHOWN_METRICS, self._metrics)
         for shown, real in self._ids.items():
             command = command.replace(shown, real)
         return command
@@ -553,6 +560,6 @@ class Reader:
         # At the address that the pages show, the commands that a server prints need none.
         for shown, real in self._others.items():
             printed = printed.replace(real, shown)
-        printed = printed.replace(self._grpc, SHOWN_GRPC)
+        printed = printed.replace(self._grpc, SHOWN_GRPC).replace(self._metrics, SHOWN_METRICS)
         place = re.escape(self._address.removeprefix("http://"))
         return re.sub(rf"(dragoman (?:send|call)) {place}", r"\1", printed).replace(self._address, SHOWN_ADDRESS)

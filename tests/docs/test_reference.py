@@ -47,6 +47,8 @@ from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
 from dragoman.server.config.settings import SETTINGS, Limits, Settings
 from dragoman.server.http.app import App
+from dragoman.telemetry.metrics import METRICS
+from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 from dragoman.transports.grpc.method import METHODS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -70,11 +72,12 @@ NOT_PROMISED = {
         "open_task",
         "pending_calls",
         "progress_metadata",
+        "record_output",
         "replay_followups",
         "restarted",
         "update_artifact",
     },
-    App: {"close_grpc", "grpc_address", "listens_at", "startup_error"},
+    App: {"close_grpc", "grpc_address", "listens_at", "metrics_address", "startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
 
@@ -408,6 +411,20 @@ def commands_of(*names: str) -> list[str]:
     return list(command.commands) if isinstance(command, click.Group) else []
 
 
+def test_every_metric_is_listed_with_its_names_kind_labels_and_meaning() -> None:
+    expected = [
+        [
+            f"`{metric.name}`",
+            f"`{prometheus_name(metric)}{'_total' if metric.kind == 'counter' else ''}`",
+            metric.kind,
+            " ".join(f"`{label_name(label)}`" for label in metric.labels),
+            metric.help,
+        ]
+        for metric in METRICS.metrics.values()
+    ]
+    assert rows("metric", "in Prometheus", "kind", "labels", "") == expected
+
+
 def test_every_command_is_described_with_all_its_options_and_no_other() -> None:
     commands = list(VERBS)
     assert re.findall(r"^### dragoman (\w+)$", page(), re.MULTILINE) == commands
@@ -455,3 +472,11 @@ def test_contributing_lists_every_make_command_and_no_other() -> None:
     shown = [code(row[0])[0].removeprefix("make ") for row in rows("command", "", of="../CONTRIBUTING.md")]
     makefile = (DOCS.parent / "Makefile").read_text(encoding="utf-8")
     assert shown == re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)
+
+
+def test_every_attribute_of_a_span_is_listed() -> None:
+    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/traces.py", "webhooks/traces.py")
+    source = "\n".join((DOCS.parent / "src/dragoman" / file).read_text() for file in (*files, "telemetry/spans.py"))
+    used = set(re.findall(r'"((?:a2a|gen_ai|mcp|dragoman|server|http|error)\.[a-z_.]+)"', source))
+    listed = {name for row in rows("attribute", "of", "") for name in code(row[0])}
+    assert used == listed

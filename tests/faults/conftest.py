@@ -47,10 +47,10 @@ class Event(NamedTuple):
 class Server:
     """`dragoman serve` in a process of its own."""
 
-    def __init__(self, folder: Path, *flags: str, memory: int | None = None) -> None:
+    def __init__(self, folder: Path, *flags: str, memory: int | None = None, agent: Path = AGENT) -> None:
         self.folder = folder
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "FAULT_FOLDER": str(folder)}
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(AGENT), "--port", "0"]
+        command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(agent), "--port", "0"]
         if memory is not None:
             limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))"
             command = [sys.executable, "-c", f"{limited}; os.execv(sys.argv[1], sys.argv[1:])", *command]
@@ -169,8 +169,8 @@ def launch(tmp_path: Path) -> Generator[Callable[..., Server]]:
     """Start servers, all on one file. Those that still run at the end are killed."""
     servers: list[Server] = []
 
-    def launch(*flags: str, ready: bool = True, memory: int | None = None) -> Server:
-        server = Server(tmp_path, *flags, memory=memory)
+    def launch(*flags: str, ready: bool = True, memory: int | None = None, agent: Path = AGENT) -> Server:
+        server = Server(tmp_path, *flags, memory=memory, agent=agent)
         servers.append(server)
         return server.ready() if ready else server
 

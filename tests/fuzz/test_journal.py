@@ -163,7 +163,7 @@ class Journals(RuleBasedStateMachine):
 
     async def _crash(self) -> None:
         await self._drop_store()
-        runner = self.service._runner
+        runner = self.service.runner
         workers = list(runner._workers)
         # What a dead process does not do: put away, fail, or tell anybody.
         for live in list(self.service._tasks.live.values()):

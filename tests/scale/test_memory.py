@@ -86,8 +86,8 @@ def left(service: Any) -> dict[str, int]:
     """How much an engine still holds, by kind."""
     kept = {
         "live tasks": service._tasks.live,
-        "queues": service._runner._queues,
-        "workers": service._runner._workers,
+        "queues": service.runner._queues,
+        "workers": service.runner._workers,
         "listeners": service._bus.listeners,
     }
     return {kind: len(things) for kind, things in kept.items() if things}

@@ -68,6 +68,7 @@ def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
         "cryptography",
         "httptools",
         "msgspec",
+        "prometheus-client",
         "pyjwt",
         "rich",
         "uvicorn",

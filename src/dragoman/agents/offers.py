@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from dragoman.auth.inbound.audit import Audit
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import Rejected
+from dragoman.telemetry.audit import Audit
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from dragoman.telemetry.metrics.catalog import METRICS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from dragoman.clock import Clock, Timer
+
+# Where a wake-up comes from: a commit of this process, one of another that has reported it, a look into the store.
+LOCAL, NOTIFY, POLL = "local", "notify", "poll"
 
 
 class LocalWatch:
@@ -157,10 +162,12 @@ class LocalBus:
 
         return stop
 
-    def notify(self, task_id: str, generation: int) -> None:
-        """Notify all subscribers that the task has reached `generation`."""
+    def notify(self, task_id: str, generation: int, source: str = LOCAL) -> None:
+        """Notify all subscribers that the task has reached `generation`. Metrics say which `source` knows that."""
         listeners = self.listeners.get(task_id)
         if listeners:
+            if METRICS.on:
+                METRICS.wakeups.add(len(listeners), source)
             now = self._clock.now()
             # A copy, because a callback may unsubscribe.
             for listener in tuple(listeners):
@@ -175,9 +182,13 @@ class LocalBus:
         """
         now = self._clock.now()
         for listener in tuple(self.listeners.get(task_id, ())):
+            if generation == listener.generation:
+                continue
+            if METRICS.on:
+                METRICS.wakeups.add(1, POLL)
             if generation is None or generation > listener.generation:
                 listener.wake(generation or 0, now)
-            elif generation < listener.generation:
+            else:
                 listener.rewind(generation, now)
 
     def wake_all(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.bus.local import LocalBus
+from dragoman.bus.local import LOCAL, NOTIFY, LocalBus
 from dragoman.clock import sleep
 from dragoman.net.postgres import connect
 
@@ -214,9 +214,9 @@ class PostgresBus(LocalBus):
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def notify(self, task_id: str, generation: int) -> None:
+    def notify(self, task_id: str, generation: int, source: str = LOCAL) -> None:
         """Notify all subscribers that the task has reached `generation`: here at once, elsewhere soon."""
-        super().notify(task_id, generation)
+        super().notify(task_id, generation, source)
         if self._is_sending:
             self._tasks[task_id] = generation
             if not self._is_paced:
@@ -300,7 +300,7 @@ class PostgresBus(LocalBus):
             self._send_flags(_PRESENT)
         if notice.tasks:
             for task_id, generation in notice.tasks:
-                LocalBus.notify(self, task_id, generation)
+                LocalBus.notify(self, task_id, generation, NOTIFY)
             self._on_foreign([task_id for task_id, _ in notice.tasks])
         if notice.flags & _RESUMED:
             self._poll_soon()

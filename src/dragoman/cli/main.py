@@ -82,6 +82,7 @@ VERBS = {
     "users": Verb("store.users", "Manage users: passwords, permissions, API keys and cookies."),
     "push": Verb("store.push", "Show and retry undelivered webhooks."),
     "nodes": Verb("store.nodes", "List the servers of a store, and what they do."),
+    "top": Verb("top.command", "Watch what a server does, live.", (0, 2, 3, 130)),
     "listen": Verb("listen", "Receive, check and print webhooks."),
     "backup": Verb("store.backup", "Back up the store, even while servers run."),
     "migrate": Verb("store.migrate", "Move a SQLite store into PostgreSQL.", (0, 1, 2, 130)),
@@ -193,6 +194,14 @@ def _prepare_streams() -> None:
 
 def run_and_exit(run: Callable[[], object]) -> NoReturn:
     """Call a function and exit as a command does: with its exit code, or with that of its error."""
+    try:
+        _run_and_exit(run)
+    finally:
+        if (telemetry := sys.modules.get("dragoman.cli.telemetry")) is not None:
+            telemetry.EXPORT.flush()
+
+
+def _run_and_exit(run: Callable[[], object]) -> NoReturn:
     try:
         code = run()
     except click.ClickException as error:

@@ -214,12 +214,15 @@ def _starting() -> Generator[None]:
 
 def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
     """Load and check all settings before anything is served. Raises ConfigError."""
+    from dragoman import __version__
+    from dragoman.cli.telemetry import configure_export
     from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
 
     flags = {"limits_remote_bytes": shared.limits_remote_bytes}
     settings = load_settings({}, environ=os.environ, config=shared.config, cwd=Path.cwd(), flags=flags, warn=warn)
     configure(settings.log, settings.log_level)
+    configure_export("dragoman", __version__)
     # The SDK logs every step of its start and stop at INFO.
     logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
     remotes = _remotes(shared)

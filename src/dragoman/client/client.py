@@ -33,6 +33,8 @@ from dragoman.model.operation import (
 )
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.otel import FORWARDING
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -177,6 +179,8 @@ class Client:
         if not self._opened:
             async with self._opening:
                 if not self._opened:
+                    TRACING.detect()
+                    FORWARDING.detect()
                     await self._connection.open()
                     self._opened = True
         return self._connection

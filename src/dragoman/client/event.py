@@ -15,7 +15,7 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus, answer_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
     from dragoman.client.connection import StreamEvent
     from dragoman.model.message import Progress
@@ -272,6 +272,12 @@ class NumberedEvent(NamedTuple):
 
     generation: int
     event: Task | Message | StatusUpdate | ArtifactUpdate
+
+
+def snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
+    """Return the task if the batch begins with a snapshot of it."""
+    first = batch[0].event
+    return first if isinstance(first, Task) else None
 
 
 def missed_events(before: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:

@@ -9,8 +9,9 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, TypeGuard
 
 from dragoman.client.connection import ByteBudget
-from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
+from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events, snapshot_in
 from dragoman.client.streams.backoff import Outage, SendBackoff, may_send_again
+from dragoman.client.streams.observed import observe_stream
 from dragoman.clock import sleep, wait
 from dragoman.model.error import (
     CLIENT_CLOSED,
@@ -29,16 +30,20 @@ from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest, SubscribeToTaskRequest
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection, StreamEvent
     from dragoman.client.event import Event
+    from dragoman.model.operation import Request
+
+    Events = AsyncGenerator[Event, None]
 
 logger = logging.getLogger("dragoman.client")
 
 # The pauses between reads of a task whose streams bring nothing new, in seconds: an exponential backoff.
-_FIRST_PAUSE = 0.1
-_MAX_PAUSE = 5.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
 _FACTOR = 1.5
 _MAX_PAUSE_EXPONENT = 10
 # After this many consecutive breaks without an event, what is new is read from the task itself. A server that refuses
@@ -110,7 +115,7 @@ class ResumableStream:
             ResponseTooLarge: the task exceeds its limit.
         """
         self._assembler = TaskAssembler(context_id=request.message.context_id or "")
-        return self._assemble(self._send_batches(request))
+        return self._observed(self._assemble(self._send_batches(request)), Operation.STREAM, request)
 
     def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
         """Yield the events of a task from now on, or after the event with number `after`.
@@ -123,7 +128,12 @@ class ResumableStream:
         """
         if self._snapshot is None:
             self._assembler = TaskAssembler(mid_stream=after is not None)
-        return self._assemble(self._subscribe_batches(task_id, after))
+        request = SubscribeToTaskRequest(task_id)
+        return self._observed(self._assemble(self._subscribe_batches(task_id, after)), Operation.SUBSCRIBE, request)
+
+    def _observed(self, events: Events, operation: Operation, request: Request) -> Events:
+        arguments = (events, self._connection, operation, request, lambda: self._assembler.result)
+        return observe_stream(*arguments) if METRICS.on or TRACING.on else events
 
     async def _assemble(self, batches: Batches) -> AsyncGenerator[Event, None]:
         add_event = self._assembler.add
@@ -350,7 +360,7 @@ class ResumableStream:
                 if not batch:
                     self._has_gaps = True
                     continue
-                self._budget.count_first_event(_snapshot_in(batch))
+                self._budget.count_first_event(snapshot_in(batch))
                 self._in_stream = True
                 if self._outage.failures:
                     self._outage.reset()
@@ -361,6 +371,8 @@ class ResumableStream:
 
     async def _resume_stream(self, request: SubscribeToTaskRequest) -> Batches:
         """Yield what is new in a further stream of the same task."""
+        if TRACING.on:
+            TRACING.add_event("resumed", {"dragoman.generation": self._last_number})
         self._budget.begin_stream(resumed=True)
         stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last_number or None, self._budget)
         async with aclosing(stream) as batches:
@@ -368,7 +380,7 @@ class ResumableStream:
                 if not batch:
                     self._has_gaps = True
                     continue
-                self._budget.count_first_event(_snapshot_in(batch))
+                self._budget.count_first_event(snapshot_in(batch))
                 new_events = self._new_events(batch)
                 if new_events is None:
                     break
@@ -481,12 +493,6 @@ def _is_unsupported(problem: DragomanError | None) -> bool:
         return True
     # Without an error of A2A in it, such a response is from a server that has no such path.
     return problem is not None and type(problem) in (BadResponse, InternalError) and problem.status in _NO_SUCH_PATH
-
-
-def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
-    """Return the task if the batch begins with a snapshot of it."""
-    first = batch[0].event
-    return first if isinstance(first, Task) else None
 
 
 async def _no_stream() -> Batches:

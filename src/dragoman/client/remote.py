@@ -16,6 +16,7 @@ from dragoman.client.cards.interface import interfaces_of, transport_name
 from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
 from dragoman.client.event import NumberedEvent
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
+from dragoman.client.streams.observed import observe_call
 from dragoman.client.streams.response import ResponseEvents
 from dragoman.dialects.table import GRPC
 from dragoman.model.card import AgentCard
@@ -37,6 +38,8 @@ from dragoman.model.error import (
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
@@ -193,6 +196,11 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
         """Perform an operation over the interface that works, retrying where that is safe."""
+        if METRICS.on or TRACING.on:
+            return await observe_call(self._perform(operation, request, backoff), self, operation, request)
+        return await self._perform(operation, request, backoff)
+
+    async def _perform(self, operation: Operation, request: Request, backoff: Backoff | None) -> Result:
         request = await self._with_context(request)
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
             task_id = await self._start_without_waiting(request)
@@ -237,7 +245,7 @@ class RemoteConnection:
         if message.task_id is None or message.context_id is not None:
             return request
         try:
-            task = await self.perform(Operation.GET, GetTaskRequest(message.task_id, 0))
+            task = await self._perform(Operation.GET, GetTaskRequest(message.task_id, 0), None)
         except DragomanError:
             # What is wrong with the task, the server says of the message too. It may allow to send, but not to read.
             return request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.model.user import User
 
@@ -22,7 +22,8 @@ class CallContext(Struct, frozen=True):
     caller cannot be asked for missing arguments, `lists` is False when it may not list tasks. A caller with `text_only`
     gets data as JSON text, and `closing` is how it reads the end of a streamed text; both are stored with a task that
     this call creates. `task_metadata` and `progress_metadata` are metadata of that task and of its progress, by which
-    the caller knows how to read them.
+    the caller knows how to read them. `trace` is the W3C trace context of the request, which is stored with the task
+    that it creates: what is done for the task later belongs to that trace.
     """
 
     user: User | None = None
@@ -35,6 +36,7 @@ class CallContext(Struct, frozen=True):
     closing: Closing = "last"
     task_metadata: dict[str, Any] | None = None
     progress_metadata: dict[str, Any] | None = None
+    trace: dict[str, str] | UnsetType = UNSET
 
     @property
     def owner(self) -> str:

@@ -24,7 +24,7 @@ from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
 from dragoman.engine.ownership.keeper import ClaimKeeper
 from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.engine.ownership.sole import SoleOwner
-from dragoman.engine.paging import truncate_first, truncate_history
+from dragoman.engine.paging import has_message, truncate_first, truncate_history, with_empty_artifacts
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.settings import EngineSettings
 from dragoman.engine.shielded import shielded
@@ -39,10 +39,10 @@ from dragoman.model.error import (
 from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
-from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.model.task import Task
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -113,7 +113,7 @@ class Service:
             pins=ownership.shared and agent.pinned,
         )
         self._quota = Quota(settings)
-        self._runner = runner = Runner(agent, tasks, self._quota, settings)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
@@ -124,16 +124,26 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
-        self._canceler = TaskCanceler(agent, tasks, locks, self._runner.task_log)
+        self._canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
         self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
 
     @property
+    def agent_name(self) -> str:
+        """The name of the agent."""
+        return self._agent.name
+
+    @property
     def running(self) -> int:
         """The number of runs that are executing now."""
-        return len(self._runner)
+        return len(self.runner)
+
+    def sample(self) -> None:
+        """Set the metrics of what is under way: runs and streams."""
+        METRICS.tasks_in_progress.set(len(self.runner), self._agent.name)
+        METRICS.streams.set(self._follower.open_count, self._agent.name)
 
     async def start(self) -> None:
         """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""
@@ -217,7 +227,7 @@ class Service:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
         # A settled task is durable; one that is still working may have events that are not.
         task = await self._tasks.durable_task(live, None) if configuration.return_immediately else live.task()
-        if self._tasks.sharing is not None and not _has_message(task, request.message.message_id):
+        if self._tasks.sharing is not None and not has_message(task, request.message.message_id):
             # It was posted to the task, and its run has not read it yet.
             task = await self._tasks.durable_task(None, await self._store.task(live.id))
         length = configuration.history_length
@@ -262,7 +272,7 @@ class Service:
         if task is not None:
             # The text comes once more only if the task closes so, whoever answers.
             if call.closing == "whole" and live is not None and live.closing == "whole" and not accepted.repeat:
-                task = _with_empty_artifacts(task)
+                task = with_empty_artifacts(task)
             batches = self._follow_from_snapshot(
                 accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
             )
@@ -484,16 +494,3 @@ class Service:
         return self._follower.follow(
             row, generation, ends_on_input_required=ends_on_input_required, first_record=first_record, slot=slot
         )
-
-
-def _with_empty_artifacts(task: Task) -> Task:
-    """Return a task that an answer continues, for a caller that takes its artifacts for a part of the new answer.
-
-    They are still there to be appended to, and a text that goes on is repeated whole when it ends.
-    """
-    empty = (Part(text=""),)
-    return structs.replace(task, artifacts=tuple(structs.replace(each, parts=empty) for each in task.artifacts))
-
-
-def _has_message(task: Task, message_id: str) -> bool:
-    return any(message.message_id == message_id for message in task.history)

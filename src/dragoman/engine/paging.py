@@ -1,4 +1,4 @@
-"""Page tokens of task lists, and truncation of histories.
+"""Page tokens of task lists, and tasks as their callers read them: with a part of the history, or of artifacts.
 
 A token contains a hash of the filters, so that a token used with other filters is rejected.
 """
@@ -18,6 +18,7 @@ from dragoman.clock import milliseconds
 from dragoman.engine.journal.follow import Batch
 from dragoman.engine.ports.store import Cursor
 from dragoman.model.error import InvalidParams
+from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.task import Task
 
@@ -84,3 +85,17 @@ async def truncate_first(batches: AsyncGenerator[Batch, None], length: int) -> A
                 yield Batch([first, *records[1:]], ended)
             else:
                 yield Batch(records, ended)
+
+
+def with_empty_artifacts(task: Task) -> Task:
+    """Return a task that an answer continues, for a caller that takes its artifacts for a part of the new answer.
+
+    They are still there to be appended to, and a text that goes on is repeated whole when it ends.
+    """
+    empty = (Part(text=""),)
+    return structs.replace(task, artifacts=tuple(structs.replace(each, parts=empty) for each in task.artifacts))
+
+
+def has_message(task: Task, message_id: str) -> bool:
+    """True when the history of a task has that message."""
+    return any(message.message_id == message_id for message in task.history)

@@ -22,7 +22,7 @@ class EngineSettings(Struct, frozen=True):
     often a restartable run is started when the process crashes each time. `max_tasks` and `max_streams` limit what
     runs or is open at once, `caller_tasks` and `caller_streams` the same for one caller. `page_bytes` limits a page
     of tasks. `closing` overrides that of the agent, unless it is "auto"; `closing_message` turns on that of every
-    agent. `task_rows` is the registry of plug-in tables.
+    agent. With `otel_content`, spans have what is said. `task_rows` is the registry of plug-in tables.
     `wrap_store` puts a store of a plug-in before the engine's, and `configs` is where callers read their webhooks from.
     """
 
@@ -42,6 +42,7 @@ class EngineSettings(Struct, frozen=True):
     page_bytes: int = 4_000_000
     closing: ClosingChoice = "auto"
     closing_message: bool = False
+    otel_content: bool = False
     task_rows: TaskRows | None = None
     wrap_store: Callable[[Store, Outbox | None], WriteThrough] | None = None
     configs: ConfigReader | None = None

@@ -16,11 +16,12 @@ from dragoman.mcp.session.tasks_extension import McpTasks
 from dragoman.mcp.tools.context import ToolContext
 from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
 from dragoman.mcp.tools.tool import ToolError, ToolInvocation
+from dragoman.telemetry.mcp_calls import request_trace
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from mcp.server.context import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from dragoman.clock import Clock
     from dragoman.mcp.registry import RegistryStore
@@ -64,6 +65,8 @@ class McpServer:
         # Not as `on_call_tool`, whose type excludes the results of extensions.
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self._mcp_tasks.add_to(self.server)
+        # After the SDK's own, which makes the spans of requests where OpenTelemetry is configured.
+        self.server.middleware.append(_read_trace)
 
     async def __aenter__(self) -> McpServer:
         return self
@@ -101,6 +104,11 @@ class McpServer:
             logger.exception("the tool %s failed", params.name)
             return _error_result("Internal error: the log of the server says more")
         return result if isinstance(result, types.InputRequiredResult) else result.to_mcp()
+
+
+async def _read_trace(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    with request_trace(ctx.meta):
+        return await call_next(ctx)
 
 
 def _error_result(text: str) -> types.CallToolResult:

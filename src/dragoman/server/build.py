@@ -11,7 +11,7 @@ from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.engine.accept.quota import MemoryQuota
-from dragoman.engine.execute.threads import helper_threads, skill_threads
+from dragoman.engine.execute.threads import helper_threads, sample_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
-    from dragoman.server.http.app import CallListener
+    from dragoman.server.config.values import ListenAddress
+    from dragoman.server.http.app import CallListener, MetricsExporter
     from dragoman.webhooks.sender import WebhookSender
 
 # How many agents may call each other in a row, unless a plug-in sets it.
@@ -53,11 +54,15 @@ _MAX_DEPTH = 3
 
 
 class _Storage(NamedTuple):
-    """A store, the bus that reaches all who use it, and who may write which task; None is this process alone."""
+    """A store, the bus that reaches all who use it, and who may write which task; None is this process alone.
+
+    `samplers` set metrics.
+    """
 
     store: Store
     bus: Bus
     ownership: Ownership | None = None
+    samplers: tuple[Callable[[], None], ...] = ()
 
 
 def open_store(url: str) -> Store:
@@ -96,7 +101,7 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
     ownership = store.ownership
     bus = PostgresBus(clock, url, store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work)
     ownership.connect(bus.announce_work, bus.notify)
-    return _Storage(store, bus, ownership)
+    return _Storage(store, bus, ownership, (store.sample,))
 
 
 def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
@@ -135,7 +140,7 @@ def build(
     clock = clock or SystemClock()
     keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
     storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
-    store, bus, ownership = storage
+    store, bus, ownership, samplers = storage
     home = settings.sessions
     extra = plugins()
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
@@ -160,6 +165,7 @@ def build(
         page_bytes=settings.limits.page,
         closing=settings.closing,
         closing_message=settings.closing_message,
+        otel_content=settings.otel_content,
     )
     refiners = [plugin.engine(store, clock) for plugin in extra]
     addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)
@@ -219,7 +225,10 @@ def build(
         keys=keys,
         limiter=limiter,
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
+        metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
+        watches_loop=isinstance(clock, SystemClock),
+        samplers=(sample_threads, *samplers),
     )
 
 
@@ -231,6 +240,15 @@ def _grpc_factory(settings: Settings) -> Callable[[App], CallListener]:
     except ImportError:
         raise no_grpc_error("grpc") from None
     return partial(GrpcListener, settings=settings, shared=isinstance(settings, WorkerSettings))
+
+
+def _metrics_exporter(settings: Settings, address: ListenAddress) -> MetricsExporter:
+    # Imported here, because it takes prometheus_client, which takes longer than all that most servers need.
+    from dragoman.server.listen.metrics import MetricsListener, WorkerMetrics
+
+    if isinstance(settings, WorkerSettings):
+        return WorkerMetrics(settings.metrics_file, address)
+    return MetricsListener(address)
 
 
 def _refine(

@@ -10,8 +10,8 @@ from dragoman.telemetry.printable import one_line
 NAMES = tuple(
     f"dragoman.{name}"
     for name in (
-        *("adk", "agent", "audit", "auth", "client", "compat", "engine", "http", "mcp"),
-        *("process", "push", "server", "settings", "store", "task"),
+        *("adk", "agent", "audit", "auth", "client", "compat", "engine", "http", "loop", "mcp"),
+        *("process", "push", "server", "settings", "store", "task", "telemetry"),
     )
 )
 

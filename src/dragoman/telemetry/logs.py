@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 from dragoman.telemetry.terminal import Style, wants_color
 
@@ -25,6 +26,7 @@ def configure(kind: str, level: str, *, quiet: bool = False, worker: int | None 
         ValueError: `level` is not a log level.
     """
     handler = _StderrHandler()
+    LOG_CONTEXT.enable(on=kind == "json")
     if kind == "json":
         handler.setFormatter(_JsonFormatter(worker))
     else:
@@ -36,10 +38,18 @@ def configure(kind: str, level: str, *, quiet: bool = False, worker: int | None 
     root.setLevel(level.upper())
     if quiet:
         root.setLevel(max(root.level, logging.WARNING))
+    _keep_denials(root.level)
     root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
     # uvicorn logs every step of its start and stop at INFO; `serve` prints what users need.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+def _keep_denials(level: int) -> None:
+    """Write warnings of the audit log whatever the level is, unless the program has set its level itself."""
+    audit = logging.getLogger("dragoman.audit")
+    if audit.level in (logging.NOTSET, logging.WARNING):
+        audit.setLevel(logging.WARNING if level > logging.WARNING else logging.NOTSET)
 
 
 def is_configured() -> bool:
@@ -95,7 +105,10 @@ class _JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             **self._process,
         }
-        line |= {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
+        extra = {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
+        line |= LOG_CONTEXT.fields() | extra
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = record.stack_info
         return json_escaped(json.dumps(line, ensure_ascii=False, default=str))

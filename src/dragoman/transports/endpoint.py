@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -14,6 +15,10 @@ from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
+from dragoman.telemetry.log_context import LOG_CONTEXT
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
+from dragoman.transports.observed import observe, record_failure, record_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -87,6 +92,7 @@ class Endpoint:
         extended_card: ExtendedCard | None = None,
     ) -> None:
         self.service = service
+        self.agent = service.agent_name
         self.body_limit = body_limit
         self.limits = limits
         self._denial_log = denial_log
@@ -128,33 +134,57 @@ class Endpoint:
             self._denial_log.log(request.caller, error)
 
     async def perform(
-        self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
+        self,
+        operation: Operation,
+        call: CallContext,
+        params: Any,
+        after: int | None,
+        request: Request | None = None,
+        *,
+        observed: bool = False,
     ) -> Outcome:
-        """Perform an operation. Raises A2AError."""
+        """Perform an operation; while telemetry is on, observe it, unless the caller does. Raises A2AError."""
+        started = 0.0
+        if (METRICS.on or TRACING.on or LOG_CONTEXT.on) and not observed:
+            if TRACING.on or LOG_CONTEXT.on:
+                performing = self.perform(operation, call, params, after, request, observed=True)
+                return await observe(performing, self.agent, operation, call, params, request)
+            # Without the coroutines around it that a span needs: they cost more than all the rest.
+            started = perf_counter()
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):
-            call = replace(call, closing="whole")
-            if operation is Operation.STREAM:
-                call = replace(call, task_metadata=ADK_MARK, progress_metadata=ADK_PROGRESS)
-        if operation is Operation.SEND:
-            return Outcome(*await service.send(call, params, caller, lease))
-        if operation is Operation.GET:
-            return Outcome(*await service.get(call, params))
-        if operation is Operation.CANCEL:
-            return Outcome(*await service.cancel(call, params))
-        if operation is Operation.LIST:
-            return Outcome(await service.list(call, params), "")
-        if operation is Operation.STREAM:
-            stream = await service.stream(call, params, caller, lease)
-            return Outcome(stream, stream.origin, stream.repeat)
-        if operation is Operation.SUBSCRIBE:
-            stream = await service.subscribe(call, params, after, caller)
-            return Outcome(stream, stream.origin)
+            call = _for_adk(call, operation)
+        try:
+            if operation is Operation.SEND:
+                outcome = Outcome(*await service.send(call, params, caller, lease))
+            elif operation is Operation.GET:
+                outcome = Outcome(*await service.get(call, params))
+            elif operation is Operation.CANCEL:
+                outcome = Outcome(*await service.cancel(call, params))
+            elif operation is Operation.LIST:
+                outcome = Outcome(await service.list(call, params), "")
+            elif operation is Operation.STREAM:
+                stream = await service.stream(call, params, caller, lease)
+                outcome = Outcome(stream, stream.origin, stream.repeat)
+            elif operation is Operation.SUBSCRIBE:
+                stream = await service.subscribe(call, params, after, caller)
+                outcome = Outcome(stream, stream.origin)
+            else:
+                outcome = await self._perform_rare(operation, call, params, request)
+        except BaseException as error:
+            if started:
+                record_failure(started, self.agent, operation, call, error, request)
+            raise
+        return record_outcome(started, self.agent, operation, call, outcome, request) if started else outcome
+
+    async def _perform_rare(
+        self, operation: Operation, call: CallContext, params: Any, request: Request | None
+    ) -> Outcome:
         if operation is Operation.EXTENDED_CARD:
             if self._extended_card is not None and request is not None:
                 return Outcome(self._extended_card(request, call.user), "")
-            service.extended_card(call, params.tenant)
+            self.service.extended_card(call, params.tenant)
             raise MethodNotFound
         return Outcome(await self._pushes[operation](call, params), call.origin)
 
@@ -167,3 +197,10 @@ class Endpoint:
         if outcome.repeat:
             headers.append((b"idempotent-replayed", b"true"))
         return headers
+
+
+def _for_adk(call: CallContext, operation: Operation) -> CallContext:
+    call = replace(call, closing="whole")
+    if operation is Operation.STREAM:
+        return replace(call, task_metadata=ADK_MARK, progress_metadata=ADK_PROGRESS)
+    return call

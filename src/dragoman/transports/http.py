@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
 from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
+from dragoman.telemetry.log_context import fields_of_caller
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
@@ -94,7 +97,14 @@ class Request:
     """An HTTP request. `segments` are those of its path, relative to the agent it is for.
 
     `prefix` is the path of that agent below the app's root, as in `/agents/trip`. `shared` are the quotas it uses.
+    `is_observed` is True when the error it ends with is in the metrics already.
     """
+
+    # What telemetry needs is set only while it is on.
+    is_observed = False
+    _arrived = 0.0
+    _agent = ""
+    _params: object = None
 
     def __init__(
         self,
@@ -125,10 +135,32 @@ class Request:
         self.may_list = True
         # Its share of the memory quota.
         self.lease: Lease | None = None
+        # What it is about, for the log.
+        if METRICS.on:
+            self._arrived = perf_counter()
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""
         self.user, self.caller, self.may_list = user, caller, may_list
+
+    def log_fields(self) -> dict[str, str]:
+        """Return what lines of the log are about while it is handled."""
+        named: Any = getattr(self._params, "message", self._params)
+        task_id, context_id = getattr(named, "task_id", None), getattr(named, "context_id", None)
+        fields = {"agent": self._agent, "task": task_id or getattr(named, "id", None), "context": context_id}
+        return {name: value for name, value in fields.items() if value} | fields_of_caller(self.caller)
+
+    def set_target(self, agent: str, params: object) -> None:
+        """Set what lines of the log are about: the agent, and what the parameters name."""
+        self._agent, self._params = agent, params
+
+    def mark_observed(self) -> None:
+        """Note that the error it ends with is in the metrics already."""
+        self.is_observed = True
+
+    def age(self) -> float:
+        """Return for how many seconds it has been here; 0 when it came while metrics were off."""
+        return perf_counter() - self._arrived if self._arrived else 0.0
 
     @property
     def content_type(self) -> str:

@@ -9,6 +9,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dragoman.telemetry.log_context import fields_of_caller
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.metrics.registry import OTHER
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -118,6 +122,24 @@ class CpuThrottle:
 logger = logging.getLogger("dragoman.audit")
 # The maximum of lines per second, and of characters of a caller's name.
 MAX_LINES_PER_SECOND = 100
+# The limits that metrics name.
+LIMITS = frozenset(
+    (
+        "body",
+        "caller_memory",
+        "caller_streams",
+        "caller_tasks",
+        "memory",
+        "nesting",
+        "parts",
+        "passwords",
+        "rate",
+        "request_timeout",
+        "streams",
+        "tasks",
+        "values",
+    )
+)
 _MAX_NAME = 200
 
 
@@ -134,6 +156,9 @@ class DenialLog:
         limit = error.metadata.get("limit")
         if limit is None:
             return
+        if METRICS.on:
+            # Agents raise errors too, with whatever they like in them.
+            METRICS.limits_hit.add(1, limit if limit in LIMITS else OTHER)
         second = self._clock.now() // 1000
         if second != self._second:
             self._second, self._logged_callers = second, set()
@@ -142,5 +167,5 @@ class DenialLog:
         self._logged_callers.add(caller)
         name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in caller[:_MAX_NAME])
         quoted_name = json.dumps(name, ensure_ascii=False)
-        fields = {"event": "limited", "caller": name, "reason": limit}
+        fields = {"event": "limited", "reason": limit} | fields_of_caller(name)
         logger.warning("event=limited caller=%s reason=%s", quoted_name, limit, extra=fields)

@@ -18,10 +18,13 @@ from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
 from dragoman.net.guard import AddressForbidden
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.webhooks import backoff
 from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.sender import WebhookNotFound
+from dragoman.webhooks.traces import post_in_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,7 +259,9 @@ class Delivery:
                     reason = await sender.send(await payloads.task(generation), service.config(push, self._row.id))
                 if reason is not None:
                     self._record_failure(reason, 0.0)
-                return reason is None
+                    return False
+                _count("delivered")
+                return True
             request = delivery_request(
                 push,
                 service.secrets(push),
@@ -268,7 +273,11 @@ class Delivery:
                 issuer=service.issuer,
                 now=service.clock.now() // 1000,
             )
-            status, retry_after = await post(service.http, request, _REQUEST_TIMEOUT)
+            status, retry_after = await (
+                post_in_span(service.http, request, _REQUEST_TIMEOUT, service.store, self._row)
+                if TRACING.on
+                else post(service.http, request, _REQUEST_TIMEOUT)
+            )
         except TimeoutError:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
@@ -279,8 +288,10 @@ class Delivery:
             self._give_up(LOST_KEY)
         else:
             if 200 <= status < 300:
+                _count("delivered")
                 return True
             if status == _GONE:
+                _count("refused")
                 self._give_up(f"HTTP {status}")
             elif 400 <= status < 500 and status not in _TRANSIENT:
                 self._record_refusal(generation, status)
@@ -295,6 +306,7 @@ class Delivery:
         state = PushState.DONE if is_final else PushState.OPEN
         cursor = max(generation, self.push.cursor)
         skipped = backoff.skipped_event(self.push)
+        self._service.late.discard(self)
         self.push = structs.replace(
             self.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
         )
@@ -302,12 +314,14 @@ class Delivery:
 
     def _record_refusal(self, generation: int, status: int) -> None:
         """Note that an event was refused for good. The caller saves it with the new cursor."""
+        _count("refused")
         # Only the first one is a warning: a receiver must not be able to flood the log.
         level = logging.INFO if backoff.skipped_event(self.push) else logging.WARNING
         self.push = backoff.after_refusal(self.push, generation, status)
         logger.log(level, "webhook at %s, task %s: %s", self._origin, self._row.id, self.push.error)
 
     def _record_failure(self, reason: str, retry_after: float) -> None:
+        _count("failed")
         now = self._service.clock.now()
         failed = backoff.after_failure(
             self.push, reason, now_ms=now, retry_after=retry_after, give_up_ms=self._service.give_up_ms
@@ -316,13 +330,21 @@ class Delivery:
             self._give_up(reason)
             return
         self.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
+        self._service.late.add(self)
+        text = "webhook at %s, task %s: %s, tried %d times"
+        logger.info(text, self._origin, self._row.id, reason, failed.tries, extra=self._log_fields())
         self._save()
         self._start_timer(backoff.seconds_until_due(failed, now))
 
+    def _log_fields(self) -> dict[str, str]:
+        return {"agent": self._row.scope.agent, "task": self._row.id}
+
     def _give_up(self, reason: str) -> None:
+        if METRICS.on:
+            METRICS.webhooks_dead.add(1)
         # Only the origin of a URL is logged: many webhook URLs have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
+        text = "webhook at %s, task %s, is given up: %s"
+        logger.warning(text, self._origin, self._row.id, reason, extra=self._log_fields())
         since = self.push.failing_ms or self._service.clock.now()
         error = backoff.with_skipped_event(self.push, reason)
         self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
@@ -334,3 +356,8 @@ class Delivery:
         self._service.save(self._row, self.push)
         if self.push.state is not PushState.OPEN:
             self._service.forget(self)
+
+
+def _count(outcome: str) -> None:
+    if METRICS.on:
+        METRICS.deliveries.add(1, outcome)

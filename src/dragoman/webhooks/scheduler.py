@@ -32,6 +32,11 @@ class FairScheduler(Generic[T]):
         """How many items wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
+    @property
+    def running(self) -> int:
+        """How many items have started and are not done."""
+        return self._running
+
     def enqueue(self, key: str, item: T) -> None:
         """Start an item now, or when it is its turn."""
         self._waiting.setdefault(key, deque()).append(item)

@@ -12,6 +12,7 @@ from msgspec import structs
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.model.error import DragomanError
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.delivery import Delivery
 from dragoman.webhooks.request import ISSUER
@@ -89,6 +90,8 @@ class DeliveryService(WebhookRegistry):
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
         self._deliveries: dict[tuple[int, str], Delivery] = {}
+        # Those whose last try has failed.
+        self.late: set[Delivery] = set()
         # The running deliveries, and the poll for woken webhooks while it runs.
         self.workers: set[asyncio.Task[None]] = set()
         self._poll_timer: Timer | None = None
@@ -105,6 +108,13 @@ class DeliveryService(WebhookRegistry):
     def busy_count(self) -> int:
         """How many deliveries are running or queued. The poll for woken webhooks counts as one while it runs."""
         return len(self.workers) + self.scheduler.waiting
+
+    def sample(self) -> None:
+        """Set the metrics of webhooks that have something to be delivered, from memory."""
+        # Whatever is behind is at work, has its turn soon, or waits for its next try.
+        waiting = sum(1 for delivery in self.late if delivery.is_waiting)
+        METRICS.webhooks_owed.set(self.scheduler.running + self.scheduler.waiting + waiting)
+        METRICS.webhooks_late.set(len(self.late))
 
     # -- start and stop ------------------------------------------------------------------------------------------------
 
@@ -163,6 +173,8 @@ class DeliveryService(WebhookRegistry):
         self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
+            if push.tries:
+                self.late.add(delivery)
             delivery.start()
 
     def unfollow(self, task: int, push_id: str) -> bool:
@@ -179,6 +191,7 @@ class DeliveryService(WebhookRegistry):
     def forget(self, delivery: Delivery) -> None:
         """Stop a delivery and drop it."""
         delivery.stop()
+        self.late.discard(delivery)
         if self._deliveries.get(delivery.key) is delivery:
             del self._deliveries[delivery.key]
 

@@ -298,7 +298,7 @@ def test_the_help_of_a_command_lists_its_exit_codes(verb: str | None):
 
 def test_every_command_that_calls_an_agent_says_when_nobody_answers():
     assert {name for name, verb in VERBS.items() if 3 in verb.exits} == {
-        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card")
+        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card", "top")
     }
 
 

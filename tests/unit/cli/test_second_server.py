@@ -36,6 +36,14 @@ def test_a_port_of_grpc_that_is_taken_is_replaced_and_nothing_else(monkeypatch: 
     assert int(port) != taken
 
 
+def test_a_port_of_metrics_that_is_taken_is_replaced_too(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    settings = Settings(port=taken, metrics=ListenAddress("127.0.0.1", taken), store="memory:")
+    words = offered(monkeypatch, settings, f"--port={taken}", "--metrics", str(taken))
+    http, port, metrics, address = words
+    assert (http, metrics) == ("--port", "--metrics")
+    assert str(taken) not in (port, address.partition(":")[2])
+
+
 def test_both_ports_are_replaced_when_both_are_taken(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     settings = Settings(port=taken, grpc=ListenAddress("127.0.0.1", taken), store="memory:")
     words = offered(monkeypatch, settings, f"--port={taken}", f"--grpc=127.0.0.1:{taken}", "--push")

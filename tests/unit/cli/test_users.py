@@ -202,5 +202,7 @@ def test_administration_is_in_the_audit_log_without_secrets(place: Path, caplog:
     events = [(record.__dict__["event"], record.__dict__["user"]) for record in caplog.records]
     names = ["user-added", "granted", "key-made", "cookie-made", "revoked"]
     assert events == [(name, "alice") for name in names]
-    for secret in ("correct horse", "80001", key, cookie):
+    assert all(record.__dict__["by"] for record in caplog.records)
+    assert caplog.records[1].__dict__["permission"] == "80001"
+    for secret in ("correct horse", key, cookie):
         assert secret not in caplog.text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +86,19 @@ def test_what_is_wrong_with_the_code_is_printed_once_and_nothing_is_left(tmp_pat
     assert done.returncode == 2
     assert done.stderr.count("SyntaxError: '(' was never closed") == 1
     assert "worker" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="several workers need Linux")
+def test_a_port_of_metrics_that_is_taken_is_told_once_and_nothing_is_left(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "app.py").write_text("from dragoman import Agent\nagent = Agent('hello')")
+    (tmp_path / "temporary").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ("--workers", "3", "--store", POSTGRES, "--port", "0", "--no-push", "--metrics", str(port))
+        done = run("serve", "app.py", *flags, TMPDIR=str(tmp_path / "temporary"))
+    assert done.returncode == 2
+    assert done.stderr.count(f"port {port} is in use: use --metrics ") == 1
+    assert list((tmp_path / "temporary").glob("dragoman-metrics-*")) == []
 
 
 def test_each_worker_has_its_own_name_and_folder_and_its_part_of_the_memory() -> None:

@@ -149,8 +149,8 @@ class Engine:
         held = {
             "live tasks": service._tasks.live,
             "locks": service._locks._locks,
-            "queues": service._runner._queues,
-            "workers": service._runner._workers,
+            "queues": service.runner._queues,
+            "workers": service.runner._workers,
             "listeners": service._bus.listeners,
         }
         return {kind: len(things) for kind, things in held.items() if things}

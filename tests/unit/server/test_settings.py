@@ -440,6 +440,27 @@ def test_grpc_and_http_have_ports_of_their_own(tmp_path: Path):
     assert load(tmp_path, grpc="127.0.0.2:8080").grpc == ("127.0.0.2", 8080)
 
 
+def test_metrics_are_off_and_else_for_this_machine_unless_a_host_is_named(tmp_path: Path):
+    assert load(tmp_path).metrics is None
+    assert load(tmp_path, metrics=9464).metrics == ("127.0.0.1", 9464)
+    assert load(tmp_path, metrics=9464, host="0.0.0.0").metrics == ("127.0.0.1", 9464)
+    assert load(tmp_path, environ={"DRAGOMAN_METRICS": "0.0.0.0:9464"}).metrics == ("0.0.0.0", 9464)
+    assert load(tmp_path, metrics="[::1]:0").metrics == ("::1", 0)
+    assert problem(tmp_path, metrics="on") == (
+        'keyword metrics: must be a port, or an address like 127.0.0.1:9464, not "on"'
+    )
+
+
+def test_metrics_have_a_port_of_their_own(tmp_path: Path):
+    text = "keyword metrics: port 8080 is that of HTTP: use another one, as --metrics 9464"
+    assert problem(tmp_path, metrics=8080) == text
+    assert problem(tmp_path, metrics="0.0.0.0:8080") == text
+    assert problem(tmp_path, metrics=8080, host="0.0.0.0") == text
+    assert problem(tmp_path, metrics=50051, grpc=50051).startswith("keyword metrics: port 50051 is that of gRPC")
+    assert load(tmp_path, metrics=0, port=0, grpc=0).metrics == ("127.0.0.1", 0)
+    assert load(tmp_path, metrics="127.0.0.2:8080").metrics == ("127.0.0.2", 8080)
+
+
 @pytest.mark.parametrize("given", ["agents.example:50051", "[::1]:50051", "https://agents.example/grpc"])
 def test_the_public_address_of_grpc_is_what_callers_dial(tmp_path: Path, given: str):
     assert load(tmp_path, grpc=50051, grpc_url=given).grpc_url == given

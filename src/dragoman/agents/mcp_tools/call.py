@@ -7,12 +7,17 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp import MCPError
 from msgspec import Struct
+
+from dragoman.telemetry import trace
+from dragoman.telemetry.mcp_calls import describe_result, tool_span
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -317,15 +322,26 @@ class ToolCall:
             self._task.add_done_callback(self._on_done)
 
     async def _call(self) -> Outcome:
-        return await self.connection.client.session.call_tool(
-            self.tool,
-            self._arguments,
-            progress_callback=self._on_progress,
-            input_responses=self._responses,
-            request_state=self._state,
-            meta=cast("types.RequestParamsMeta | None", self._meta),
-            allow_input_required=True,
-        )
+        meta = dict(self._meta or {})
+        client = self.connection.client
+        span_or_none = tool_span(self.tool, self._arguments, client.protocol_version) if TRACING.on else nullcontext()
+        with span_or_none as span:
+            if span is not None:
+                trace.inject(meta)
+            else:
+                meta |= trace.current.get() or {}
+            result = await client.session.call_tool(
+                self.tool,
+                self._arguments,
+                progress_callback=self._on_progress,
+                input_responses=self._responses,
+                request_state=self._state,
+                meta=cast("types.RequestParamsMeta | None", meta or None),
+                allow_input_required=True,
+            )
+            if span is not None and isinstance(result, types.CallToolResult):
+                describe_result(span, result)
+            return result
 
     async def _run(self) -> Outcome:
         CURRENT_CALL.set(self)

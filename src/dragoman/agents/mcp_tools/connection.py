@@ -21,6 +21,7 @@ from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
+from dragoman.telemetry.mcp_calls import outside_of_traces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -133,7 +134,8 @@ class ServerConnection:
             CannotConnect: it does not answer, or not as an MCP server.
         """
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._session_task = asyncio.create_task(self._run_session(ready))
+        # It serves the calls of many traces, though one of them may have opened it.
+        self._session_task = asyncio.create_task(self._run_session(ready), context=outside_of_traces())
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)

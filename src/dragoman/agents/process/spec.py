@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from dragoman.agents.command import (
 from dragoman.agents.offers import humanized
 from dragoman.agents.process.outputs import Output, output_of
 from dragoman.model.error import ConfigError, Failed, Rejected
+from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
     from dragoman.agents.process.profiles.profile import Profile
@@ -209,6 +211,9 @@ def _parse_limit(name: str, value: Any) -> float:
 
 # Variables that every program inherits from the server; its owner names any others.
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+# What `TRACEPARENT` may be, and maximum length of the variables about a trace: that of `baggage` in its specification.
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+MAX_TRACE_BYTES = 8192
 # Maximum length of one argument on Linux.
 MAX_ARGUMENT_BYTES = 131_071
 
@@ -296,17 +301,29 @@ class ProgramSpec(Struct, frozen=True, kw_only=True):
             )
 
     def environment(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program: inherited variables, the owner's, and `facts` about the task."""
+        """Return the environment of a program: inherited variables, the owner's, `facts` about the task, its trace."""
         own = {name: os.environ[name] for name in INHERITED if name in os.environ}
         if self.profile is not None:
             own |= {name: os.environ[name] for name in self.profile.env if name in os.environ}
         task_variables = {f"DRAGOMAN_{name}": value for name, value in facts.items() if "\0" not in value}
-        return own | dict(self.env) | task_variables
+        return own | dict(self.env) | task_variables | _trace_variables()
 
     def new_output(self) -> Output:
         """Return a new parser for the program's output."""
         reader = None if self.profile is None else self.profile.reader
         return output_of(self.output, interactive=self.interactive, reader=reader)
+
+
+def _trace_variables() -> dict[str, str]:
+    """Return the variables with the trace of the task, if it has one."""
+    headers: dict[str, str] = {}
+    trace.inject(headers)
+    # Without OpenTelemetry they are the caller's own words, and scripts do not always quote their variables.
+    if not _TRACEPARENT.fullmatch(headers.get("traceparent", "")):
+        return {}
+    sizes = {name: len(headers.get(name, "")) for name in trace.HEADERS}
+    usable = (name for name, size in sizes.items() if 0 < size <= MAX_TRACE_BYTES and headers[name].isprintable())
+    return {name.upper(): headers[name] for name in usable}
 
 
 def program_spec(

@@ -83,9 +83,7 @@ class RemoteProxy:
                 opening = self._opening = asyncio.ensure_future(self._open())
                 # If all waiters were canceled, nobody else would retrieve the exception.
                 opening.add_done_callback(lambda done: done.cancelled() or done.exception())
-            connection = await asyncio.shield(opening)
-            self._connection = connection
-            return connection
+            return await asyncio.shield(opening)
         return self._connection
 
     async def _open(self) -> Connection:
@@ -100,6 +98,8 @@ class RemoteProxy:
                     # It answered when this agent was created, so it may come back.
                     await backoff.pause(error)
                 else:
+                    # Here, and not by whoever waits: until that wakes up, others would open connections of their own.
+                    self._connection = connection
                     return connection
         except BaseException:
             await connection.close()

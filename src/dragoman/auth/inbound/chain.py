@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
-from dragoman.auth.inbound.audit import Audit
 from dragoman.auth.inbound.scheme import AuthScheme, Forbidden, InboundRequest, InvalidCredential, client_address
 from dragoman.clock import Clock
 from dragoman.model.error import A2AError, ConfigError, Overloaded, ServerError, Unauthenticated, Unauthorized
 from dragoman.model.user import User
+from dragoman.telemetry.audit import Audit
 
 Header = tuple[bytes, bytes]
 

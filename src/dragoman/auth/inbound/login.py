@@ -16,7 +16,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from dragoman.auth.inbound.audit import Audit
 from dragoman.auth.inbound.cookie import CookieScheme
 from dragoman.auth.inbound.passwords import MAX_LENGTH, WRONG_CREDENTIALS, Passwords
 from dragoman.auth.inbound.scheme import AddressOf, InboundRequest, InvalidCredential, client_address, cookie_value
@@ -25,6 +24,7 @@ from dragoman.keys.errors import BadSeal
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import Overloaded
 from dragoman.model.user import Account, User
+from dragoman.telemetry.audit import Audit
 
 _STYLE = (
     "body{font:16px system-ui,sans-serif;max-width:20rem;margin:15vh auto;padding:0 1rem}"
@@ -159,6 +159,9 @@ class Login:
         if not self._is_own_form(request, _parse_form(request, body), secure=secure, origin=origin):
             self._audit.record_denial(scheme="logout", reason="csrf", address=client_address(request))
             return self._form(request, 403, "login", _STALE, secure=secure)
+        user = await self._user(request)
+        if user is not None:
+            self._audit.record_sign_out(user=user.name, address=client_address(request))
         names = ((self._cookies.cookie_name, "Lax"), (_seed_name(secure), "Strict"))
         return _redirect("login", [_set_cookie(name, "", 0, site, secure=secure) for name, site in names])
 

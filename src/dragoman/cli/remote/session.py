@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from dragoman import __version__
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
 from dragoman.cli.remote.recent import RecentTask, RecentTasks
+from dragoman.cli.telemetry import configure_export
 from dragoman.model.error import AuthError, CannotConnect, ConfigError, TaskNotFound, TimedOut
+from dragoman.telemetry.trace import HEADERS, adopt
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -92,6 +95,9 @@ def in_session(function: Callable[..., None]) -> Callable[..., None]:
     @call_options
     @wraps(function)
     def command(url: str | None, **options: Any) -> None:
+        configure_export("dragoman", __version__)
+        # A script that is part of a trace has its context in the environment.
+        adopt({name: value for name in HEADERS if (value := os.environ.get(name.upper()))})
         with CommandSession(parse_options(url, options)) as session:
             function(session, **options)
 

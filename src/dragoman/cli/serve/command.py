@@ -173,6 +173,8 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
     Raises:
         DragomanError: a setting or a target is wrong, or the server does not start.
     """
+    from dragoman import __version__
+    from dragoman.cli.telemetry import configure_export
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.port import bind
     from dragoman.server.listen.serve import serve
@@ -204,6 +206,9 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
     settings = load(getattr(servable, "keywords", {}), warn=lambda _: None)
     settings = msgspec.structs.replace(settings, reload=False)  # with `dev` there may be nothing to watch
     configure(settings.log, settings.log_level, quiet=quiet, worker=worker)
+    # Now that the targets are imported: a program that has configured OpenTelemetry itself keeps what it has.
+    service = (servable.name, servable.version) if isinstance(servable, Agent) else ("dragoman", __version__)
+    configure_export(*service)
     try:
         settings = settings if child is None else child.adapt(settings)
         serve(

@@ -37,6 +37,9 @@ def with_command(error: ConfigError, settings: Settings) -> ConfigError:
         if settings.grpc is not None and (error.flag == "--grpc" or not _has_free_grpc(settings)):
             host = settings.grpc.host or settings.host
             options["--grpc"] = str(settings.grpc._replace(port=free_port(host, settings.grpc.port)))
+        metrics = settings.metrics
+        if metrics is not None and (error.flag == "--metrics" or not is_free(*metrics)):
+            options["--metrics"] = str(metrics._replace(port=free_port(*metrics)))
     path = None if is_postgres_url(settings.store) else parse_store(settings.store)
     if path is not None and (isinstance(error, StoreInUse) or (options and is_in_use(path))):
         options["--store"] = f"sqlite:///{_unused(path).as_posix()}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from dragoman.cli.serve.options import ServeArguments
-    from dragoman.cli.serve.worker import PortRequest, WorkerReady
+    from dragoman.cli.serve.worker import PortGrant, PortRequest, WorkerReady
     from dragoman.model.error import ConfigError
 
 # The delays before a worker is started again, in seconds: none the first time, then these, doubled up to the last.
@@ -85,7 +85,7 @@ class WorkerProcess:
             return
         self._child.pipe.close()  # it has ended, or is about to
 
-    def answer(self, answer: tuple[int, ...] | ConfigError) -> None:
+    def answer(self, answer: PortGrant | ConfigError) -> None:
         """Answer its request for ports."""
         self._send(answer)
 

@@ -1,7 +1,7 @@
 """`serve --workers N`: starts N processes that serve on one port, and starts again what dies.
 
-This process imports nothing of the user's and accepts no connection. It reserves the port; each worker binds a socket
-of its own to it, and the kernel spreads the connections over them.
+This process imports nothing of the user's. It reserves the port; each worker binds a socket of its own to it, and the
+kernel spreads the connections over them. The only connections that it accepts itself are those to the metrics of all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from dragoman.cli.printing import say
 from dragoman.cli.serve.command import announce
 from dragoman.cli.serve.slot import WorkerProcess, WorkerSlot
-from dragoman.cli.serve.worker import PortRequest, WorkerReady
+from dragoman.cli.serve.worker import PortGrant, PortRequest, WorkerReady
+from dragoman.cli.serve.worker_metrics import SupervisorMetrics
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import SharedPort
 from dragoman.telemetry.logs import configure
@@ -51,6 +52,7 @@ class WorkerSupervisor:
         self._quiet = bool(flags["quiet"])
         self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
         self._ports: dict[tuple[str, str, int], SharedPort] = {}
+        self._metrics = SupervisorMetrics()
         self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
         self._lines: tuple[str, ...] = ()
         self._is_announced = False
@@ -113,6 +115,7 @@ class WorkerSupervisor:
             process.join()
         for port in self._ports.values():
             port.close()
+        self._metrics.close()
 
     # -- signals -------------------------------------------------------------------------------------------------------
 
@@ -170,6 +173,7 @@ class WorkerSupervisor:
             if process.exit_code is not None:
                 process.join()
                 self._ended.append(process.node_id)
+                self._metrics.end(process.pid)
                 self._on_ended(slot, process, process.exit_code)
             elif process.kill_at is not None and process.kill_at <= now:
                 logger.error("worker %d does not stop: it is killed", slot.number, extra={"worker": slot.number})
@@ -193,10 +197,11 @@ class WorkerSupervisor:
                 if asked not in self._ports:
                     flag, host, port = asked
                     self._ports[asked] = SharedPort(host, port, flag=flag)
+            metrics = None if request.metrics is None else self._metrics.grant(process.pid, request.metrics)
         except ConfigError as error:
             process.answer(error)
         else:
-            process.answer(tuple(self._ports[asked].number for asked in request.ports))
+            process.answer(PortGrant(tuple(self._ports[asked].number for asked in request.ports), metrics))
 
     def _on_ready(self, slot: WorkerSlot, process: WorkerProcess, message: WorkerReady) -> None:
         process.ready_at = time.monotonic()

@@ -12,29 +12,41 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.cli.serve.worker_metrics import MetricsGrant
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config.settings import Settings, WorkerSettings
+from dragoman.server.config.values import ListenAddress
 from dragoman.server.listen.port import ORPHAN_SECONDS, bind_shared
+from dragoman.telemetry.metrics.folder import remove_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
 
 logger = logging.getLogger("dragoman.server")
 
 
 class PortRequest(NamedTuple):
-    """A worker has imported what it serves, and asks for its ports. The answer is their numbers, or a ConfigError.
+    """A worker has imported what it serves, and asks for its ports. The answer is a PortGrant, or a ConfigError.
 
     `ports` are the flags that have set them, with host and number. `stop_seconds` is the longest that it may take to
-    stop, with as many streams as it accepts.
+    stop, with as many streams as it accepts. `metrics` is where the supervisor is to serve the metrics of all workers.
     """
 
     ports: tuple[tuple[str, str, int], ...]
     stop_seconds: float
     log: str
     log_level: str
+    metrics: ListenAddress | None = None
+
+
+class PortGrant(NamedTuple):
+    """A worker may listen on the ports with these numbers, and keep its metrics in a file, if it wants to."""
+
+    ports: tuple[int, ...]
+    metrics: MetricsGrant | None = None
 
 
 class WorkerReady(NamedTuple):
@@ -57,6 +69,7 @@ class Worker:
         self._ended = ended
         self._pipe = pipe
         self._listener: socket.socket | None = None
+        self._metrics_file: Path | None = None
 
     def prepare(self) -> None:
         """Leave SIGHUP to the supervisor; a terminal sends it to all processes."""
@@ -76,10 +89,10 @@ class Worker:
         ports = [("--port", settings.host, settings.port)]
         if settings.grpc is not None:
             ports.append(("--grpc", settings.grpc.host or settings.host, settings.grpc.port))
-        request = PortRequest(tuple(ports), longest_stop(settings), settings.log, settings.log_level)
+        request = PortRequest(tuple(ports), longest_stop(settings), settings.log, settings.log_level, settings.metrics)
         try:
             self._pipe.send(request)
-            answer: tuple[int, ...] | ConfigError | ServerShutdown = self._pipe.recv()
+            answer: PortGrant | ConfigError | ServerShutdown = self._pipe.recv()
         except (EOFError, OSError):
             sys.exit(0)  # the supervisor is gone
         if isinstance(answer, ServerShutdown):
@@ -87,9 +100,12 @@ class Worker:
         if isinstance(answer, ConfigError):
             raise answer
         fields = {name: getattr(settings, name) for name in Settings.__struct_fields__}
-        fields |= {"port": answer[0], "workers": self._workers}
+        fields |= {"port": answer.ports[0], "workers": self._workers}
         if settings.grpc is not None:
-            fields["grpc"] = settings.grpc._replace(port=answer[1])
+            fields["grpc"] = settings.grpc._replace(port=answer.ports[1])
+        if settings.metrics is not None and answer.metrics is not None:
+            self._metrics_file, port = answer.metrics
+            fields |= {"metrics": settings.metrics._replace(port=port), "metrics_file": self._metrics_file}
         return WorkerSettings(**fields, worker=self.worker, node_id=self._node_id, ended=self._ended)
 
     def listener_of(self, host: str, port: int) -> socket.socket:
@@ -108,7 +124,9 @@ class Worker:
             return True
 
     def orphaned(self) -> None:
-        """Close the port for the next supervisor, even if the event loop is blocked by the code of an agent."""
+        """Leave no file, and close the port for the next supervisor, even if an agent blocks the event loop."""
+        if self._metrics_file is not None:
+            remove_file(self._metrics_file)
         time.sleep(ORPHAN_SECONDS / 3)
         if self._listener is not None and self._listener.fileno() >= 0:
             # Not closed, but replaced: the event loop still has the number, which must not become that of another file.

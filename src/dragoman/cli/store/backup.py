@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dragoman.cli.printing import CLEAR, out, say
-from dragoman.cli.store.on_store import on_store
+from dragoman.cli.store.on_store import on_store, record_change
 from dragoman.server.config.settings import Settings
 from dragoman.stores.administration import Administration
 
@@ -29,6 +29,7 @@ def command(store: Administration, _: Settings, file: Path, force: bool) -> None
     """
     is_terminal = sys.stderr.isatty()
     result = store.back_up(file, force=force, progress=_print_progress if is_terminal else None)
+    record_change("backup-made", file=str(file.absolute()))
     if is_terminal:
         out(CLEAR, nl=False, err=True)
     out(f"{file}: {result.tasks} {'task' if result.tasks == 1 else 'tasks'}, {result.size} bytes")

@@ -12,6 +12,7 @@ import click
 
 from dragoman.cli.options import config_option
 from dragoman.cli.printing import CLEAR, out, print_table, say, state_name, utc, warn
+from dragoman.cli.store.on_store import record_change, start_audit
 from dragoman.cli.talk.progress import format_elapsed
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
@@ -85,6 +86,9 @@ def command(
         raise
     finally:
         display.clear()
+    if result.target is not None:
+        start_audit(settings)
+        record_change("store-moved", file=str(path.absolute()), store=without_password(settings.store))
     _print_result(result, path, settings, verified=not no_verify)
 
 

@@ -11,7 +11,7 @@ import click
 from dragoman.cli.options import HELP
 from dragoman.cli.printing import print_json, print_table, say, utc
 from dragoman.cli.remote.task_id import MIN_PREFIX, is_uuid, match_beginning
-from dragoman.cli.store.on_store import IN_MEMORY, on_store
+from dragoman.cli.store.on_store import IN_MEMORY, on_store, record_change
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
@@ -64,6 +64,7 @@ def retry(store: Administration, task: str | None, webhook: str | None) -> None:
     woken = store.retry_webhooks(task, webhook)
     if not woken and task is not None:
         raise ConfigError("no failing or dead webhook matches: run `dragoman push list` to see them")
+    record_change("webhooks-retried", task=task or "", webhook=webhook or "", count=str(woken))
     say(f"retrying {woken} {'webhook' if woken == 1 else 'webhooks'}")
 
 

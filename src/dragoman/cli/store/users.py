@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli.options import HELP, with_options
 from dragoman.cli.printing import out, print_json, print_table, say, utc
-from dragoman.cli.store.on_store import IN_MEMORY, on_store
+from dragoman.cli.store.on_store import IN_MEMORY, on_store, record_change
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
@@ -93,7 +93,7 @@ def add(
             )
         hashed = "" if no_password else new_password(_read_password(password, password_stdin))
         users.add(name, hashed, permissions)
-    _audit("user-added", name)
+    record_change("user-added", user=name, permission=",".join(permissions))
     say(f"added {name}")
 
 
@@ -107,7 +107,7 @@ def set_password(users: Users, name: str, password: str | None, password_stdin: 
 
     _require_user(users, name)
     users.set_password(name, new_password(_read_password(password, password_stdin)))
-    _audit("password-set", name)
+    record_change("password-set", user=name)
     say(f"changed the password of {name}")
 
 
@@ -133,9 +133,9 @@ def list_users(users: Users, as_json: bool) -> None:
 def grant(users: Users, name: str, permission: str, seconds: float | None) -> None:
     """Grant a permission to a user, forever or for a time."""
     users.grant(name, permission, seconds)
-    _audit("granted", name)
-    until = "" if seconds is None else _until(int((time.time() + seconds) * 1000))
-    say(f"granted to {name}{until}")
+    until = "" if seconds is None else utc(int((time.time() + seconds) * 1000))
+    record_change("granted", user=name, permission=permission, until=until)
+    say(f"granted to {name}{until and f' until {until}'}")
 
 
 @command.command("revoke")
@@ -150,11 +150,13 @@ def revoke(users: Users, name: str, what: str | None) -> None:
     """
     if what is None:
         users.revoke(name)
+        record_change("revoked", user=name)
     elif what.startswith("dk_"):
         users.revoke_key(name, what[-_HINT:])
+        record_change("key-revoked", user=name, key=what[-_HINT:])
     else:
         users.revoke_permission(name, what)
-    _audit("revoked" if what is None else "key-revoked" if what.startswith("dk_") else "permission-revoked", name)
+        record_change("permission-revoked", user=name, permission=what)
     say(f"revoked {name}" if what is None else f"revoked from {name}")
 
 
@@ -168,7 +170,8 @@ def key(users: Users, name: str, seconds: float | None) -> None:
 
     api_key = new_key()
     users.add_key(name, key_digest(api_key), api_key[-_HINT:], seconds)
-    _audit("key-made", name)
+    until = "" if seconds is None else utc(int((time.time() + seconds) * 1000))
+    record_change("key-made", user=name, key=api_key[-_HINT:], until=until)
     out(api_key)
 
 
@@ -191,7 +194,7 @@ def cookie(store: Administration, settings: Settings, name: str) -> None:
     else:
         raise ConfigError("secret is not set: set DRAGOMAN_SECRET to the one that the servers have")
     sealed = seal_cookie(ring, account, SystemClock())
-    _audit("cookie-made", name)
+    record_change("cookie-made", user=name)
     out(sealed)
 
 
@@ -212,12 +215,6 @@ def _read_password(password: str | None, from_stdin: bool) -> str:
     if not sys.stdin.isatty():
         raise click.UsageError("cannot prompt for the password without a terminal: use --password-stdin")
     return str(click.prompt("Password", hide_input=True, confirmation_prompt="Repeat password", err=True))
-
-
-def _audit(event: str, name: str) -> None:
-    from dragoman.auth.inbound.audit import Audit
-
-    Audit().record_change(event, user=name)
 
 
 def _row(user: UserSummary) -> tuple[str, ...]:

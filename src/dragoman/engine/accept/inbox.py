@@ -18,6 +18,7 @@ from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
 from dragoman.engine.shielded import shielded
+from dragoman.engine.traces import link_to_task
 from dragoman.model.error import (
     InvalidParams,
     PushNotificationNotSupported,
@@ -31,6 +32,8 @@ from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
+from dragoman.telemetry import trace
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -102,6 +105,8 @@ class Inbox:
             ServerError: the store cannot take writes, another process owns the task, or the server is stopping.
         """
         message, quota, live_tasks = request.message, self._quota, self._tasks.live
+        if (TRACING.on or trace.current.get() is not None) and (context := trace.snapshot()) is not None:
+            call = structs.replace(call, trace=context)
         if len(message.parts) > self._settings.max_parts:
             raise too_many_parts(self._settings.max_parts, len(message.parts))
         task_id = message.task_id or request.new_task_id
@@ -151,6 +156,8 @@ class Inbox:
         finally:
             if lease is not None:
                 lease.release()
+        if TRACING.on and request.message.task_id is not None:
+            await link_to_task(self._tasks, accepted.row)
         return accepted
 
     def _count(self, accepted: AcceptedMessage, caller: str, lease: Lease | None, starts_run: bool) -> None:
@@ -355,7 +362,9 @@ class Inbox:
             self.deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and allow_draft and not request.configuration.return_immediately
-        self._runner.create(live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller)
+        self._runner.create(
+            live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace or None
+        )
         return AcceptedMessage(row, live)
 
     def _follow(self, row: TaskRow, webhook: Push) -> None:
@@ -414,7 +423,10 @@ class Inbox:
                 self._tasks.ownership.release(live.claim)
             return AcceptedMessage(live.row, None, task)
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
-        self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
+        task_trace = history.call(row).trace or None
+        parent = call.trace or None
+        link = task_trace if task_trace != parent else None
+        self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller, parent=parent, link=link)
         with self._counting_anyway(live):
             await live.wait_durable(task.generation)
         return AcceptedMessage(live.row, live, task)

@@ -13,6 +13,7 @@ from dragoman.engine.shielded import shielded
 from dragoman.model.error import ServerError, TaskNotCancelable
 from dragoman.model.part import Part
 from dragoman.model.state import State
+from dragoman.telemetry.audit import Audit
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
@@ -54,6 +55,7 @@ class TaskCanceler:
                     live = await self._end(row, live, stored, State.CANCELED, None, lock)
                 except OwnershipLost:  # another process has changed it meanwhile
                     continue
+                Audit().record_cancel(user=scope.owner, agent=scope.agent, task=task_id)
                 return live.task(), row.origin
         raise ServerError(ELSEWHERE)
 

@@ -10,23 +10,45 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
+
+from dragoman.telemetry.log_context import LOG_CONTEXT, fields_of_caller
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from weakref import ref
+
+    from dragoman.engine.execute.run import Run
 
     TaskFactory = Callable[..., asyncio.Future[Any]]
 
 
 class RunOwner(NamedTuple):
-    """The agent of a run and the caller it runs for: a quota key, empty for this process itself."""
+    """The agent of a run and the caller it runs for: a quota key, empty for this process itself.
+
+    The rest is for the log. The reference is weak, because contexts live on with whatever a run has left behind.
+    """
 
     agent: str
     caller: str
+    task: str = ""
+    context: str = ""
+    run: ref[Run] | None = None
+
+    @property
+    def skill(self) -> str:
+        """The skill that runs; empty when it is the agent as a whole, or the run is over."""
+        run = None if self.run is None else self.run()
+        return "" if run is None else run.skill or ""
+
+    def log_fields(self) -> dict[str, str]:
+        """Return what lines of the log are about."""
+        fields = {"agent": self.agent, "skill": self.skill, "task": self.task, "context": self.context}
+        return {name: value for name, value in fields.items() if value} | fields_of_caller(self.caller)
 
 
-_run_owner: contextvars.ContextVar[RunOwner | None] = contextvars.ContextVar("dragoman-run-owner", default=None)
+_run_owner: contextvars.ContextVar[RunOwner | None] = cast("Any", LOG_CONTEXT.run)
 
 
 # The owner of the run that the current code belongs to; None outside of runs.
@@ -55,12 +77,19 @@ def _factory(existing: TaskFactory | None) -> Any:
     task: Any = asyncio.Task
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-        if current_run_owner() is not None:
-            coro = _ContainedCoroutine(coro)
+        owner = current_run_owner()
+        if owner is not None:
+            coro = _ContainedCoroutine(coro, owner)
         return task(coro, loop=loop, **options) if make is None else make(loop, coro, **options)
 
     _FACTORIES.add(factory)
     return factory
+
+
+def find_run_owner(task: asyncio.Task[Any]) -> RunOwner | None:
+    """Return the owner of the run that has created an asyncio task; None for other tasks. Any thread may ask."""
+    coroutine = task.get_coro()
+    return coroutine.owner if isinstance(coroutine, _ContainedCoroutine) else None
 
 
 class _ContainedCoroutine(Coroutine[Any, Any, Any]):
@@ -69,10 +98,11 @@ class _ContainedCoroutine(Coroutine[Any, Any, Any]):
     This is not an `async def` around it: one whose task is canceled before it starts would never await the inner one.
     """
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_coroutine", "owner")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], owner: RunOwner) -> None:
         self._coroutine = coroutine
+        self.owner = owner
 
     def send(self, value: Any, /) -> Any:
         """Resume the coroutine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -22,6 +23,7 @@ from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -55,6 +57,8 @@ class AskHandler(Protocol):
 class Context:
     """The `ctx` of a run: its message, task, caller and conversation, and the methods to ask, report and send."""
 
+    _waiting_since = 0.0  # when the message came, while metrics are on and until there is output
+
     def __init__(
         self,
         live: LiveTask,
@@ -75,6 +79,8 @@ class Context:
     ) -> None:
         self._live = live
         self._call = call
+        if METRICS.on:
+            self._waiting_since = perf_counter()
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
@@ -100,9 +106,9 @@ class Context:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """The agent's logger; its records carry `task_id` and `context_id`."""
+        """The agent's logger; its records carry `task` and `context`."""
         if self._log is None:
-            self._log = logging.LoggerAdapter(logger, {"task_id": self._live.id, "context_id": self._live.context_id})
+            self._log = logging.LoggerAdapter(logger, {"task": self._live.id, "context": self._live.context_id})
         return self._log
 
     @property
@@ -317,6 +323,8 @@ class Context:
         """
         if self._drops_output:
             return
+        if METRICS.on:
+            self.record_output()
         if last_chunk and not append and not self._live.folding.has_artifact(artifact.artifact_id):
             # New and complete: nothing is streamed.
             self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
@@ -325,6 +333,13 @@ class Context:
                 self.artifact_stream = ArtifactStream(self._live)
             self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
+
+    def record_output(self) -> None:
+        """Record how long the caller has waited for the first output of the run. Does nothing after that."""
+        since, self._waiting_since = self._waiting_since, 0.0
+        if since:
+            skill = "" if self.skill.startswith("dragoman.") else self.skill
+            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, skill)
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""

@@ -11,6 +11,7 @@ from dragoman.engine.execute.run import may_restart
 from dragoman.model.error import ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from dragoman.clock import Timer
@@ -73,6 +74,7 @@ class Recovery:
                 logger.warning("task %s cannot be recovered now: %s", claimed.stored.row.id, error)
             else:
                 logger.exception("task %s cannot be recovered", claimed.stored.row.id)
+            self._count(claimed, "error")
             return None
 
     async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
@@ -82,6 +84,7 @@ class Recovery:
         if claimed.home is not None:
             reason = f"its session was on the node {claimed.home}, which is gone: start a new conversation"
             live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
+            self._count(claimed, "failed")
             return live
         history = await self._tasks.run_history(stored.row, stored.mail)
         call = history.call(stored.row)
@@ -100,16 +103,24 @@ class Recovery:
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     if self._ownership.free_runs > 0:
-                        self._runner.begin(live, ctx, plan, attempt=attempt)
+                        self._runner.begin(live, ctx, plan, attempt=attempt, parent=call.trace or {})
+                        self._count(claimed, "restarted")
                     else:
                         await self._hand_over(live, claimed)
+                        self._count(claimed, "queued")
                     return None
                 assert attempt is not None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
         if history.in_doubt:
             reason = f"{reason}; {describe_in_doubt(history.in_doubt)}"
         live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
+        self._count(claimed, "failed")
         return live
+
+    def _count(self, claimed: ClaimedTask, outcome: str) -> None:
+        # What had not begun is not taken over from anybody: it was waiting for its turn.
+        if METRICS.on and claimed.begun:
+            METRICS.takeovers.add(1, self._agent.name, outcome)
 
     async def _hand_over(self, live: LiveTask, claimed: ClaimedTask) -> None:
         """Leave a task that cannot run here to the other processes."""

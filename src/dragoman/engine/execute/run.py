@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentRe
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ports.agent import Plan
+    from dragoman.model.message import Message
 
 logger = logging.getLogger("dragoman.engine")
 # Skills that were warned about already: one warning each is enough.
@@ -46,8 +49,11 @@ class Run:
     not durable. The end of the generator completes the task and an exception fails it; a cancellation is raised where
     the generator waits. `attempt` counts the runs of a restartable task that was recovered after a crash; None for
     other runs. `new_context` is True for the first task of a conversation. `caller` is the quota key; None stands for
-    the task's owner.
+    the task's owner. `parent` is the trace context that the run belongs to, empty if that is none, and None for the
+    current one; `link` is that of the task where it is another one: an answer has a trace of its own.
     """
+
+    began = 0.0  # when the agent's code was called, by the clock of metrics, while they are on
 
     def __init__(
         self,
@@ -59,15 +65,20 @@ class Run:
         *,
         new_context: bool = False,
         attempt: int | None = None,
+        parent: dict[str, str] | None = None,
+        link: dict[str, str] | None = None,
     ) -> None:
         self.live = live
         self.caller = caller
+        self.parent = parent
+        self.link = link
+        self.attempt = attempt
+        self.error: BaseException | None = None  # what the agent has raised
         self.began_ms = 0  # when the agent's code was called, once it was
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
         self._new_context = new_context
-        self._attempt = attempt
         self._context_state_before: bytes | None = None
         # A draft becomes a task when its reply takes too long.
         self._open_timer = None
@@ -79,6 +90,11 @@ class Run:
         """The skill that runs; None when it is the agent as a whole, or not chosen yet."""
         skill = None if self._ctx is None else self._ctx.skill
         return None if skill is None or skill.startswith("dragoman.") else skill
+
+    @property
+    def message(self) -> Message | None:
+        """The message that it handles; None while the run is unloaded."""
+        return None if self._ctx is None else self._ctx.message
 
     def unload(self) -> None:
         """Free the context and the leases of a queued run; `_restore_context` rebuilds them from the store."""
@@ -92,7 +108,7 @@ class Run:
             CancelledError: this asyncio task was canceled, as when the server stops.
             A2AError: an unloaded run could not be restored from the store.
         """
-        live, runner, attempt = self.live, self._runner, self._attempt
+        live, runner, attempt = self.live, self._runner, self.attempt
         ctx = self._ctx
         if ctx is None:
             self._ctx = ctx = await self._restore_context()
@@ -147,12 +163,13 @@ class Run:
                 return
             live.begin()
             self.began_ms = live.row.status_ms
+            self.began = perf_counter() if METRICS.on else 0.0
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
             # With other processes on the store, every run waits: one of them may have accepted the same message.
             sharing = live.sharing
-            if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows or sharing:
+            if (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows or sharing:
                 await live.wait_durable()
                 if sharing is not None:
                     await self._load_state(ctx)
@@ -162,10 +179,13 @@ class Run:
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
         except Rejected as error:
+            self.error = error
             self._end(State.REJECTED, _text_part(str(error)))
         except Failed as error:
+            self.error = error
             self._end(State.FAILED, _text_part(str(error)))
         except A2AError as error:
+            self.error = error
             self._fail(error)
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
@@ -175,6 +195,7 @@ class Run:
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
+            self.error = error
             self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)
@@ -224,7 +245,7 @@ class Run:
             if live.draft:
                 live.open()
             if writer is None:
-                writer = self._result_writer(ctx)
+                writer = self._result_writer(ctx, is_first=value is not None)
             if isinstance(value, Ask):
                 writer.pause()
                 self._pause(value, ctx.artifact_stream)
@@ -252,12 +273,16 @@ class Run:
         message = agent_message(self.live, closing) if closing else None
         self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
-    def _result_writer(self, ctx: Context) -> ResultWriter:
+    def _result_writer(self, ctx: Context, *, is_first: bool = False) -> ResultWriter:
+        if is_first and METRICS.on:
+            ctx.record_output()
         name = ctx.skill or self._runner.agent.name
         return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
+        if METRICS.on:
+            ctx.record_output()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))

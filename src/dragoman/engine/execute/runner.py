@@ -7,18 +7,27 @@ import logging
 from collections import deque
 from contextvars import copy_context
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from dragoman.engine.accept.quota import caller_of
-from dragoman.engine.execute.containment import RunOwner, set_run_owner
+from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.task_log import TaskLog
 from dragoman.engine.execute.task_log import logger as task_logger
+from dragoman.engine.traces import run_in_span
 from dragoman.model.user import User
+from dragoman.telemetry import trace
+from dragoman.telemetry.log_context import LOG_CONTEXT
+from dragoman.telemetry.loop import RunningSkill
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextvars import Context as ContextVariables
 
     from dragoman.engine.accept.quota import Quota
     from dragoman.engine.call import CallContext, Closing
@@ -32,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 # How long canceled runs may take to clean up when the server stops.
 CANCEL_GRACE_SECONDS = 3
+# In metrics, the state of a run whose answer was a message without a task.
+REPLIED = "REPLIED"
 
 
 class Runner:
@@ -48,7 +59,8 @@ class Runner:
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
         self._pinned = tasks.sharing is not None and tasks.sharing.pins
-        self._queues: dict[tuple[object, str], deque[Run]] = {}
+        # Runs that wait for their turn, each with the context variables of the request that has started it.
+        self._queues: dict[tuple[object, str], deque[tuple[Run, ContextVariables]]] = {}
         self._workers: dict[asyncio.Task[None], Run] = {}
         # None: as the caller who creates the task reads it.
         closing = agent.closing if settings.closing == "auto" else settings.closing
@@ -111,10 +123,21 @@ class Runner:
             progress_metadata=self._progress_metadata or call.progress_metadata,
         )
 
-    def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
+    def create(
+        self,
+        live: LiveTask,
+        ctx: Context,
+        plan: Plan,
+        *,
+        new_context: bool,
+        draft: bool,
+        caller: str,
+        parent: dict[str, str] | None = None,
+    ) -> None:
         """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write.
 
-        In a store that other processes share, a task that cannot run here is left in the store for any of them.
+        `parent` is the trace context of the request, if it is to be kept. In a store that other processes share, a task
+        that cannot run here is left in the store for any of them.
         """
         if self._shared:
             if not self.may_run_here(new_context=new_context):
@@ -124,7 +147,7 @@ class Runner:
                 live.write_draft()
             else:
                 live.create(starts=(self._parallel or new_context) and plan.prepare is None)
-            self._start(Run(self, live, ctx, plan, caller, new_context=new_context))
+            self._start(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent))
             return
         starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
         if draft:
@@ -133,17 +156,30 @@ class Runner:
                 live.begin()
         else:
             live.create(starts=starts_now and plan.prepare is None)
-        self._enqueue(Run(self, live, ctx, plan, caller, new_context=new_context), starts_now)
+        self._enqueue(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent), starts_now)
 
     def begin(
-        self, live: LiveTask, ctx: Context, plan: Plan, *, attempt: int | None = None, caller: str | None = None
+        self,
+        live: LiveTask,
+        ctx: Context,
+        plan: Plan,
+        *,
+        attempt: int | None = None,
+        caller: str | None = None,
+        parent: dict[str, str] | None = None,
+        link: dict[str, str] | None = None,
     ) -> None:
-        """Start or queue a run of an existing task. `attempt` counts the starts of a restartable run."""
+        """Start or queue a run of an existing task. `attempt` counts the starts of a restartable run.
+
+        `parent` and `link` are trace contexts: of the request, or of the task when it is restarted; and of the task
+        when the request is another one.
+        """
+        run = Run(self, live, ctx, plan, caller, attempt=attempt, parent=parent, link=link)
         if self._shared:  # the store decides when it begins
-            self._start(Run(self, live, ctx, plan, caller, attempt=attempt))
+            self._start(run)
             return
         starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
-        self._enqueue(Run(self, live, ctx, plan, caller, attempt=attempt), starts_now)
+        self._enqueue(run, starts_now)
         if starts_now and plan.prepare is None:
             live.begin()
 
@@ -156,10 +192,18 @@ class Runner:
         """The runs that are executing now."""
         return iter(self._workers.values())
 
+    def find(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
+        """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
+        run = self._workers.get(worker)
+        if run is not None:
+            return RunningSkill(self.agent.name, run.skill or "", run.live.id)
+        owner = find_run_owner(worker)  # of a task that a run has created
+        return None if owner is None else RunningSkill(owner.agent, owner.skill, owner.task)
+
     def _start(self, run: Run) -> None:
         live = run.live
         self.tasks.add(live)
-        self._spawn((live.row.scope, live.context_id), run)
+        self._spawn((live.row.scope, live.context_id), run, copy_context())
 
     def _enqueue(self, run: Run, starts_now: bool) -> None:
         live = run.live
@@ -167,26 +211,32 @@ class Runner:
         self.tasks.add(live)
         if starts_now:
             self._queues.setdefault(key, deque())
-            self._spawn(key, run)
+            self._spawn(key, run, copy_context())
         else:
-            self._queues[key].append(run)
+            self._queues[key].append((run, copy_context()))
             if self.tasks.store.durable:
                 live.unload(run.unload)
 
-    def _spawn(self, key: tuple[object, str], run: Run) -> None:
+    def _spawn(self, key: tuple[object, str], run: Run, context: ContextVariables) -> None:
         # Bypass the loop's task factory, which contains exceptions of agents: a run does that itself.
         scope, caller = run.live.row.scope, run.caller
         if caller is None:
             caller = caller_of(User(scope.owner)) if scope.owner else ""
-        context = copy_context()
-        context.run(set_run_owner, RunOwner(scope.agent, caller))
-        worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
+        context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.id, run.live.context_id, ref(run)))
+        if LOG_CONTEXT.on:
+            context.run(LOG_CONTEXT.request.set, None)
+        if run.parent is not None:
+            context.run(trace.restore, run.parent)
+        is_traced = TRACING.on and (run.parent is not None or not context.run(TRACING.is_unsampled))
+        content = self.settings.otel_content
+        work = run_in_span(run, self.agent.name, content=content) if is_traced else run.work()
+        worker = asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers[worker] = run
         if self._shared:
             self.tasks.ownership.count_run(1)
         # A callback, because a run that is canceled before it starts executes none of its code.
-        worker.add_done_callback(partial(self._on_done, key, run))
+        worker.add_done_callback(partial(self._on_done, key, run), context=context)
 
     def _on_done(self, key: tuple[object, str], run: Run, worker: asyncio.Task[None]) -> None:
         live = run.live
@@ -198,11 +248,14 @@ class Runner:
         self._release(live)
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
+        if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
+            seconds = perf_counter() - run.began if run.began else 0.0
+            METRICS.tasks.observe(seconds, self.agent.name, run.skill or "", state if live.reply is None else REPLIED)
         queue = self._queues.get(key)
         while queue:
-            run = queue.popleft()
+            run, context = queue.popleft()
             if not run.live.ended:
-                self._spawn(key, run)
+                self._spawn(key, run, context)
                 return
             self._release(run.live)
         self._queues.pop(key, None)
@@ -218,7 +271,7 @@ class Runner:
     async def interrupt(self, seconds: float) -> None:
         """Drop the queued runs and cancel the others, which had so many seconds to end."""
         self.task_log.flush()
-        waiting = [run.live for queue in self._queues.values() for run in queue]
+        waiting = [run.live for queue in self._queues.values() for run, _ in queue]
         self._queues.clear()
         if self._workers and seconds > 0:
             noun = "task was" if len(self._workers) == 1 else "tasks were"

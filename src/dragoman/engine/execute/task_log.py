@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.json import encode
@@ -48,7 +49,8 @@ class TaskLog:
         if self._lines > MAX_LINES and completed and not logger.isEnabledFor(logging.DEBUG):
             self._skipped += 1
             if self._timer is None:
-                self._timer = self._clock.call_later(1, self.flush)
+                # In a context of its own: the line is not about the run that began the count.
+                self._timer = Context().run(self._clock.call_later, 1, self.flush)
             return
         began, ended, size = run.began_ms or live.row.created_ms, live.row.status_ms, live.bytes_written
         if live.reply is not None:

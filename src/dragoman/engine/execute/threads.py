@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.execute.containment import RunOwner, current_run_owner
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,6 +134,11 @@ class FairThreadPool(Executor):
     def waiting(self) -> int:
         """The number of calls that wait for a thread."""
         return self._queued
+
+    @property
+    def busy(self) -> int:
+        """The number of threads that run a call."""
+        return self._threads - self._idle
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
@@ -270,6 +276,13 @@ class LoopThreads(ThreadPoolExecutor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call `fn` in a thread of the pool."""
         return self._pool.submit(fn, *args, **kwargs)
+
+
+def sample_threads() -> None:
+    """Set the metrics of threads."""
+    METRICS.threads.set(threading.active_count())
+    for pool, name in ((skill_threads(), "skills"), (helper_threads(), "helpers")):
+        METRICS.busy_threads.set(pool.busy, name)
 
 
 @cache

@@ -17,6 +17,7 @@ from dragoman.model.error import InternalError, ServerError, TaskNotFound
 from dragoman.model.json import decode_task
 from dragoman.model.record import Folding
 from dragoman.model.task import Task
+from dragoman.telemetry.audit import Audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,12 +104,14 @@ class Tasks:
         live = self.live.get(task_id)
         if live is not None and not live.draft:
             if live.row.scope != scope:
-                raise TaskNotFound(taskId=task_id)
+                raise _hidden(scope, live.row)
             return live.row, live, None
         stored = await self.store.task(task_id)
         live = self.live.get(task_id)
-        if stored is None or stored.row.scope != scope:
+        if stored is None:
             raise TaskNotFound(taskId=task_id)
+        if stored.row.scope != scope:
+            raise _hidden(scope, stored.row)
         return (live.row, live, None) if live is not None else (stored.row, None, stored)
 
     async def _find_shared(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask]:
@@ -119,8 +122,10 @@ class Tasks:
             with suppress(OwnershipLost):
                 await live.wait_durable()
             stored = await self.store.task(task_id)
-        if stored is None or stored.row.scope != scope:
+        if stored is None:
             raise TaskNotFound(taskId=task_id)
+        if stored.row.scope != scope:
+            raise _hidden(scope, stored.row)
         live = self.live_of(stored)
         if live is not None and live.ended and not stored.row.state.final:
             # It has ended and that is not durable yet: nobody may learn of it before other processes can.
@@ -261,3 +266,10 @@ class Tasks:
         Messages that were posted after number `mail` are left out: the run gets them as its mail.
         """
         return read_run_history(note for note in await self.store.notes(row.number) if note.mail <= mail)
+
+
+def _hidden(scope: Scope, row: TaskRow) -> TaskNotFound:
+    """Build the error for a task in another scope, as if there were none; the audit log tells if it is another's."""
+    if row.scope.owner != scope.owner:
+        Audit().record_denial(scheme="owner", reason="not-yours", user=scope.owner, agent=row.scope.agent, task=row.id)
+    return TaskNotFound(taskId=row.id)

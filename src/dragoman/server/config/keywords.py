@@ -46,6 +46,7 @@ class SettingKeywords(TypedDict, total=False):
     port: int | None
     workers: int | None
     grpc: str | int | None
+    metrics: str | int | None
     grpc_url: str | None
     store: str | None
     node: str | None
@@ -75,6 +76,7 @@ class SettingKeywords(TypedDict, total=False):
     drain: float | None
     log: Literal["text", "json"] | None
     log_level: LogLevel | None
+    otel_content: bool | None
     blocking: bool | None
     strict_files: bool | None
     heartbeat: float | None

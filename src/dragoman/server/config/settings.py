@@ -32,6 +32,7 @@ logger = logging.getLogger("dragoman.settings")
 
 # Settings that mean something only where several servers have one store.
 _SHARED = {"node": "a name of their own", "lease": "a lease", "limits_runs": "a limit of runs"}
+_EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - compared, not used
 # How long running tasks may take, in seconds, when a changed file restarts the server.
 RELOAD_DRAIN = 3
 # The default rate limit of a caller when authentication is on.
@@ -72,6 +73,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     port: int = 8080
     workers: int = 1
     grpc: ListenAddress | None = None
+    metrics: ListenAddress | None = None
     grpc_url: str | None = None
     store: str = "sqlite:///.dragoman/tasks.db"
     node: str | None = None
@@ -101,6 +103,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     drain: float = 30
     log: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
+    otel_content: bool = False
     blocking: bool = True
     strict_files: bool = False
     heartbeat: float = 15
@@ -122,12 +125,13 @@ class WorkerSettings(Settings, frozen=True, kw_only=True):
     """The settings of one of several processes that share a port. Each is a node of its own.
 
     `node_id` is the id with which it joins the other nodes. `ended` are the ids of processes that have surely ended, so
-    that their tasks can be taken at once.
+    that their tasks can be taken at once. `metrics_file` is where it keeps its numbers, if there is `metrics`.
     """
 
     worker: int
     node_id: int
     ended: tuple[int, ...] = ()
+    metrics_file: Path = Path()
 
     @property
     def node_name(self) -> str:
@@ -190,6 +194,7 @@ def load_settings(
     if not partial:
         _check_shared(checked, raw)
         _check_grpc(checked, raw)
+        _check_metrics(checked, raw)
     if file is not None and file.auth:
         checked["auth"] = _with_tables(checked.get("auth"), file)
     if checked.get("auth") is not None and "limits_rate" not in checked:
@@ -210,6 +215,23 @@ def _check_grpc(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) ->
     port, host = checked.get("port", settings.port), checked.get("host", settings.host)
     if address.port and address.port == port and address.host in ("", host):
         raise ConfigError(f"{raw['grpc'].source}: port {port} is that of HTTP: use another one, as --grpc 50051")
+
+
+def _check_metrics(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
+    """Raise ConfigError for an address of metrics that is that of HTTP or gRPC."""
+    address: ListenAddress | None = checked.get("metrics")
+    if address is None or not address.port:
+        return
+    settings = Settings()
+    host: str = checked.get("host", settings.host)
+    grpc: ListenAddress | None = checked.get("grpc")
+    others = {"HTTP": (host, checked.get("port", settings.port))}
+    if grpc is not None:
+        others["gRPC"] = (grpc.host or host, grpc.port)
+    for name, (other, port) in others.items():
+        if address.port == port and (address.host == other or {address.host, other} & _EVERYWHERE):
+            source = raw["metrics"].source
+            raise ConfigError(f"{source}: port {port} is that of {name}: use another one, as --metrics 9464")
 
 
 def _check_shared(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:

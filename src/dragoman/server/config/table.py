@@ -71,7 +71,14 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             "grpc",
             "Serve gRPC too, on this port; 0 picks a free one.",
             "[HOST:]PORT",
-            values.parse_listen,
+            values.listen_parser(50051),
+            common=True,
+        ),
+        SettingInfo(
+            "metrics",
+            "Serve /metrics for Prometheus, on this port; 0 picks a free one.",
+            "[HOST:]PORT",
+            values.listen_parser(9464, "127.0.0.1"),
             common=True,
         ),
         SettingInfo("url", "Public URL of the server, for the agent card.", "URL", values.parse_url, common=True),
@@ -163,6 +170,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             common=True,
         ),
         SettingInfo("log", "Log format: text or json.", "FORM", values.choice_parser("text", "json")),
+        _switch("otel_content", "Put the text of messages into the spans of OpenTelemetry."),
     ),
     "Card": (
         SettingInfo("card_version", "Card format: 1.0, 0.3 or both.", "VERSION", values.choice_parser(*CARD_FORMATS)),

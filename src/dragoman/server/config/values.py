@@ -109,7 +109,7 @@ def choice_parser(*choices: str) -> ChoiceParser:
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen: a port, and a host if it is another one than that of `host`."""
+    """Where to listen: a port, and a host if it is another one than that of the setting `host`."""
 
     host: str
     port: int
@@ -118,13 +118,22 @@ class ListenAddress(NamedTuple):
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}" if self.host else str(self.port)
 
 
-def parse_listen(value: Any, is_text: bool) -> ListenAddress:
-    """Parse `[HOST:]PORT`. Raises ValueError."""
+def listen_parser(example: int, default_host: str = "") -> Callable[[Any, bool], ListenAddress]:
+    """Return a parser of `[HOST:]PORT`; its errors name a port as an example."""
+
+    def parse(value: Any, is_text: bool) -> ListenAddress:
+        address = _parse_listen(value, example)
+        return address if address.host else address._replace(host=default_host)
+
+    return parse
+
+
+def _parse_listen(value: Any, example: int) -> ListenAddress:
     host, _, port = str(value).rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     is_port = isinstance(value, (str, int)) and port.isascii() and port.isdecimal() and len(port) <= 5
     if not is_port or isinstance(value, bool) or int(port) > 65535 or str(value).startswith(":") or "/" in host:
-        raise ValueError(f"must be a port, or an address like 127.0.0.1:50051, not {as_json(value)}")
+        raise ValueError(f"must be a port, or an address like 127.0.0.1:{example}, not {as_json(value)}")
     return ListenAddress(host, int(port))
 
 

@@ -16,6 +16,9 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
+from dragoman.telemetry.loop import LoopMonitor
+from dragoman.telemetry.metrics.otel import FORWARDING
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
 from dragoman.transports.jsonrpc.serve import JsonRpc
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
+    from dragoman.telemetry.loop import RunningSkill
     from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
     from dragoman.transports.limits import DenialLog
@@ -81,10 +85,28 @@ class CallListener(Protocol):
         ...
 
 
+class MetricsExporter(Protocol):
+    """What has metrics recorded, for somebody who reads them."""
+
+    @property
+    def address(self) -> str:
+        """The URL at which this machine reads them."""
+        ...
+
+    def start(self) -> None:
+        """Begin. Idempotent. Raises ConfigError."""
+        ...
+
+    def close(self) -> None:
+        """End. Idempotent."""
+        ...
+
+
 class App:
     """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
 
-    With `needs_lifespan`, it must be stopped before its event loop ends.
+    With `needs_lifespan`, it must be stopped before its event loop ends. `watches_loop` is False where time stands
+    still, as in tests. `samplers` set metrics once a second.
     """
 
     def __init__(
@@ -102,7 +124,10 @@ class App:
         keys: Keys | None = None,
         limiter: Limiter | None = None,
         grpc_factory: Callable[[App], CallListener] | None = None,
+        metrics: MetricsExporter | None = None,
         extra: Sequence[Routes] = (),
+        watches_loop: bool = True,
+        samplers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
@@ -122,6 +147,7 @@ class App:
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._grpc_factory = grpc_factory
         self._grpc: CallListener | None = None
+        self._metrics = metrics
         self._extra = extra
         self._rebuild()
         # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
@@ -130,6 +156,10 @@ class App:
         self._start_lock: asyncio.Lock | None = None
         self._draining = False
         self.startup_error: BaseException | None = None
+        self.monitor = LoopMonitor(self._find_skill)
+        for sampler in (self._sample, *samplers):
+            self.monitor.add_sampler(sampler)
+        self._watches_loop = watches_loop
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
@@ -173,6 +203,11 @@ class App:
         """The address at which this machine reaches the server over gRPC; empty while it does not listen there."""
         return "" if self._grpc is None else self._grpc.local_address
 
+    @property
+    def metrics_address(self) -> str:
+        """The URL at which this machine reads the metrics of the server; empty if there is none."""
+        return "" if self._metrics is None else self._metrics.address
+
     def close_grpc(self) -> None:
         """Accept no more calls over gRPC, because others do; those that are there go on."""
         if self._grpc is not None:
@@ -205,18 +240,32 @@ class App:
         assert self._start_lock is not None
         async with self._start_lock:
             if self._ready_loop is None:
-                await self._store.open()
+                TRACING.detect()
+                FORWARDING.detect()
                 try:
-                    if self._bus is not None:
-                        await self._bus.open()
-                    await self._open_parts()
+                    if self._metrics is not None:
+                        self._metrics.start()  # first: what is recovered counts
+                    await self._open()
                 except BaseException:
-                    await self._close_store()
-                    await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
+                    if self._metrics is not None:
+                        self._metrics.close()
                     raise
                 self._ready_loop, self._draining = loop, False
                 if self._janitor is not None:
                     self._janitor.start()
+                if self._watches_loop:
+                    self.monitor.start()
+
+    async def _open(self) -> None:
+        await self._store.open()
+        try:
+            if self._bus is not None:
+                await self._bus.open()
+            await self._open_parts()
+        except BaseException:
+            await self._close_store()
+            await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
+            raise
 
     async def _open_parts(self) -> None:
         if self._draining:
@@ -249,6 +298,17 @@ class App:
         """How many runs are active."""
         return sum(hosted.service.running for hosted in self._hosted)
 
+    def _sample(self) -> None:
+        """Set the metrics of what is under way now: runs, streams, webhooks."""
+        for hosted in self._hosted:
+            hosted.service.sample()
+        if self._delivery is not None:
+            self._delivery.sample()
+
+    def _find_skill(self, worker: asyncio.Task[Any]) -> RunningSkill | None:
+        found = (hosted.service.runner.find(worker) for hosted in self._hosted)
+        return next(filter(None, found), None)
+
     async def is_ready(self) -> bool:
         """True while requests may be sent here: the server is not stopping, and its store works."""
         try:
@@ -274,6 +334,7 @@ class App:
         await self.drain()
         if self._ready_loop is not None:
             self._ready_loop = None
+            self.monitor.stop()
             if self._grpc is not None:
                 await self._grpc.stop(_CALL_SECONDS)
                 self._grpc = None
@@ -286,6 +347,8 @@ class App:
             await self._close_store()
             for hosted in self._hosted:
                 await hosted.agent.close()
+            if self._metrics is not None:
+                self._metrics.close()  # last: operators watch how a server stops
 
     async def _close_store(self) -> None:
         if self._bus is not None:

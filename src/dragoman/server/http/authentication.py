@@ -139,12 +139,12 @@ class SchemeAuthentication(Authentication):
             raise
 
     async def _open(self) -> None:
-        from dragoman.auth.inbound.audit import Audit
         from dragoman.auth.inbound.chain import Chain
         from dragoman.auth.inbound.config import build_schemes
         from dragoman.auth.inbound.cookie import CookieScheme
         from dragoman.auth.inbound.login import Login
         from dragoman.auth.inbound.passwords import Passwords
+        from dragoman.telemetry.audit import Audit
 
         settings, audit = self._settings, Audit()
         self._users = self._open_users()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from dragoman.engine.accept.quota import MemoryQuota, RateLimiter, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.transports.http import REQUEST, USER, SharedResources, with_headers
 from dragoman.transports.limits import ArrivalTimer, CpuThrottle, DenialLog
 
@@ -109,6 +110,8 @@ def admit(app: AsgiApp, limiter: Limiter, cross_site: CrossSiteCheck, refuse: Re
             else:
                 caller = limiter.caller(request)
             request.admit(None, caller, may_list(server[0] if server else ""))
+        if LOG_CONTEXT.on:
+            LOG_CONTEXT.request.set(request)
         if rate is not None:
             try:
                 rate.take(request.caller)

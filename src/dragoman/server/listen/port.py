@@ -22,7 +22,7 @@ _NO_SHARING = (
 
 
 # A port to suggest, by flag.
-_USUAL = {"--port": 8080, "--grpc": 50051}
+_USUAL = {"--port": 8080, "--grpc": 50051, "--metrics": 9464}
 
 
 class PortInUse(ConfigError):

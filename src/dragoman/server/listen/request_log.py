@@ -34,7 +34,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, watch)
         finally:
-            milliseconds = (time.perf_counter() - began) * 1000
+            seconds = time.perf_counter() - began
             fields: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": status}
-            text = f"{fields['method']} {fields['path']}  {status or 'no response'}  {milliseconds:.1f} ms"
-            logger.debug("%s", text, extra={**fields, "milliseconds": round(milliseconds, 1)})
+            text = f"{fields['method']} {fields['path']}  {status or 'no response'}  {seconds * 1000:.1f} ms"
+            logger.debug("%s", text, extra={**fields, "seconds": round(seconds, 4)})

@@ -103,7 +103,8 @@ def serve(
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open, and the port of gRPC too.
             grpc: str = getattr(app, "grpc_address", "")
-            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)), grpc)
+            metrics: str = getattr(app, "metrics_address", "")
+            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)), grpc, metrics)
             announce((*(() if quiet else startup.lines()), *startup.warnings()))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:

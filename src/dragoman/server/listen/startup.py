@@ -36,7 +36,7 @@ _SENTENCE = re.compile(r"(.+?[.!?…])(?=\s|$)")
 class Startup(NamedTuple):
     """The lines of one server, which listens on `host` and `port`; with `curl`, they name curl commands to try.
 
-    `grpc` is the address at which this machine reaches it over gRPC, if it does.
+    `grpc` is the address at which this machine reaches it over gRPC, if it does, `metrics` the URL of its metrics.
     """
 
     servable: Any
@@ -46,6 +46,7 @@ class Startup(NamedTuple):
     curl: bool = False
     style: Style = Style(enabled=False)
     grpc: str = ""
+    metrics: str = ""
 
     @property
     def agents(self) -> Sequence[Any]:
@@ -66,6 +67,8 @@ class Startup(NamedTuple):
             yield from self._agent(self.agents[0], "")
         if self.grpc:
             yield self._line("grpc", self.grpc)
+        if self.metrics:
+            yield self._line("metrics", self.metrics)
         yield self._line("store", _store(settings.store))
         if settings.workers > 1:
             server = one_line(settings.node_name.rpartition("/")[0])

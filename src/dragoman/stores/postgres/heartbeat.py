@@ -14,6 +14,7 @@ from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.lease import Observer, new_node_id
 from dragoman.stores.postgres.peer_check import PeerCheck
 from dragoman.stores.postgres.retry import answer_within
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -125,11 +126,13 @@ class Heartbeat:
             try:
                 await self._renew(listener)
             except ConnectionLost as error:
+                self._count("failed")
                 self._observer.reset()
                 if not silent:
                     logger.warning("the lease of this node cannot be renewed: %s", error)
                 silent = True
             except Exception:
+                self._count("failed")
                 self._observer.reset()
                 if not silent:
                     logger.exception("the lease of this node cannot be renewed")
@@ -169,6 +172,7 @@ class Heartbeat:
         sent = self._lease.now()
         runs = self._runs and not self._is_retired
         renewal = await self._answer(lambda: self._database.beat(self._info.id, runs=runs))
+        self._count("renewed" if renewal.alive else "dead")
         if not renewal.alive:
             self._lease.end()
             self._observer.reset()
@@ -189,6 +193,11 @@ class Heartbeat:
         while self._former:
             await self._answer(self._bury_former)
         await self._observe([peer for peer in renewal.peers if peer.id != self._info.id and not peer.dead], listener)
+
+    def _count(self, outcome: str) -> None:
+        if METRICS.on:
+            # Recorded in the thread of the beat: nobody else counts these.
+            METRICS.lease_renewals.add(1, outcome)
 
     async def _bury_former(self) -> None:
         """Make sure that the database knows a former self of this node as dead.

@@ -13,6 +13,7 @@ from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.ownership import PostgresOwnership
 from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
 from dragoman.stores.postgres.writer import GroupCommit
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +115,10 @@ class PostgresStore:
         await self.ownership.stop()
         await self._beating.stop()
         await self._database.close()
+
+    def sample(self) -> None:
+        """Set the metric of the lease: the seconds that are left of it."""
+        METRICS.lease_left.set(max(0.0, self._lease.remaining))
 
     def write(self, write: Write) -> None:
         """Queue a change."""

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import secrets
 from itertools import count
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.clock import wait
 from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
+from dragoman.stores.commits import commit_time, record_commits
 from dragoman.stores.postgres.batch import WriteQueue
 from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
 from dragoman.stores.postgres.lease import DECLARED_DEAD
 from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within
 from dragoman.stores.postgres.verdict import judge
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -137,6 +140,7 @@ class GroupCommit:
                 await self._next_signal()
 
     async def _commit_batch(self, batch: WriteBatch) -> None:
+        started = perf_counter() if METRICS.on else 0.0
         attempt = _Attempt()
         missing: BaseException = ServerError(NO_ANSWER)
         try:
@@ -149,6 +153,8 @@ class GroupCommit:
             logger.exception("changes could not be written")
             missing = error
         finally:
+            if METRICS.on and started and None in attempt.outcomes.values():
+                record_commits([commit_time(batch.writes, perf_counter() - started)], ())
             for write in batch.writes:
                 _report(write, attempt.outcomes.get(id(write), missing))
             self._fail_followers(attempt)
@@ -320,6 +326,8 @@ class _Attempt:
 
 
 def _report(write: Write, outcome: BaseException | None) -> None:
+    if METRICS.on and outcome is not None:
+        record_commits((), (outcome,))
     try:
         write.done(outcome)
     except Exception:

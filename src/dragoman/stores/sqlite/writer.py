@@ -10,19 +10,23 @@ import sqlite3
 import threading
 from collections import Counter, deque
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dragoman.model.error import ServerError
+from dragoman.stores.commits import commit_time, record_commits
 from dragoman.stores.sqlite.changes import Changes, Conflict
 from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import migrate
 from dragoman.stores.sqlite.tables import create_tables
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dragoman.engine.ports.rows import TaskTable
     from dragoman.engine.ports.store import Scope, Write
+    from dragoman.stores.commits import CommitTime
     from dragoman.stores.sqlite.file import StoreFile
 
 logger = logging.getLogger("dragoman.store")
@@ -64,6 +68,8 @@ class Writer:
         self._checkpoint_lock = FileLock(file.sibling(".ckpt"))
         self._since_checkpoint = 0
         self._connection: sqlite3.Connection | None = None
+        # Of the commits of one batch, while metrics are on: normally one.
+        self._times: list[CommitTime] = []
 
     def open(self, loop: asyncio.AbstractEventLoop) -> int:
         """Open the file and start the thread. Return the largest task number so far.
@@ -170,7 +176,9 @@ class Writer:
         assert connection is not None
         try:
             while batch := self._next_batch(connection):
-                self._on_loop(_report, batch, self._commit_to_file(connection, batch))
+                outcomes = self._commit_to_file(connection, batch)
+                times, self._times = self._times, []
+                self._on_loop(_report, batch, outcomes, times)
                 self._checkpoint_when_due(connection)
         finally:
             self._checkpoint(connection)
@@ -267,6 +275,8 @@ class Writer:
         return outcomes
 
     def _try_commit(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
+        measured = METRICS.on
+        started = perf_counter() if measured else 0.0
         try:
             connection.execute("BEGIN IMMEDIATE")
             changes = Changes(self._tables)
@@ -275,12 +285,16 @@ class Writer:
                 changes.add(write, self._scope_number(connection, write.row.scope) if scope is None else scope)
             changes.apply(connection)
             self._since_checkpoint += changes.size
+            synced = perf_counter() if measured else 0.0
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the thread must go on; the error is reported to the writer
             self._scopes.clear()
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             return error
+        if measured:
+            now = perf_counter()
+            self._times.append(commit_time(batch, now - started, now - synced))
         return None
 
     def _scope_number(self, connection: sqlite3.Connection, scope: Scope) -> int:
@@ -317,7 +331,9 @@ def _is_full(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
-def _report(batch: list[Write], outcomes: list[BaseException | None]) -> None:
+def _report(batch: list[Write], outcomes: list[BaseException | None], times: list[CommitTime]) -> None:
+    if METRICS.on:
+        record_commits(times, outcomes, (Conflict, sqlite3.IntegrityError))
     for write, outcome in zip(batch, outcomes, strict=True):
         try:
             write.done(outcome)

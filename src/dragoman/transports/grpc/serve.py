@@ -19,11 +19,14 @@ from dragoman.dialects.v03_proto.names import card_of_proto
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.grpc.codec import MalformedMessage
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.status import OK, status_trailers
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.observed import count_refused
 from dragoman.transports.sse import last_event_id
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ class Grpc:
     def __init__(self, agents: Mapping[str, GrpcAgent]) -> None:
         self._agents = agents
         self._default = next(iter(agents.values()))
+        # The name of the agent; with several, a call that cannot be read is nobody's.
+        self._only = self._default.endpoint.agent if len(agents) == 1 else ""
         limits = self._default.endpoint.limits
         self._max_levels, self._max_values = limits.nesting, limits.values or sys.maxsize
 
@@ -84,9 +89,14 @@ class Grpc:
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error as the status of the call, with its details."""
+        path = request.scope["path"]
+        version = _row_of(path).version
+        if METRICS.on or TRACING.on:
+            method = METHODS.get(path)
+            count_refused(request, error, self._only, None if method is None else method.operation, version)
         # What is added to the headers, such as challenges, is sent with the trailers.
         await send({**_start([]), "trailers_only": True})
-        await _end(send, [*status_trailers(error, _row_of(request.scope["path"]).version), *error_headers(error)])
+        await _end(send, [*status_trailers(error, version), *error_headers(error)])
 
     async def _serve(self, request: Request, send: Send) -> None:
         method = METHODS.get(request.scope["path"])

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.dialects.errors import rpc_failure
-from dragoman.dialects.negotiate import SENDING_METHODS
+from dragoman.dialects.negotiate import METHODS, SENDING_METHODS
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, is_error_event, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.json import UNREADABLE
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.observed import count_refused
 from dragoman.transports.sse import SseWriter, last_event_id, send_single_event
 
 if TYPE_CHECKING:
@@ -114,15 +117,30 @@ class JsonRpc:
             await self._serve(request, send, rpc_request)
         except A2AError as error:
             self._endpoint.log_denial(request, error)
-            await _send_error(request, send, error, request_id, method)
+            await self._send_error(request, send, error, request_id, method)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await _send_error(request, send, unexpected_error(error), request_id, method)
+            await self._send_error(request, send, unexpected_error(error), request_id, method)
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
-        await _send_error(request, send, error)
+        await self._send_error(request, send, error)
+
+    async def _send_error(
+        self, request: Request, send: Send, error: A2AError, request_id: Any = None, method: object = None
+    ) -> None:
+        requested = request.headers.get(VERSION_HEADER_RECEIVED) or request.query.get(VERSION_HEADER)
+        version = version_of_method(method, requested)
+        if METRICS.on or TRACING.on:
+            operation = METHODS.get(method) if isinstance(method, str) else None
+            count_refused(request, error, self._endpoint.agent, operation, version)
+        body = msgspec.json.encode(rpc_failure(error, version, request_id))
+        status, headers = rpc_http_status(error), error_headers(error)
+        if status == 200 and is_error_event(method, version):
+            await send_single_event(send, body, headers)
+        else:
+            await respond(send, status, body, headers=headers)
 
     async def _serve(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
@@ -174,16 +192,3 @@ class JsonRpc:
             artifacts = await stream.artifacts()
         writer = SseWriter(dialect, encode_error, extra_headers, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
-
-
-async def _send_error(
-    request: Request, send: Send, error: A2AError, request_id: Any = None, method: object = None
-) -> None:
-    requested = request.headers.get(VERSION_HEADER_RECEIVED) or request.query.get(VERSION_HEADER)
-    version = version_of_method(method, requested)
-    body = msgspec.json.encode(rpc_failure(error, version, request_id))
-    status, headers = rpc_http_status(error), error_headers(error)
-    if status == 200 and is_error_event(method, version):
-        await send_single_event(send, body, headers)
-    else:
-        await respond(send, status, body, headers=headers)

@@ -12,6 +12,8 @@ from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_R
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.spans import TRACING
 from dragoman.transports.http import (
     A2A_JSON,
     JSON,
@@ -24,6 +26,7 @@ from dragoman.transports.http import (
 )
 from dragoman.transports.jsonrpc.serve import is_enveloped_message
 from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.observed import count_refused
 from dragoman.transports.sse import SseWriter, last_event_id
 
 if TYPE_CHECKING:
@@ -135,7 +138,10 @@ class Rest:
 
     async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Send an error in the format of the version the path belongs to."""
-        status, body = http_error(error, rest_row(request.segments).version)
+        row = rest_row(request.segments)
+        if METRICS.on or TRACING.on:
+            count_refused(request, error, self._endpoint.agent, _operation_of(request, row), row.version)
+        status, body = http_error(error, row.version)
         headers: list[Header] = error_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
@@ -186,6 +192,13 @@ class Rest:
         request.charge(body, self._endpoint.limits.check(body))
         if is_large:
             await request.wait_for_turn()
+
+
+def _operation_of(request: Request, row: Row) -> Operation | None:
+    try:
+        return find_route(request.method, request.segments, row).operation
+    except MethodNotFound:
+        return None
 
 
 def _read_params(request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:

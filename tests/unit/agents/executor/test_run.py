@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
+from opentelemetry import trace as otel
+from otlp_collector import collected_spans
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
@@ -370,3 +372,13 @@ async def test_a_whole_task_says_its_artifacts_and_its_state() -> None:
 
     task = await answer_of(execute)
     assert (task.state, task.text) == (State.COMPLETED, "all of it")
+
+
+async def test_what_it_does_is_below_the_run_in_a_trace() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        with otel.get_tracer("test").start_as_current_span("in the executor"):
+            await said.status("completed", "done")
+
+    with collected_spans() as spans:
+        assert (await answer_of(execute)).text == "done"
+        assert [name.split()[0] for name in spans.path("in the executor")][-2:] == ["invoke_agent", "in"]

@@ -78,6 +78,9 @@ class Calling:
     def same(self) -> Any:
         return text({"arguments": self.arguments, "user": self.meta.get("dragoman/user")})
 
+    def trace(self) -> Any:
+        return text({name: self.meta[name] for name in ("traceparent", "tracestate", "baggage") if name in self.meta})
+
     def environment(self) -> Any:
         return text(dict(os.environ))
 
@@ -229,8 +232,21 @@ class Calling:
 
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
-        *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
         *(
+            "pid",
+            "same",
+            "trace",
+            "environment",
+            "fail",
+            "nonsense",
+            "broken_promise",
+            "wait",
+            "held",
+            "let_go",
+            "ask_name",
+        ),
+        *(
+            "ask_name",
             "held_longer",
             "let_go_longer",
             "ask_and_ask_late",

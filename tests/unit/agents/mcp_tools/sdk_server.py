@@ -75,6 +75,12 @@ def build(folder: Path, key: bytes = KEY) -> MCPServer:  # noqa: C901 - many sma
         """What is told to who did not ask."""
         return json.dumps((ctx.request_context.meta or {}).get("dragoman/user"))
 
+    @server.tool(structured_output=False)
+    def trace(ctx: Context[Any, Any]) -> str:
+        """The trace context that came with the call."""
+        meta: dict[str, Any] = dict(ctx.request_context.meta or {})
+        return json.dumps({name: meta[name] for name in ("traceparent", "tracestate", "baggage") if name in meta})
+
     @server.tool(structured_output=False, meta={"dragoman/permission": "admin"})
     def secret() -> str:
         """For administrators."""

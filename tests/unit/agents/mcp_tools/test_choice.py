@@ -25,7 +25,7 @@ async def test_every_skill_on_the_card_can_be_called_by_its_id(kit: MCPServer) -
     async with Client(Agent.from_mcp(kit, exclude=["wait", "secret", "held", "inquire"])) as client:
         skills = [skill.id for skill in (await client.card()).skills]
         assert skills == [
-            *("add", "echo", "who", "nobody", "fail", "refuse", "introduce", "measure", "pid", "sign_in"),
+            *("add", "echo", "who", "nobody", "trace", "fail", "refuse", "introduce", "measure", "pid", "sign_in"),
             *("rounds", "think", "more"),
         ]
         arguments = {"add": {"a": 1, "b": 2}, "echo": {"text": "x"}, "refuse": {"n": -1}, "rounds": {"n": 1}}

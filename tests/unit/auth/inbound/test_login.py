@@ -257,12 +257,16 @@ async def test_the_log_tells_who_signed_in_and_no_password(
     await browser.sign_in("my password, typed as a name", "x")
     await browser.sign_in(csrf="nonsense")
     await browser.sign_in()
-    told = [(record.__dict__["event"], record.__dict__["user"], record.__dict__["reason"]) for record in caplog.records]
+    await browser.open()
+    await browser.post("/logout", {"csrf": browser.token()})
+    names = ("event", "user", "reason")
+    told = [tuple(record.__dict__.get(name, "") for name in names) for record in caplog.records]
     assert told == [
         ("denied", "alice", "wrong-password"),
         ("denied", "", "unknown-user"),
         ("denied", "", "csrf"),
         ("signed-in", "alice", ""),
+        ("signed-out", "alice", ""),
     ]
     assert "password, typed" not in caplog.text
     assert "my wrong" not in caplog.text

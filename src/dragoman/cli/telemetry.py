@@ -1,0 +1,244 @@
+"""Exports traces and metrics of a command, where the standard variables `OTEL_…` ask for that.
+
+Nothing of OpenTelemetry is imported before. A program that has configured it itself keeps what it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from dragoman.telemetry.spans import TRACING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Signal = Literal["TRACES", "METRICS"]
+
+logger = logging.getLogger("dragoman.telemetry")
+# How long a command waits at its end for what is still to be exported, in seconds.
+FLUSH_SECONDS = 2.0
+EXPORTERS = ("otlp", "console", "none")
+# The loggers of OpenTelemetry that say, with a line or a traceback for each batch, that it cannot be exported.
+_NOISY = (
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.sdk.metrics._internal.export",
+    "opentelemetry.sdk.trace.export",
+)
+
+
+class Export:
+    """What exports the telemetry of this process: providers of the SDK, which are flushed once at the end."""
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], object]] = []
+        self._has_failed = threading.Event()
+        self._has_ended = threading.Event()
+
+    def add(self, end: Callable[[], object]) -> None:
+        """Add what is called at the end, in a thread: it may take as long as it wants."""
+        self._ends.append(end)
+
+    def report(self, target: str, problem: str) -> None:
+        """Warn that nothing can be exported: once, until it works again. Called by the threads that export."""
+        if not self._has_failed.is_set():
+            self._has_failed.set()
+            self._has_ended.set()  # nobody waits for a collector that is not there
+            logger.warning(
+                "OpenTelemetry: nothing can be exported to %s: %s. This is not repeated until it works again; what "
+                "is measured until then is lost",
+                target,
+                problem,
+            )
+
+    def report_success(self) -> None:
+        """Note that something was exported."""
+        self._has_failed.clear()
+
+    def flush(self, seconds: float = FLUSH_SECONDS) -> None:
+        """Export what is left, and wait for that so long at most; a collector that is away is not waited for."""
+        if not self._ends:
+            return
+        ends, self._ends = self._ends, []
+        if not self._has_failed.is_set():
+            self._has_ended.clear()
+        # A daemon: a collector that accepts a connection and says nothing does not keep the process alive.
+        threading.Thread(target=self._end, args=(ends,), name="dragoman-flush", daemon=True).start()
+        self._has_ended.wait(seconds)
+
+    def _end(self, ends: Sequence[Callable[[], object]]) -> None:
+        threads = [threading.Thread(target=end, daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._has_ended.set()
+
+
+EXPORT = Export()
+
+
+def exporters_of(signal: Signal, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the exporters that the variables ask for, of `otlp` and `console`; none unless they ask."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ()
+    if chosen := environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower():
+        names = tuple(name.strip() for name in chosen.split(","))
+        unknown = [name for name in names if name not in EXPORTERS]
+        if unknown:
+            logger.warning(
+                "OTEL_%s_EXPORTER=%s: there is no exporter %r here; there are: %s",
+                signal,
+                chosen,
+                unknown[0],
+                ", ".join(EXPORTERS),
+            )
+        return tuple(name for name in names if name in EXPORTERS and name != "none")
+    endpoints = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    return ("otlp",) if any(environ.get(name) for name in endpoints) else ()
+
+
+def configure_export(service: str, version: str, environ: Mapping[str, str] | None = None) -> None:
+    """Export traces and metrics as the variables say, unless the program has configured OpenTelemetry itself.
+
+    `service` and `version` are those of the resource, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` has
+    others. If the extra is not installed, a warning says how to install it, and nothing is exported.
+    """
+    environ = os.environ if environ is None else environ
+    if not any(name.startswith("OTEL_") for name in environ):
+        return
+    traces, metrics = exporters_of("TRACES", environ), exporters_of("METRICS", environ)
+    if not (traces or metrics) or not _speaks_http(environ):
+        return
+    try:
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    except ImportError:
+        from dragoman.installation import install_line
+
+        logger.warning("OTEL_… asks for telemetry, which needs more packages: %s", install_line("otel"))
+        return
+    from uuid import uuid4
+
+    defaults = {"service.name": service, "service.version": version, "service.instance.id": str(uuid4())}
+    resource = Resource.create({**defaults, **OTELResourceDetector().detect().attributes})
+    _silence(environ)
+    if traces:
+        _export_traces(traces, resource)
+    if metrics:
+        _export_metrics(metrics, resource)
+    TRACING.detect()
+
+
+def _speaks_http(environ: Mapping[str, str]) -> bool:
+    """False, with a warning, where the variables ask for OTLP over gRPC, whose exporter is not among our packages."""
+    for name in ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"):
+        if environ.get(name, "").strip().lower() == "grpc":
+            logger.warning(
+                "%s=grpc: here OTLP is sent over HTTP. Set it to http/protobuf, and the endpoint to the port of the "
+                "collector for that, which is usually 4318. Nothing is exported",
+                name,
+            )
+            return False
+    return True
+
+
+def _export_traces(names: Sequence[str], resource: Any) -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return  # the program has one
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    for name in names:
+        if name == "console":
+            # stdout is for results, and in `dragoman mcp` for the host.
+            provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            provider.add_span_processor(BatchSpanProcessor(_reporting(OTLPSpanExporter())))
+    trace.set_tracer_provider(provider)
+    EXPORT.add(provider.shutdown)
+
+
+def _export_metrics(names: Sequence[str], resource: Any) -> None:
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+
+    from dragoman.telemetry.metrics.otel import FORWARDING
+
+    if FORWARDING.detect():
+        return  # the program has one
+    readers: list[PeriodicExportingMetricReader] = []
+    for name in names:
+        if name == "console":
+            readers.append(PeriodicExportingMetricReader(ConsoleMetricExporter(out=sys.stderr)))
+        else:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+            readers.append(PeriodicExportingMetricReader(_reporting(OTLPMetricExporter())))
+    provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(provider)
+    FORWARDING.start(provider)
+    EXPORT.add(provider.shutdown)
+
+
+def _reporting(exporter: Any) -> Any:
+    """Let an exporter of the SDK report whether it works."""
+    export: Callable[..., Any] = exporter.export
+
+    def reported(*batch: Any, **options: Any) -> Any:
+        result = export(*batch, **options)
+        if result.name == "SUCCESS":
+            EXPORT.report_success()
+        return result
+
+    vars(exporter)["export"] = reported
+    return exporter
+
+
+class _OneWarning(logging.Filter):
+    """Turns what OpenTelemetry logs about each batch into one warning."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self._target = target
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        EXPORT.report(self._target, " ".join(_reasons(record)))
+        return False
+
+
+def _reasons(record: logging.LogRecord) -> Iterator[str]:
+    """Yield what has gone wrong: an error of a connection is long, and names its kind first."""
+    for value in record.args if isinstance(record.args, tuple) else ():
+        if isinstance(value, Exception):
+            yield type(value).__name__
+            return
+    yield record.getMessage()
+
+
+def _silence(environ: Mapping[str, str]) -> None:
+    target = _without_credentials(
+        environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        or environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+        or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        or "http://localhost:4318"
+    )
+    for name in _NOISY:
+        logging.getLogger(name).addFilter(_OneWarning(target))
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

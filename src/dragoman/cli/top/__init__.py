@@ -1,0 +1,1 @@
+"""`dragoman top`: what a server does, live, from its metrics alone."""

@@ -1,0 +1,95 @@
+"""The same metrics through OpenTelemetry, where the program or the user of a command has configured a MeterProvider.
+
+Counters and gauges are read when a reader of OpenTelemetry asks for them. Of a histogram it wants every number.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.metrics.registry import MAX_SERIES, OTHER, Histogram, Metric, MetricRegistry
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider, Observation
+
+
+class MeterForwarding:
+    """Forwards the metrics of a registry to one provider at a time."""
+
+    def __init__(self, metrics: MetricRegistry) -> None:
+        self._metrics = metrics
+        self._provider: object = None
+
+    def detect(self) -> bool:
+        """Forward to the provider of the program, if it has configured one, and return whether it has.
+
+        Costs nothing where it has not.
+        """
+        api: Any = sys.modules.get("opentelemetry.metrics._internal")
+        provider = None if api is None else getattr(api, "_METER_PROVIDER", None)
+        if provider is None or type(provider).__name__ == "NoOpMeterProvider":
+            return False
+        self.start(provider)
+        return True
+
+    def start(self, provider: MeterProvider) -> None:
+        """Record from now on, and forward to a provider, instead of the one before. Idempotent."""
+        if self._provider is provider:
+            return
+        self.stop()
+        self._provider = provider
+        meter = provider.get_meter("dragoman")
+        for metric in self._metrics.metrics.values():
+            text, unit = metric.help, metric.unit
+            if isinstance(metric, Histogram):
+                bounds = metric.bounds
+                instrument = meter.create_histogram(metric.name, unit, text, explicit_bucket_boundaries_advisory=bounds)
+                metric.forward_to(_recorder(metric, instrument.record))
+            elif metric.kind == "counter":
+                meter.create_observable_counter(metric.name, [self._reader(metric, provider)], unit, text)
+            else:
+                meter.create_observable_gauge(metric.name, [self._reader(metric, provider)], unit, text)
+        self._metrics.begin()
+
+    def stop(self) -> None:
+        """Forward no more. Idempotent."""
+        if self._provider is not None:
+            self._provider = None
+            for metric in self._metrics.metrics.values():
+                metric.forward_to(None)
+            self._metrics.end()
+
+    def _reader(self, metric: Metric, provider: object) -> Callable[[object], Iterable[Observation]]:
+        from opentelemetry.metrics import Observation
+
+        def read(_: object) -> Iterable[Observation]:
+            if self._provider is provider:
+                for labels, values in metric.series():
+                    yield Observation(values[0], _attributes(metric, labels))
+
+        return read
+
+
+FORWARDING = MeterForwarding(METRICS)
+
+
+def _recorder(metric: Histogram, record: Callable[..., None]) -> Callable[[float, tuple[str, ...]], None]:
+    made: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def forward(value: float, labels: tuple[str, ...]) -> None:
+        attributes = made.get(labels)
+        if attributes is None:
+            if len(made) >= MAX_SERIES:
+                labels = (OTHER,) * len(labels)
+            attributes = made[labels] = _attributes(metric, labels)
+        record(value, attributes)
+
+    return forward
+
+
+def _attributes(metric: Metric, labels: tuple[str, ...]) -> dict[str, str]:
+    """Return labels as attributes; what is empty is left out, as an error where there was none."""
+    return {name: value for name, value in zip(metric.labels, labels, strict=True) if value}

@@ -1,0 +1,196 @@
+"""Measures and traces operations where all bindings perform them. Nothing of this is called while telemetry is off."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.journal.follow import Stream
+from dragoman.model import error as errors
+from dragoman.model.error import DragomanError, InternalError
+from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
+from dragoman.telemetry.metrics.catalog import METRICS
+from dragoman.telemetry.metrics.registry import OTHER
+from dragoman.telemetry.spans import TRACING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
+    from dragoman.engine.call import CallContext
+    from dragoman.engine.journal.follow import Batch
+    from dragoman.model.error import A2AError
+    from dragoman.model.operation import Operation
+    from dragoman.telemetry.spans import Span
+    from dragoman.transports.endpoint import Outcome
+    from dragoman.transports.http import Request
+
+# The error of an operation whose caller has left, or that the server has ended because it stops.
+CANCELED = "CANCELED"
+_REASONS = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DragomanError)}
+# Agents raise errors with reasons of their own. The first of them are counted one by one, the rest together.
+_MAX_OWN_REASONS = 20
+_OWN_REASONS: set[str] = set()
+
+
+def record_outcome(
+    started: float,
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    outcome: Outcome,
+    request: Request | None,
+    span: Span | None = None,
+) -> Outcome:
+    """Record an operation that has returned, and return its outcome; a stream is observed until its own end."""
+    if isinstance(outcome.result, Stream):
+        stream = outcome.result
+        observed = _ObservedStream(started, agent, operation, call, request, span)
+        return outcome._replace(result=stream._replace(batches=observed.follow(stream.batches)))
+    if METRICS.on:
+        origin = call.origin
+        version = call.version if "/" in origin else origin
+        METRICS.operations.observe(perf_counter() - started, agent, operation, version, "")
+    return outcome
+
+
+def record_failure(
+    started: float,
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    error: BaseException,
+    request: Request | None,
+) -> None:
+    """Record an operation that has raised an exception."""
+    if request is not None:
+        request.mark_observed()
+    if METRICS.on:
+        METRICS.operations.observe(perf_counter() - started, agent, operation, call.version, _error_label(error))
+
+
+class _ObservedStream:
+    """A stream that is observed until its end."""
+
+    def __init__(
+        self,
+        started: float,
+        agent: str,
+        operation: Operation,
+        call: CallContext,
+        request: Request | None,
+        span: Span | None,
+    ) -> None:
+        self._labels = (agent, operation, call.version)
+        self._request = request
+        self._span = span
+        self._started = started
+
+    async def follow(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
+        """Yield the batches of a stream, and end with it. Raises whatever ends the stream."""
+        error: BaseException | None = None
+        ended = False
+        span = self._span if self._span is not None and self._span.recording else None
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    ended = batch.ended
+                    if span is not None:
+                        _describe_batch(span, batch)
+                    yield batch
+                    del batch  # it can be large, and must not be held while the stream waits
+        except BaseException as problem:
+            error = None if ended else problem
+            if self._request is not None:
+                self._request.mark_observed()
+            raise
+        finally:
+            if self._span is not None:
+                _end_span(self._span, error)
+            if METRICS.on:
+                failure = "" if error is None else _error_label(error)
+                METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
+
+
+async def observe(
+    perform: Awaitable[Outcome],
+    agent: str,
+    operation: Operation,
+    call: CallContext,
+    params: Any,
+    request: Request | None,
+) -> Outcome:
+    """Perform an operation and observe it. Raises what `perform` raises."""
+    span = None
+    if request is not None:
+        request.set_target(agent, params)
+        # A call inside this process has no server: its run is a child of whatever called it.
+        if TRACING.on:
+            span = _start_span(agent, operation, call.version, request)
+            if span.recording:
+                span.describe(request_attributes(params))
+    started = perf_counter()
+    try:
+        if span is None:
+            outcome = await perform
+        else:
+            with span.current():
+                outcome = await perform
+    except BaseException as error:
+        if span is not None:
+            _end_span(span, error)
+        record_failure(started, agent, operation, call, error, request)
+        raise
+    if span is not None and not isinstance(outcome.result, Stream):
+        _end_span(span, None, outcome.result)
+    return record_outcome(started, agent, operation, call, outcome, request, span)
+
+
+def _start_span(agent: str, operation: Operation, version: str, request: Request) -> Span:
+    attributes = call_attributes(operation.value, version, agent)
+    return TRACING.start(operation.value, "server", attributes, carrier=request.headers)
+
+
+def _end_span(span: Span, error: BaseException | None, result: object = None) -> None:
+    if span.recording:
+        span.describe(result_attributes(result))
+    if error is not None:
+        span.fail(error_type(error))
+    span.end()
+
+
+def _describe_batch(span: Span, batch: Batch) -> None:
+    """Describe the task of a stream by the last of these records that sets its state, or is a bare message."""
+    for record in reversed(batch.records):
+        if record.state is not None or record.body.startswith(b'{"message"'):
+            span.describe(result_attributes(record.event))
+            return
+
+
+def count_refused(request: Request, error: A2AError, agent: str, operation: Operation | None, version: str) -> None:
+    """Count a request that never became an operation, because it could not be read or was not admitted."""
+    if request.is_observed:
+        return
+    if TRACING.on and operation is not None:
+        span = _start_span(agent, operation, version, request)
+        span.fail(error_type(error))
+        span.end()
+    if METRICS.on:
+        METRICS.operations.observe(request.age(), agent, operation or "", version, _error_label(error))
+
+
+def _error_label(error: BaseException) -> str:
+    name = error_type(error)
+    if name in _REASONS or name == CANCELED:
+        return name
+    if len(_OWN_REASONS) < _MAX_OWN_REASONS:
+        _OWN_REASONS.add(name)
+    return name if name in _OWN_REASONS else OTHER
+
+
+def error_type(error: BaseException) -> str:
+    """Return what an error is called in spans: its reason."""
+    if isinstance(error, DragomanError):
+        return error.reason
+    return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason

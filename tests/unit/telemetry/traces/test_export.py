@@ -1,0 +1,300 @@
+"""What commands export where the variables `OTEL_…` ask for it, and what they do when nobody takes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from tests.otlp_collector import OtlpCollector, trees
+
+from dragoman.cli.telemetry import exporters_of
+
+DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
+AGENT = '''
+from dragoman import Agent
+
+agent = Agent("greeter", version="4.2")
+
+@agent.skill
+async def greet(name: str) -> str:
+    """Greet."""
+    return f"hello {name}"
+'''
+OWN_PROVIDER = """
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+provider = TracerProvider(resource=Resource({"service.name": "mine"}))
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=50))
+trace.set_tracer_provider(provider)
+"""
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return {**inherited, "DRAGOMAN_STORE": "memory:", **variables}
+
+
+class Served:
+    """A served agent: its address, and what it wrote to stderr once it has stopped."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        self._process = process
+        self._lines = [process.stderr.readline()]
+        found = re.search(r"http://\S+", self._lines[0])
+        assert found is not None, self._lines[0] + process.stderr.read()
+        self.url = found[0]
+
+    def stop(self) -> tuple[str, float]:
+        """Stop it; what it wrote, and how many seconds that took."""
+        began = time.monotonic()
+        self._process.terminate()
+        _, rest = self._process.communicate(timeout=15)
+        return "".join(self._lines) + rest, time.monotonic() - began
+
+
+@contextmanager
+def serving(folder: Path, variables: Mapping[str, str], code: str = AGENT) -> Iterator[Served]:
+    (folder / "greeter.py").write_text(code)
+    process = subprocess.Popen(
+        [*DRAGOMAN, "serve", "greeter.py", "--port", "0"],
+        cwd=folder,
+        env=environment(variables),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Served(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def call(url: str, variables: Mapping[str, str]) -> tuple[str, str, float]:
+    """Call the agent with the command; its output, what it wrote to stderr, and how many seconds it took."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [*DRAGOMAN, "call", url, "greet", "name=Ada"],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        env=environment(variables),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr, time.monotonic() - began
+
+
+def test_a_command_and_a_server_export_one_tree(tmp_path: Path) -> None:
+    with OtlpCollector() as collector, serving(tmp_path, collector.environment()) as server:
+        script = {"TRACEPARENT": f"00-{TRACE}-{PARENT}-01"}
+        output, problems, _ = call(server.url, collector.environment() | script)
+        server.stop()
+        spans = collector.spans
+        metrics = collector.metrics()
+    assert (output, problems) == ("hello Ada\n", "")
+    (tree,) = trees(spans)
+    assert tree.outline("a2a.task.state") == (
+        "CLIENT SendStreamingMessage @dragoman TASK_STATE_COMPLETED\n"
+        "  SERVER SendStreamingMessage @greeter TASK_STATE_COMPLETED\n"
+        "    INTERNAL invoke_agent greeter @greeter TASK_STATE_COMPLETED"
+    )
+    assert (tree.span.trace_id, tree.span.parent_id) == (TRACE, PARENT)
+    server_resource = tree.children[0].span.resource
+    assert server_resource["service.version"] == "4.2"
+    assert server_resource["service.instance.id"] != tree.span.resource["service.instance.id"]
+    assert "a2a.server.operation.duration" in metrics
+
+
+def test_the_variables_name_the_service_and_add_to_the_resource(tmp_path: Path) -> None:
+    names = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test,service.version=7"}
+    with OtlpCollector() as collector, serving(tmp_path, collector.environment() | names) as server:
+        call(server.url, {})
+        server.stop()
+        resource = collector.spans[0].resource
+    assert [resource[name] for name in ("service.name", "service.version", "deployment.environment")] == [
+        "mine",
+        "7",
+        "test",
+    ]
+
+
+def test_a_program_that_has_a_provider_keeps_it(tmp_path: Path) -> None:
+    with OtlpCollector() as collector, serving(tmp_path, collector.environment(), OWN_PROVIDER + AGENT) as server:
+        call(server.url, {})
+        spans = collector.wait_for_spans("SendStreamingMessage", "invoke_agent greeter")
+    assert {span.service for span in spans} == {"mine"}
+
+
+def away() -> str:
+    """The address of a collector that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_collector_that_is_away_is_one_warning_and_delays_nothing(tmp_path: Path) -> None:
+    url = away()
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": url.replace("//", "//me:secret@"), "OTEL_BSP_SCHEDULE_DELAY": "10"}
+    with serving(tmp_path, variables) as server:
+        for _ in range(2):
+            output, problems, seconds = call(server.url, variables)
+            assert output == "hello Ada\n"
+            assert_warned_once(problems, url)
+            assert seconds < 4  # most of it is the start of the command
+        log, stopping = server.stop()
+    assert_warned_once(log, url)
+    assert stopping < 3
+
+
+def assert_warned_once(log: str, url: str) -> None:
+    assert log.count("nothing can be exported to") == 1, log
+    assert url in log and "secret" not in log
+    assert "Traceback" not in log and "Transient" not in log
+
+
+def test_a_collector_that_never_answers_delays_the_end_by_two_seconds_at_most(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, serving(tmp_path, {}) as server:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        quick = call(server.url, {})[2]
+        output, problems, seconds = call(server.url, variables)
+    assert output == "hello Ada\n"
+    assert "Traceback" not in problems
+    assert seconds < quick + 4
+
+
+def test_spans_on_the_console_are_on_stderr(tmp_path: Path) -> None:
+    with serving(tmp_path, {"OTEL_TRACES_EXPORTER": "console"}) as server:
+        output, problems, _ = call(server.url, {"OTEL_TRACES_EXPORTER": "console"})
+        log, _ = server.stop()
+    assert output == "hello Ada\n"
+    assert '"name": "SendStreamingMessage"' in problems
+    assert '"name": "invoke_agent greeter"' in log
+
+
+TABLE: list[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]] = [
+    ({}, (), ()),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, ("otlp",), ("otlp",)),
+    ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, ("otlp",), ()),
+    ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://x"}, (), ("otlp",)),
+    ({"OTEL_TRACES_EXPORTER": "otlp"}, ("otlp",), ()),
+    ({"OTEL_TRACES_EXPORTER": "Console, otlp"}, ("console", "otlp"), ()),
+    ({"OTEL_METRICS_EXPORTER": "console"}, (), ("console",)),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, (), ("otlp",)),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "True"}, (), ()),
+    ({"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_SAMPLER": "always_on"}, (), ()),
+]
+
+
+@pytest.mark.parametrize(("variables", "traces", "metrics"), TABLE)
+def test_the_variables_say_what_is_exported(
+    variables: dict[str, str], traces: tuple[str, ...], metrics: tuple[str, ...]
+) -> None:
+    assert (exporters_of("TRACES", variables), exporters_of("METRICS", variables)) == (traces, metrics)
+
+
+def in_python(code: str, variables: Mapping[str, str], *arguments: str) -> str:
+    """Run a command in a process of its own, after some code; what it wrote to stderr."""
+    code = f"import sys\n{code}\nfrom dragoman.cli.main import main\nmain(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        env=environment(variables),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes_on(tmp_path: Path) -> None:
+    with serving(tmp_path, {}) as server:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+        missing = "sys.modules['opentelemetry.sdk'] = sys.modules['opentelemetry.sdk.resources'] = None"
+        log = in_python(missing, variables, "call", server.url, "greet", "name=Ada")
+    assert log.count("needs more packages") == 1
+    assert "install" in log and "[otel]" in log and "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "there is no exporter 'zipkin' here; there are: otlp, console, none"),
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "Set it to http/protobuf",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], told: str) -> None:
+    with serving(tmp_path, {}) as server:
+        output, problems, _ = call(server.url, variables)
+    assert output == "hello Ada\n"
+    assert problems.count(told) == 1
+
+
+LIST = "import atexit; atexit.register(lambda: print([m for m in sys.modules if 'opentel' in m], file=sys.stderr))"
+
+
+def test_nothing_of_opentelemetry_is_imported_unless_a_variable_asks(tmp_path: Path) -> None:
+    with serving(tmp_path, {}) as server:
+        for variables in ({}, {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_EXPORTER": "none"}):
+            assert in_python(LIST, variables, "call", server.url, "greet", "name=Ada").endswith("[]\n")
+    asking = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    assert in_python(LIST, asking, "--help").endswith("[]\n")
+
+
+@pytest.mark.timeout(60)
+def test_every_worker_exports(tmp_path: Path, postgres_url: str) -> None:
+    (tmp_path / "greeter.py").write_text(AGENT)
+    with OtlpCollector() as collector:
+        command = [*DRAGOMAN, "serve", "greeter.py", "--port", "0", "--workers", "2", "--store", postgres_url]
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment({**collector.environment(), "DRAGOMAN_SECRET": "f1ed6a0c" * 8}),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            server = Served(process)
+            until(lambda: ask_for_nothing(server.url) and len(instances(collector)) == 2)
+            server.stop()
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def instances(collector: OtlpCollector) -> set[str]:
+    return {span.resource["service.instance.id"] for span in collector.spans}
+
+
+def ask_for_nothing(url: str) -> bool:
+    """Ask for a task that does not exist, over a connection of its own: it may be any worker's."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"nothing"}}'
+    headers = {"Content-Type": "application/json", "A2A-Version": "1.0", "Connection": "close"}
+    with urlopen(Request(url, body, headers), timeout=5) as response:
+        return response.status == 200
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
