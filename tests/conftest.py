@@ -199,8 +199,9 @@ def logging_as_before() -> Iterator[None]:
     root, loggers = logging.getLogger(), [logging.getLogger(name) for name in ("", "uvicorn", "dragoman.audit")]
     handlers, levels = list(root.handlers), [logger.level for logger in loggers]
     yield
+    for logger, level in zip(loggers, levels, strict=True):
+        if logger.level != level:
+            logger.setLevel(level)
     if root.handlers != handlers:
         root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
         sys.modules["dragoman.telemetry.log_context"].LOG_CONTEXT.enable(on=False)

@@ -56,6 +56,9 @@ def test_a_page_does_what_it_shows(
         monkeypatch.setenv("OPENAI_API_KEY", model_api.KEY)
         # The page on several nodes waits for a takeover: that of nodes with a short lease.
         environment = {"DRAGOMAN_LEASE": "1.5"} if places else {}
+        environment["OTEL_SDK_DISABLED"] = (
+            "false"  # tests of frameworks disable it in their process, and so in this one
+        )
         environment["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin"  # as here: see pyproject.toml
         path = f"{warm_path}{os.pathsep}{examples.environment()['PATH']}"
         examples.Reader(tmp_path, places, {"PATH": path, **environment}).read(page)

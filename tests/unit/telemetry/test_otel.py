@@ -36,6 +36,11 @@ class Reader:
         return {tuple(sorted(point.attributes.items())): point for point in self.metrics()[name].data.data_points}
 
 
+@pytest.fixture(autouse=True)
+def enabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_SDK_DISABLED", raising=False)  # as tests of other frameworks have it in this process
+
+
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()

@@ -76,7 +76,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
         ),
         SettingInfo(
             "metrics",
-            "Serve /metrics for Prometheus, on this port; 0 picks a free one.",
+            "Serve /metrics for Prometheus, on this port.",
             "[HOST:]PORT",
             values.listen_parser(9464, "127.0.0.1"),
             common=True,
