@@ -3,7 +3,8 @@
 The fenced blocks of a page are carried out from top to bottom, in a folder of their own:
 
 - `python` runs. All blocks of a page share one namespace, like the cells of a notebook, and may `await` at the top.
-  With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest.
+  With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest. So is one
+  with `saved`, for a command of the page: what configures a whole process, such as OpenTelemetry, must not run in ours.
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
   says, the commands and the Python after it reach that server; so do commands that name no address. A page's next
   server is started after this one was killed, with SIGKILL: every page that restarts a server proves what survives.
@@ -56,7 +57,7 @@ _TYPES = re.compile(r'types="([^"]+)"')
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 _PORT = re.compile(r"(--port[ =]|PORT=|\bport=|--grpc[ =]|--metrics[ =])\d+")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:Z|\+00:00)"
 _REFERENCE = r"(?<=reference )[0-9a-f]{6}"
 _CHANGING = re.compile(f"(?P<uuid>{_UUID})|(?P<time>{_TIME})|(?P<reference>{_REFERENCE})|(?P<any>…)")
 SHOWN_ADDRESS = "http://127.0.0.1:8080"
@@ -90,7 +91,7 @@ class Block(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        return self.language in ("python", "sh") and "no-run" not in self.words
+        return self.language in ("python", "sh") and not self.words & {"no-run", "saved"}
 
     @property
     def needs(self) -> str | None:
@@ -427,7 +428,8 @@ class Reader:
 
     def _do(self, block: Block, output: Block | None) -> None:
         if block.title is not None:
-            text = block.text if block.language == "python" else block.text.replace(SHOWN_ADDRESS, self._address)
+            # What runs here finds the server by itself: see _python.
+            text = block.text.replace(SHOWN_ADDRESS, self._address) if not block.runs else block.text
             self._save(block.title, _any_port(text))
         if not block.runs or (block.needs and shutil.which(block.needs, path=self._environment["PATH"]) is None):
             return

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from otlp_collector import OtlpCollector, trees
 from postgres_server import URL_VARIABLE, programs_path
 from warm_start import write_command
 
@@ -35,7 +36,8 @@ examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
 LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "ini", "sql", "yaml", ""}
-# Blocks of all pages together that may say `no-run`; two of them need a2a-sdk, and tests/interop runs them.
+# Blocks of all pages together that say `no-run`: four install something, one needs systemd, one is a chat without end,
+# and two need a2a-sdk, where tests/interop runs them.
 SHOWN_ONLY = 8
 
 
@@ -51,7 +53,7 @@ def test_a_page_does_what_it_shows(
 ) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the pages are written for curl, which is not here")
-    with model_for(page) as url, database_for(page, request) as places:
+    with model_for(page) as url, database_for(page, request) as places, collector_for(page) as collector:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", model_api.KEY)
         # The page on several nodes waits for a takeover: that of nodes with a short lease.
@@ -59,9 +61,15 @@ def test_a_page_does_what_it_shows(
         environment["OTEL_SDK_DISABLED"] = (
             "false"  # tests of frameworks disable it in their process, and so in this one
         )
+        if collector is not None:
+            places = {"localhost:4318": collector.url.replace("http://127.0.0.1", "localhost")}
+            environment["OTEL_BSP_SCHEDULE_DELAY"] = "50"  # the page ends its servers soon
         environment["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin"  # as here: see pyproject.toml
         path = f"{warm_path}{os.pathsep}{examples.environment()['PATH']}"
         examples.Reader(tmp_path, places, {"PATH": path, **environment}).read(page)
+        if collector is not None:
+            (tree,) = trees(collector.spans)
+            assert tree.outline() == TREE
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +83,18 @@ def warm_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 def model_for(page: Path) -> AbstractContextManager[str]:
     """A model for the page that talks with one; the others have none to talk with."""
     return served(model_api.model_api) if page.name == "models.md" else nullcontext("http://127.0.0.1:1")
+
+
+# What the page on observing says that a collector has.
+TREE = """\
+CLIENT SendStreamingMessage @dragoman
+  SERVER SendStreamingMessage @shop
+    INTERNAL invoke_agent shop @shop"""
+
+
+def collector_for(page: Path) -> AbstractContextManager[OtlpCollector | None]:
+    """A collector of OpenTelemetry for the page that says how to use one."""
+    return OtlpCollector() if page.name == "observing.md" else nullcontext()
 
 
 @contextmanager
@@ -112,7 +132,11 @@ def database_for(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[st
 def test_every_block_says_what_it_is(page: Path) -> None:
     wrong: list[str] = []
     before = None
-    for block in examples.blocks_of(page):
+    blocks = examples.blocks_of(page)
+    commands = "".join(block.text for block in blocks if block.language == "sh" and block.runs)
+    for block in blocks:
+        if "saved" in block.words and not (block.title and block.title in commands):
+            wrong.append(f"{block.place}: is saved, and no command uses it")
         if block.language not in LANGUAGES:
             wrong.append(f"{block.place}: what is `{block.language}`?")
         if block.is_output and not (before is not None and block.follows and before.runs):

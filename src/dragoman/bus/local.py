@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dragoman.telemetry.metrics.catalog import METRICS
@@ -139,6 +140,14 @@ class LocalBus:
         self._clock = clock
         # By task id, in the order of subscription.
         self.listeners: dict[str, dict[LocalWatch | _Callback, None]] = {}
+        # Wake-ups since the last `sample`, by source: there is one for each event of a stream.
+        self._wakeups: Counter[str] = Counter()
+
+    def sample(self) -> None:
+        """Add the wake-ups since the last call to the metrics."""
+        for source, count in self._wakeups.items():
+            METRICS.wakeups.add(count, source)
+        self._wakeups.clear()
 
     async def open(self) -> None:
         """Do nothing: there is no other process."""
@@ -167,7 +176,7 @@ class LocalBus:
         listeners = self.listeners.get(task_id)
         if listeners:
             if METRICS.on:
-                METRICS.wakeups.add(len(listeners), source)
+                self._wakeups[source] += len(listeners)
             now = self._clock.now()
             # A copy, because a callback may unsubscribe.
             for listener in tuple(listeners):
@@ -185,7 +194,7 @@ class LocalBus:
             if generation == listener.generation:
                 continue
             if METRICS.on:
-                METRICS.wakeups.add(1, POLL)
+                self._wakeups[POLL] += 1
             if generation is None or generation > listener.generation:
                 listener.wake(generation or 0, now)
             else:

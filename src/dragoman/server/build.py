@@ -40,7 +40,6 @@ from dragoman.webhooks.service import DeliveryService
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ownership.port import Ownership
-    from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
@@ -60,7 +59,7 @@ class _Storage(NamedTuple):
     """
 
     store: Store
-    bus: Bus
+    bus: LocalBus
     ownership: Ownership | None = None
     samplers: tuple[Callable[[], None], ...] = ()
 
@@ -228,7 +227,7 @@ def build(
         metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
         watches_loop=isinstance(clock, SystemClock),
-        samplers=(sample_threads, *samplers),
+        samplers=(sample_threads, bus.sample, *samplers),
     )
 
 

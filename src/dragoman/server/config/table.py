@@ -62,7 +62,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
         ),
         SettingInfo(
             "workers",
-            "Server processes that share the port; more than one needs PostgreSQL.",
+            "Processes that serve this port; several need PostgreSQL.",
             "NUMBER",
             values.whole_parser(1),
             common=True,

@@ -43,10 +43,13 @@ def worker(*, restart: bool, begun: asyncio.Event | None = None) -> tuple[Agent,
 async def test_a_stream_that_a_commit_of_its_own_process_wakes_is_counted(recorded: Recorded) -> None:
     bus = LocalBus(SystemClock())
     bus.notify("a", 1)
+    bus.sample()
     assert not recorded.counts(recorded.metrics.wakeups)
     with bus.watch("a"), bus.watch("a"):
         bus.notify("a", 2)
         bus.notify("b", 1)
+    bus.sample()
+    bus.sample()
     assert recorded.counts(recorded.metrics.wakeups) == {("local",): 2}
 
 
@@ -60,9 +63,11 @@ async def test_wakeups_by_other_processes_and_by_the_poll_are_counted_as_such(
             await asyncio.sleep(0)
             here.bus.notify("a", 4)
             assert await asyncio.wait_for(waiting, 10)
+            there.bus.sample()
             assert recorded.counts(recorded.metrics.wakeups) == {("notify",): 1}
             there.bus.observe("b", 7)
             there.bus.observe("b", 7)
+            there.bus.sample()
     assert recorded.counts(recorded.metrics.wakeups) == {("notify",): 1, ("poll",): 1}
 
 
