@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.error import DragomanError, InternalError, ServerError
@@ -10,6 +11,8 @@ from dragoman.model.state import State
 from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from dragoman.engine.execute.run import Run
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import TaskRow
@@ -46,14 +49,25 @@ async def run_in_span(run: Run, agent: str, *, content: bool) -> None:
     )
     span.make_current()
     SHOWS_CONTENT.set(content)
-    if span.recording and content and run.message is not None:
-        span.set("gen_ai.input.messages", written_message("user", run.message.text))
     try:
+        if span.recording and content and run.message is not None:
+            with _contained():
+                span.set("gen_ai.input.messages", written_message("user", run.message.text))
         await run.work()
     finally:
         if span.recording:
-            _describe_end(run, span, content)
+            with _contained():
+                _describe_end(run, span, content)
         span.end()
+
+
+@contextmanager
+def _contained() -> Generator[None]:
+    """Report an exception of what describes a run: the run itself goes on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - it is reported there
+        TRACING.report(error)
 
 
 def _describe_end(run: Run, span: Span, content: bool) -> None:
@@ -63,7 +77,7 @@ def _describe_end(run: Run, span: Span, content: bool) -> None:
     if live.reply is None:
         span.set("a2a.task.state", live.state.value)
         if live.state is State.FAILED:
-            span.fail(error_type(run.error))
+            span.fail(run.error or InternalError.reason)
         elif not (live.state.final or live.state.waiting):
             span.fail(INTERRUPTED)
     if content:
@@ -71,10 +85,8 @@ def _describe_end(run: Run, span: Span, content: bool) -> None:
         span.set("gen_ai.output.messages", written_message("assistant", answer.text))
 
 
-def error_type(error: BaseException | None) -> str:
+def error_type(error: BaseException) -> str:
     """Return the name of what an agent has raised: the reason of an error of Dragoman, else its class."""
-    if error is None:
-        return InternalError.reason
     return error.reason if isinstance(error, DragomanError) else type(error).__name__
 
 
@@ -101,7 +113,10 @@ async def link_to_task(tasks: Tasks, row: TaskRow) -> None:
         return
     try:
         history = await tasks.run_history(row)
-    except ServerError:  # the message has been accepted, whatever can be read now
+        context = history.call(row).trace
+    except Exception as error:  # noqa: BLE001 - the message has been accepted, whatever can be read now
+        if not isinstance(error, ServerError):
+            TRACING.report(error)
         return
-    if context := history.call(row).trace:
+    if context:
         TRACING.link_current(context)

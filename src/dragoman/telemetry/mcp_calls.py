@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.telemetry import trace
 from dragoman.telemetry.log_context import LOG_CONTEXT
-from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING, Span
+from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING, Span, is_valid_header
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -61,7 +61,12 @@ def describe_result(span: Span, result: CallToolResult) -> None:
     if result.is_error:
         span.fail("tool_error")
     if span.recording and SHOWS_CONTENT.get():
-        span.set("gen_ai.tool.call.result", _excerpt(result.model_dump_json(by_alias=True, exclude_none=True)))
+        try:
+            text = result.model_dump_json(by_alias=True, exclude_none=True)
+        except ValueError as error:  # half of a surrogate pair, for one: the call has succeeded all the same
+            TRACING.report(error)
+        else:
+            span.set("gen_ai.tool.call.result", _excerpt(text))
 
 
 def _excerpt(text: str) -> str:
@@ -77,7 +82,8 @@ def request_trace(meta: Mapping[str, Any] | None) -> Generator[None]:
     from opentelemetry import context, propagate
     from opentelemetry.trace import get_current_span, set_span_in_context
 
-    carrier = {name: value for name in trace.HEADERS if isinstance(value := (meta or {}).get(name), str)}
+    given = {name: value for name in trace.HEADERS if isinstance(value := (meta or {}).get(name), str)}
+    carrier = {name: value for name, value in given.items() if is_valid_header(name, value)}
     trace.extract(carrier)
     if "baggage" not in carrier:
         yield

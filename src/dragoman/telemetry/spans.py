@@ -6,18 +6,48 @@ OpenTelemetry is used only where the program has configured it, or the user of a
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Literal
 
+logger = logging.getLogger("dragoman.telemetry")
+
 Kind = Literal["server", "client", "producer", "internal"]
 Value = str | bool | int | float | list[str]
 
+_TRACEPARENT = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_STATE_MEMBER = re.compile(
+    "[ \t]*(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[ -+\\--<>-~]{1,256}"
+)
+# Possessive, because a caller could make the search for another match last for seconds.
+_BAGGAGE_MEMBER = re.compile(
+    r"[ \t]*+[\w!#$%&'*+.^`|~-]++[ \t]*+=[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+(?:;[ !#-+\--:<-\[\]-~\t]*+)*+", re.ASCII
+)
+# What the specifications of W3C let everybody count on.
+_MAX_TRACESTATE, _MAX_BAGGAGE, _MAX_MEMBERS, _MAX_MEMBER = 512, 8192, 64, 4096
+
+
+def is_valid_header(name: str, value: str) -> bool:
+    """True when a header of W3C has the form and the size that its specification allows. Callers write anything."""
+    if name == "traceparent":
+        return _TRACEPARENT.fullmatch(value) is not None
+    if name == "tracestate":
+        return len(value) <= _MAX_TRACESTATE and all(map(_STATE_MEMBER.fullmatch, value.split(",")))
+    members = value.split(",", _MAX_MEMBERS) if len(value) <= _MAX_BAGGAGE else []
+    return 0 < len(members) <= _MAX_MEMBERS and all(
+        len(member) <= _MAX_MEMBER and _BAGGAGE_MEMBER.fullmatch(member) for member in members
+    )
+
 
 class Span:
-    """One span. Where nobody samples the trace, it is that of the caller, and whatever is set goes nowhere."""
+    """One span. Where nobody samples the trace, it is that of the caller, and whatever is set goes nowhere.
+
+    Providers, samplers, processors and exporters are the program's. What they raise is logged, and fails nothing.
+    """
 
     __slots__ = ("_api", "_context", "_is_own", "_otel", "recording")
 
@@ -31,23 +61,35 @@ class Span:
     def set(self, name: str, value: Value) -> None:
         """Set an attribute."""
         if self.recording:
-            self._otel.set_attribute(name, value)
+            try:
+                self._otel.set_attribute(name, value)
+            except Exception as error:  # noqa: BLE001 - it is reported there
+                TRACING.report(error)
 
     def describe(self, attributes: Mapping[str, Value]) -> None:
         """Set several attributes."""
         if self.recording:
-            self._otel.set_attributes(attributes)
+            try:
+                self._otel.set_attributes(attributes)
+            except Exception as error:  # noqa: BLE001 - it is reported there
+                TRACING.report(error)
 
     def fail(self, error_type: str, text: str = "") -> None:
         """Mark what was done as failed. `error_type` is one of few: a reason of an error, the name of a class."""
         if self.recording:
-            self._otel.set_attribute("error.type", error_type)
-            self._otel.set_status(self._api.status(self._api.error, text or None))
+            try:
+                self._otel.set_attribute("error.type", error_type)
+                self._otel.set_status(self._api.status(self._api.error, text or None))
+            except Exception as error:  # noqa: BLE001 - it is reported there
+                TRACING.report(error)
 
     def end(self) -> None:
         """End it; once."""
         if self._is_own:
-            self._otel.end()
+            try:
+                self._otel.end()
+            except Exception as error:  # noqa: BLE001 - it is reported there
+                TRACING.report(error)
 
     @property
     def traceparent(self) -> str:
@@ -90,6 +132,17 @@ class Tracing:
         self.on = False
         self._api: Any = None
         self._tracer: Any = None
+        self._has_failed = False
+
+    def report(self, error: Exception) -> None:
+        """Log that OpenTelemetry has raised something, the first time that it does: else it would be each span."""
+        if not self._has_failed:
+            self._has_failed = True
+            logger.warning(
+                "OpenTelemetry, as this program has configured it, has raised an exception: spans are lost. This is "
+                "not repeated",
+                exc_info=error,
+            )
 
     def detect(self) -> None:
         """Turn spans on if the program has configured a provider, or off. Costs nothing where it has not."""
@@ -99,10 +152,16 @@ class Tracing:
         if trace is None or isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
             self.on = False  # what has begun may still use the rest
             return
-        tracer = provider.get_tracer("dragoman")
+        try:
+            tracer = provider.get_tracer("dragoman")
+            api = _Api()  # raises where OTEL_PROPAGATORS has an unknown name
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            self.on = False
+            self.report(error)
+            return
         # The SDK gives such a tracer where OTEL_SDK_DISABLED is set.
         self.on = not isinstance(tracer, trace.NoOpTracer)
-        self._api, self._tracer = _Api(), tracer
+        self._api, self._tracer = api, tracer
 
     def start(
         self,
@@ -121,27 +180,35 @@ class Tracing:
         `root` has no parent. `links` are such contexts too. Inside a trace that is not sampled, no span is made.
         """
         api = self._api
-        # Passed on, because each of the SDK's steps would look it up again.
-        context = api.get_current()
-        current = api.get_current_span(context)
-        span_context = current.get_span_context()
-        if root:
-            context = api.empty
-        elif parent is not None and not _is_same(span_context, parent):
-            context = api.w3c_extract(parent)
-        elif not span_context.is_valid:
-            # Without such headers there is nothing to extract, which is dear.
-            if carrier is not None and not api.fields.isdisjoint(carrier):
-                context = api.extract(carrier, None, api.getter)
-        elif not span_context.trace_flags.sampled:
-            return Span(api, current, None, is_own=False)
-        linked = [api.link(found) for each in links if (found := api.span_context(each)) is not None] if links else None
-        span = self._tracer.start_span(name, context, api.kinds[kind], attributes, linked)
-        return Span(api, span, api.set_span_in_context(span, context), is_own=True)
+        try:
+            # Passed on, because each of the SDK's steps would look it up again.
+            context = api.get_current()
+            current = api.get_current_span(context)
+            span_context = current.get_span_context()
+            if root:
+                context = api.empty
+            elif parent is not None and not _is_same(span_context, parent):
+                context = api.w3c_extract(parent)
+            elif not span_context.is_valid:
+                # Without such headers there is nothing to extract, which is dear.
+                if carrier is not None and not api.fields.isdisjoint(carrier):
+                    context = api.extract(carrier, None, api.getter)
+            elif not span_context.trace_flags.sampled:
+                return Span(api, current, None, is_own=False)
+            targets = [target for each in links if (target := api.span_context(each)) is not None] if links else ()
+            linked = [api.link(each) for each in targets] or None
+            span = self._tracer.start_span(name, context, api.kinds[kind], attributes, linked)
+            return Span(api, span, api.set_span_in_context(span, context), is_own=True)
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            self.report(error)
+            return Span(api, api.invalid_span, None, is_own=False)
 
     def adopt(self, carrier: Mapping[str, str]) -> None:
         """Make the span that `carrier` names the parent of all that follows in this thread."""
-        self._api.attach(self._api.extract(carrier, None, self._api.getter))
+        try:
+            self._api.attach(self._api.extract(carrier, None, self._api.getter))
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            self.report(error)
 
     def is_recording(self) -> bool:
         """True when the current span is recorded."""
@@ -149,13 +216,19 @@ class Tracing:
 
     def add_event(self, name: str, attributes: Mapping[str, Value] | None = None) -> None:
         """Note in the current span that something has happened now."""
-        self._api.get_current_span().add_event(name, attributes)
+        try:
+            self._api.get_current_span().add_event(name, attributes)
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            self.report(error)
 
     def link_current(self, context: Mapping[str, str]) -> None:
         """Link the current span to the one that a W3C trace context names."""
-        linked = self._api.span_context(context)
-        if linked is not None:
-            self._api.get_current_span().add_link(linked)
+        try:
+            linked = self._api.span_context(context)
+            if linked is not None:
+                self._api.get_current_span().add_link(linked)
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            self.report(error)
 
     def is_unsampled(self) -> bool:
         """True inside a trace of which no span is recorded."""
@@ -169,7 +242,9 @@ class Tracing:
             return None
         found = {"traceparent": _format(span_context)}
         if span_context.trace_state:
-            found["tracestate"] = span_context.trace_state.to_header()
+            state = span_context.trace_state.to_header()
+            if len(state) <= _MAX_TRACESTATE:
+                found["tracestate"] = state
         return found
 
     def current_traceparent(self) -> str:
@@ -195,6 +270,7 @@ class _Api:
         self.get_current_span, self.set_span_in_context = trace.get_current_span, trace.set_span_in_context
         self.kinds = {kind.name.lower(): kind for kind in trace.SpanKind}
         self.link, self.status, self.error = trace.Link, trace.Status, trace.StatusCode.ERROR
+        self.invalid_span = trace.INVALID_SPAN
         # The user may have chosen other headers (OTEL_PROPAGATORS). Dragoman itself keeps those of W3C.
         self.extract, self.getter = propagate.extract, _LowerCaseGetter()
         self.fields = frozenset(field.lower() for field in propagate.get_global_textmap().fields)
@@ -207,11 +283,16 @@ class _Api:
 
 
 class _LowerCaseGetter:
-    """Reads headers whose names are in lower case, whatever name a propagator asks for."""
+    """Reads headers whose names are in lower case, whatever name a propagator asks for.
+
+    OpenTelemetry would log what is too long or malformed, with all of it: callers could fill the log.
+    """
 
     def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
         value = carrier.get(key.lower())
-        return None if value is None else [value]
+        if value is None or (key in ("baggage", "tracestate") and not is_valid_header(key, value)):
+            return None
+        return [value]
 
     def keys(self, carrier: Mapping[str, str]) -> list[str]:
         return list(carrier)

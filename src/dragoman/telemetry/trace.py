@@ -7,16 +7,21 @@ from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
-from dragoman.telemetry.spans import TRACING
+from dragoman.telemetry.spans import TRACING, is_valid_header
 
 HEADERS = ("traceparent", "tracestate", "baggage")
 current: ContextVar[dict[str, str] | None] = ContextVar("dragoman_trace", default=None)
 
 
 def extract(headers: Mapping[str, str]) -> None:
-    """Read the trace context of an incoming request into `current`; `headers` have lower-case names."""
-    if "traceparent" in headers:
-        current.set({name: headers[name] for name in HEADERS if name in headers})
+    """Read the trace context of an incoming request into `current`; `headers` have lower-case names.
+
+    What is not valid is dropped: the rest is stored with tasks, and passed on to other agents, tools and programs.
+    """
+    if "traceparent" in headers and is_valid_header("traceparent", headers["traceparent"]):
+        current.set(
+            {name: headers[name] for name in HEADERS if name in headers and is_valid_header(name, headers[name])}
+        )
     elif current.get() is not None:
         current.set(None)
 
@@ -36,7 +41,10 @@ def inject(headers: MutableMapping[str, str]) -> None:
     """
     telemetry: Any = sys.modules.get("opentelemetry.propagate")
     if telemetry is not None:
-        telemetry.inject(headers)
+        try:
+            telemetry.inject(headers)
+        except Exception as error:  # noqa: BLE001 - it is reported there
+            TRACING.report(error)
         # The user may have chosen other headers than `traceparent`.
         if "traceparent" in headers or (TRACING.on and TRACING.current_context() is not None):
             return

@@ -39,7 +39,8 @@ async def post_in_span(
     )
     try:
         with span.current():
-            trace.inject(request.headers)
+            if span.traceparent:  # else what is current is that of a caller, with baggage: nothing for strangers
+                trace.inject(request.headers)
             status, retry_after = await post(http, request, seconds)
         span.set("http.response.status_code", status)
         if not 200 <= status < 300:
@@ -56,7 +57,9 @@ async def post_in_span(
 async def _trace_of_task(store: Store, row: TaskRow) -> dict[str, str] | None:
     """Read the trace context that was stored with a task; None without one, or while the store does not answer."""
     try:
-        history = read_run_history(await store.notes(row.number))
+        return read_run_history(await store.notes(row.number)).call(row).trace or None
     except ServerError:
         return None
-    return history.call(row).trace or None
+    except Exception as error:  # noqa: BLE001 - it is reported there, and the event is delivered
+        TRACING.report(error)
+        return None

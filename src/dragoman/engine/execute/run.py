@@ -17,6 +17,7 @@ from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
+from dragoman.engine.traces import error_type
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
@@ -73,7 +74,8 @@ class Run:
         self.parent = parent
         self.link = link
         self.attempt = attempt
-        self.error: BaseException | None = None  # what the agent has raised
+        # What the agent has raised, by its name: the exception itself would keep all its frames.
+        self.error = ""
         self.began_ms = 0  # when the agent's code was called, once it was
         self._runner = runner
         self._ctx: Context | None = ctx
@@ -179,13 +181,13 @@ class Run:
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
         except Rejected as error:
-            self.error = error
+            self.error = error_type(error)
             self._end(State.REJECTED, _text_part(str(error)))
         except Failed as error:
-            self.error = error
+            self.error = error_type(error)
             self._end(State.FAILED, _text_part(str(error)))
         except A2AError as error:
-            self.error = error
+            self.error = error_type(error)
             self._fail(error)
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
@@ -195,7 +197,7 @@ class Run:
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
-            self.error = error
+            self.error = error_type(error)
             self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)

@@ -5,6 +5,7 @@ Counters and gauges are read when a reader of OpenTelemetry asks for them. Of a 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider, Observation
 
 
+logger = logging.getLogger("dragoman.telemetry")
+
+
 class MeterForwarding:
     """Forwards the metrics of a registry to one provider at a time."""
 
     def __init__(self, metrics: MetricRegistry) -> None:
         self._metrics = metrics
         self._provider: object = None
+        self._has_failed = False
 
     def detect(self) -> bool:
         """Forward to the provider of the program, if it has configured one, and return whether it has.
@@ -32,7 +37,10 @@ class MeterForwarding:
         provider = None if api is None else getattr(api, "_METER_PROVIDER", None)
         if provider is None or type(provider).__name__ == "NoOpMeterProvider":
             return False
-        self.start(provider)
+        try:
+            self.start(provider)
+        except Exception:
+            logger.exception("OpenTelemetry, as this program has configured it, takes no metrics")
         return True
 
     def start(self, provider: MeterProvider) -> None:
@@ -47,7 +55,7 @@ class MeterForwarding:
             if isinstance(metric, Histogram):
                 bounds = metric.bounds
                 instrument = meter.create_histogram(metric.name, unit, text, explicit_bucket_boundaries_advisory=bounds)
-                metric.forward_to(_recorder(metric, instrument.record))
+                metric.forward_to(_recorder(metric, self._contained(instrument.record)))
             elif metric.kind == "counter":
                 meter.create_observable_counter(metric.name, [self._reader(metric, provider)], unit, text)
             else:
@@ -61,6 +69,19 @@ class MeterForwarding:
             for metric in self._metrics.metrics.values():
                 metric.forward_to(None)
             self._metrics.end()
+
+    def _contained(self, record: Callable[..., None]) -> Callable[..., None]:
+        """Log what an instrument of the program raises, once: whoever records a number must not fail with it."""
+
+        def contained(value: float, attributes: dict[str, str]) -> None:
+            try:
+                record(value, attributes)
+            except Exception:
+                if not self._has_failed:
+                    self._has_failed = True
+                    logger.exception("OpenTelemetry, as this program has configured it, has not taken a number")
+
+        return contained
 
     def _reader(self, metric: Metric, provider: object) -> Callable[[object], Iterable[Observation]]:
         from opentelemetry.metrics import Observation
