@@ -201,7 +201,8 @@ async def check_cardinality(few: int, many: int, *, every: int) -> None:
     async with hostility(every) as callers:
         await callers.send_until(few)
         # What is measured once a second has been measured, too.
-        while (METRICS.tasks_in_progress.name, "target") not in cardinality().series:  # noqa: ASYNC110 - any time
+        sampled = {(METRICS.tasks_in_progress.name, "target"), (METRICS.wakeups.name, "local")}
+        while not sampled <= cardinality().series:  # noqa: ASYNC110 - any time
             await asyncio.sleep(0.02)
         before = cardinality()
         await callers.send_until(many)

@@ -100,9 +100,8 @@ class Request:
     `is_observed` is True when the error it ends with is in the metrics already.
     """
 
-    # What telemetry needs is set only while it is on.
+    # What is set only while telemetry is on.
     is_observed = False
-    _arrived = 0.0
     _agent = ""
     _params: object = None
 
@@ -135,9 +134,7 @@ class Request:
         self.may_list = True
         # Its share of the memory quota.
         self.lease: Lease | None = None
-        # What it is about, for the log.
-        if METRICS.on:
-            self._arrived = perf_counter()
+        self._arrived = perf_counter() if METRICS.on else 0.0
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""

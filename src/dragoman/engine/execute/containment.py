@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
+
+from msgspec import Struct
 
 from dragoman.telemetry.log_context import LOG_CONTEXT, fields_of_caller
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     TaskFactory = Callable[..., asyncio.Future[Any]]
 
 
-class RunOwner(NamedTuple):
+class RunOwner(Struct, frozen=True):
     """The agent of a run and the caller it runs for: a quota key, empty for this process itself.
 
     The rest is for the log. The reference is weak, because contexts live on with whatever a run has left behind.
@@ -40,7 +42,7 @@ class RunOwner(NamedTuple):
     def skill(self) -> str:
         """The skill that runs; empty when it is the agent as a whole, or the run is over."""
         run = None if self.run is None else self.run()
-        return "" if run is None else run.skill or ""
+        return "" if run is None else run.skill
 
     def log_fields(self) -> dict[str, str]:
         """Return what lines of the log are about."""

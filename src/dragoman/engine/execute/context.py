@@ -57,8 +57,6 @@ class AskHandler(Protocol):
 class Context:
     """The `ctx` of a run: its message, task, caller and conversation, and the methods to ask, report and send."""
 
-    _waiting_since = 0.0  # when the message came, while metrics are on and until there is output
-
     def __init__(
         self,
         live: LiveTask,
@@ -79,8 +77,8 @@ class Context:
     ) -> None:
         self._live = live
         self._call = call
-        if METRICS.on:
-            self._waiting_since = perf_counter()
+        # When the message came, while metrics are on and until there is output.
+        self._waiting_since = perf_counter() if METRICS.on else 0.0
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
@@ -338,8 +336,13 @@ class Context:
         """Record how long the caller has waited for the first output of the run. Does nothing after that."""
         since, self._waiting_since = self._waiting_since, 0.0
         if since:
-            skill = "" if self.skill.startswith("dragoman.") else self.skill
-            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, skill)
+            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, self.chosen_skill)
+
+    @property
+    def chosen_skill(self) -> str:
+        """The skill that the message has chosen; empty when it is the agent as a whole that runs."""
+        # Bridges to other frameworks have a name of their own, for what they keep.
+        return "" if self.skill.startswith("dragoman.") else self.skill
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""

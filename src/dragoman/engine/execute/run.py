@@ -54,8 +54,6 @@ class Run:
     current one; `link` is that of the task where it is another one: an answer has a trace of its own.
     """
 
-    began = 0.0  # when the agent's code was called, by the clock of metrics, while they are on
-
     def __init__(
         self,
         runner: Runner,
@@ -77,6 +75,7 @@ class Run:
         # What the agent has raised, by its name: the exception itself would keep all its frames.
         self.error = ""
         self.began_ms = 0  # when the agent's code was called, once it was
+        self.began = 0.0  # the same by the clock of metrics, while they are on
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
@@ -88,10 +87,9 @@ class Run:
             self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
 
     @property
-    def skill(self) -> str | None:
-        """The skill that runs; None when it is the agent as a whole, or not chosen yet."""
-        skill = None if self._ctx is None else self._ctx.skill
-        return None if skill is None or skill.startswith("dragoman.") else skill
+    def skill(self) -> str:
+        """The skill that runs; empty when it is the agent as a whole, or not chosen yet."""
+        return "" if self._ctx is None else self._ctx.chosen_skill
 
     @property
     def message(self) -> Message | None:

@@ -196,7 +196,7 @@ class Runner:
         """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
         run = self._workers.get(worker)
         if run is not None:
-            return RunningSkill(self.agent.name, run.skill or "", run.live.id)
+            return RunningSkill(self.agent.name, run.skill, run.live.id)
         owner = find_run_owner(worker)  # of a task that a run has created
         return None if owner is None else RunningSkill(owner.agent, owner.skill, owner.task)
 
@@ -250,7 +250,7 @@ class Runner:
             self.task_log.add(run)
         if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
             seconds = perf_counter() - run.began if run.began else 0.0
-            METRICS.tasks.observe(seconds, self.agent.name, run.skill or "", state if live.reply is None else REPLIED)
+            METRICS.tasks.observe(seconds, self.agent.name, run.skill, state if live.reply is None else REPLIED)
         queue = self._queues.get(key)
         while queue:
             run, context = queue.popleft()

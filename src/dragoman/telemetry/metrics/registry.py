@@ -140,8 +140,9 @@ class Histogram(Metric):
 
     def observe(self, value: float, *labels: str) -> None:
         """Record a number. It is in the buffer after the next `flush`, and so for other processes."""
-        pending = self._pending.get(labels)
-        if pending is None:
+        try:
+            pending = self._pending[labels]
+        except KeyError:
             pending = self._begin(labels)
         pending.append(value)
         if self._forward is not None:
