@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import sys
 import weakref
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from dragoman.model.message import Message
 from dragoman.model.operation import SendMessageRequest
 from dragoman.model.part import Part
 from dragoman.model.state import Role
+from dragoman.net.asgi import AsgiClient
+from dragoman.net.exchange import HttpRequest
+from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.transports.http import Request
 
 
@@ -73,3 +77,29 @@ def test_a_request_keeps_short_ids_for_the_log_and_not_its_message() -> None:
     request.set_target("desk", SendMessageRequest(message))
     assert sys.getrefcount(message) == references
     assert request.log_fields() == {"agent": "desk", "task": "t" * 256, "context": "c1"}
+
+
+async def test_a_run_that_waits_for_its_turn_does_not_keep_its_request(request: pytest.FixtureRequest) -> None:
+    finish, agent = asyncio.Event(), Agent("desk")
+
+    @agent.skill(default=True)
+    async def wait(ctx: Context) -> str:
+        await finish.wait()
+        return "done"
+
+    LOG_CONTEXT.enable()
+    request.addfinalizer(lambda: LOG_CONTEXT.enable(on=False))
+    app = agent.app(store="memory:")
+    http = AsgiClient(app)
+    for number in range(5):
+        message = {"messageId": f"m{number}", "contextId": "c", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+        params = {"message": message, "configuration": {"returnImmediately": True}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}).encode()
+        headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+        response = await http.send(HttpRequest("POST", "http://127.0.0.1/", headers, body))
+        assert b"TASK_STATE" in await response.read()
+    gc.collect()
+    # Perhaps one, in the context of a timer that all runs share.
+    assert len([each for each in gc.get_objects() if isinstance(each, Request)]) <= 1
+    finish.set()
+    await app.stop()

@@ -213,7 +213,10 @@ class Runner:
             self._queues.setdefault(key, deque())
             self._spawn(key, run, copy_context())
         else:
-            self._queues[key].append((run, copy_context()))
+            context = copy_context()
+            if LOG_CONTEXT.on:  # a request is large, and may wait for hours
+                context.run(LOG_CONTEXT.request.set, None)
+            self._queues[key].append((run, context))
             if self.tasks.store.durable:
                 live.unload(run.unload)
 
