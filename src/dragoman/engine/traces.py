@@ -87,7 +87,7 @@ def _describe_end(run: Run, span: Span, content: bool) -> None:
 
 def error_type(error: BaseException) -> str:
     """Return the name of what an agent has raised: the reason of an error of Dragoman, else its class."""
-    return error.reason if isinstance(error, DragomanError) else type(error).__name__
+    return str(error.reason) if isinstance(error, DragomanError) else type(error).__name__
 
 
 def written_message(role: str, text: str) -> str:

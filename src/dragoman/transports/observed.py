@@ -192,5 +192,5 @@ def _error_label(error: BaseException) -> str:
 def error_type(error: BaseException) -> str:
     """Return what an error is called in spans: its reason."""
     if isinstance(error, DragomanError):
-        return error.reason
+        return str(error.reason)  # an agent's own may be an enum
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason

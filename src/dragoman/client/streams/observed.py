@@ -44,6 +44,11 @@ class CallObservation:
             span.describe(request_attributes(request))
         return span
 
+    @property
+    def is_recording(self) -> bool:
+        """True when there is a span that describes the result."""
+        return self._span is not None and self._span.recording
+
     def current(self) -> AbstractContextManager[None]:
         """A block in which what is sent belongs to the span of this operation."""
         return _NOTHING if self._span is None else self._span.current()
@@ -119,5 +124,6 @@ async def _follow(
         problem = error
         raise
     finally:
-        call.end(problem, result_of())
+        # Else it would be built for nobody.
+        call.end(problem, result_of() if call.is_recording else None)
         await events.aclose()

@@ -39,8 +39,9 @@ class MeterForwarding:
             return False
         try:
             self.start(provider)
-        except Exception:
-            logger.exception("OpenTelemetry, as this program has configured it, takes no metrics")
+        except Exception:  # noqa: BLE001 - it is logged there
+            self.stop()
+            self._log_failure()
         return True
 
     def start(self, provider: MeterProvider) -> None:
@@ -49,6 +50,7 @@ class MeterForwarding:
             return
         self.stop()
         self._provider = provider
+        self._metrics.begin()
         meter = provider.get_meter("dragoman")
         for metric in self._metrics.metrics.values():
             text, unit = metric.help, metric.unit
@@ -60,7 +62,6 @@ class MeterForwarding:
                 meter.create_observable_counter(metric.name, [self._reader(metric, provider)], unit, text)
             else:
                 meter.create_observable_gauge(metric.name, [self._reader(metric, provider)], unit, text)
-        self._metrics.begin()
 
     def stop(self) -> None:
         """Forward no more. Idempotent."""
@@ -76,12 +77,15 @@ class MeterForwarding:
         def contained(value: float, attributes: dict[str, str]) -> None:
             try:
                 record(value, attributes)
-            except Exception:
-                if not self._has_failed:
-                    self._has_failed = True
-                    logger.exception("OpenTelemetry, as this program has configured it, has not taken a number")
+            except Exception:  # noqa: BLE001 - it is logged there
+                self._log_failure()
 
         return contained
+
+    def _log_failure(self) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            logger.exception("OpenTelemetry, as this program has configured it, takes no metrics: this is not repeated")
 
     def _reader(self, metric: Metric, provider: object) -> Callable[[object], Iterable[Observation]]:
         from opentelemetry.metrics import Observation

@@ -11,11 +11,13 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from dragoman import Agent, Client
+from dragoman.errors import A2AError
 from dragoman.telemetry import trace as trace_context
 from dragoman.telemetry.metrics.catalog import Metrics
 from dragoman.telemetry.metrics.otel import MeterForwarding
 from dragoman.telemetry.spans import TRACING, Tracing
 from dragoman.testing import served
+from dragoman.transports.observed import error_type
 
 
 class BrokenSampler(Sampler):
@@ -110,6 +112,24 @@ class BrokenMeterProvider:
         raise RuntimeError("the instrument is broken")
 
 
+def test_a_provider_without_instruments_leaves_metrics_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Provider:
+        def get_meter(self, *_: Any) -> Any:
+            return object()
+
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", Provider())
+    metrics = Metrics()
+    forwarding = MeterForwarding(metrics)
+    assert forwarding.detect() and forwarding.detect()
+    forwarding.stop()
+    assert not metrics.on
+    metrics.begin()
+    assert metrics.on
+    assert len([record for record in caplog.records if record.name == "dragoman.telemetry"]) == 1
+
+
 def test_an_instrument_that_raises_keeps_nothing_from_being_recorded(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     provider: Any = BrokenMeterProvider()
@@ -119,3 +139,12 @@ def test_an_instrument_that_raises_keeps_nothing_from_being_recorded(caplog: pyt
     ((_, numbers),) = metrics.commits.series()
     assert sum(numbers[:-1]) == 3
     assert len([record for record in caplog.records if record.name == "dragoman.telemetry"]) == 1
+
+
+def test_the_reason_of_an_agents_error_is_a_text_whatever_it_is() -> None:
+    class Own(A2AError):
+        reason: Any = 42
+
+    metrics = Metrics()
+    metrics.operations.observe(0.1, "a", "SendMessage", "1.0", error_type(Own()))
+    assert [labels for labels, _ in metrics.operations.series()] == [("a", "SendMessage", "1.0", "42")]
