@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Signal = Literal["TRACES", "METRICS"]
+SIGNALS: tuple[Signal, ...] = ("TRACES", "METRICS")
 
 logger = logging.getLogger("dragoman.telemetry")
 # How long a command waits at its end for what is still to be exported, in seconds.
@@ -113,8 +114,15 @@ def configure_export(service: str, version: str, environ: Mapping[str, str] | No
     environ = os.environ if environ is None else environ
     if not any(name.startswith("OTEL_") for name in environ):
         return
-    traces, metrics = exporters_of("TRACES", environ), exporters_of("METRICS", environ)
-    if not (traces or metrics) or not _speaks_http(environ):
+    asked: dict[Signal, tuple[str, ...]] = {signal: exporters_of(signal, environ) for signal in SIGNALS}
+    for problem in {
+        found: None for signal in SIGNALS if "otlp" in asked[signal] and (found := _wrong(signal, environ))
+    }:
+        logger.warning("%s. Nothing is exported there", problem)
+    traces, metrics = (
+        tuple(name for name in asked[signal] if name != "otlp" or not _wrong(signal, environ)) for signal in SIGNALS
+    )
+    if not (traces or metrics):
         return
     try:
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -125,27 +133,46 @@ def configure_export(service: str, version: str, environ: Mapping[str, str] | No
         return
     from uuid import uuid4
 
-    defaults = {"service.name": service, "service.version": version, "service.instance.id": str(uuid4())}
-    resource = Resource.create({**defaults, **OTELResourceDetector().detect().attributes})
     _silence(environ)
-    if traces:
-        _export_traces(traces, resource)
-    if metrics:
-        _export_metrics(metrics, resource)
+    try:
+        # The first is imported to be checked: it raises for a wrong value of OTEL_PROPAGATORS.
+        import opentelemetry.propagate  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+        defaults = {"service.name": service, "service.version": version, "service.instance.id": str(uuid4())}
+        resource = Resource.create({**defaults, **OTELResourceDetector().detect().attributes})
+        if traces:
+            _export_traces(traces, resource)
+        if metrics:
+            _export_metrics(metrics, resource)
+    except ValueError as error:
+        # The SDK reads dozens of variables, and says what is wrong, but not always of which.
+        text = "one of the variables OTEL_… has a wrong value: %s. Not everything is exported"
+        logger.warning(text, str(error).rstrip("."))
     TRACING.detect()
 
 
-def _speaks_http(environ: Mapping[str, str]) -> bool:
-    """False, with a warning, where the variables ask for OTLP over gRPC, whose exporter is not among our packages."""
-    for name in ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"):
-        if environ.get(name, "").strip().lower() == "grpc":
-            logger.warning(
-                "%s=grpc: here OTLP is sent over HTTP. Set it to http/protobuf, and the endpoint to the port of the "
-                "collector for that, which is usually 4318. Nothing is exported",
-                name,
-            )
-            return False
-    return True
+def _wrong(signal: Signal, environ: Mapping[str, str]) -> str:
+    """Return why OTLP cannot be sent as the variables say, without what may be a secret; empty when it can."""
+    name, protocol = _variable(signal, "PROTOCOL", environ)
+    if protocol.lower() == "grpc":  # its exporter is not among our packages
+        return (
+            f"{name}=grpc: here OTLP is sent over HTTP. Set it to http/protobuf, and the endpoint to the port of the "
+            "collector for that, which is usually 4318"
+        )
+    name, endpoint = _variable(signal, "ENDPOINT", environ)
+    try:
+        parts = urlsplit(endpoint)
+        is_url = not endpoint or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
+    except ValueError:
+        is_url = False
+    return "" if is_url else f"{name} is no URL of a collector, as http://localhost:4318 is"
+
+
+def _variable(signal: Signal, name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the name and the value of a variable for one signal, or else of that for all."""
+    own, common = f"OTEL_EXPORTER_OTLP_{signal}_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+    chosen = own if environ.get(own, "").strip() else common
+    return chosen, environ.get(chosen, "").strip()
 
 
 def _export_traces(names: Sequence[str], resource: Any) -> None:
@@ -213,32 +240,47 @@ class _OneWarning(logging.Filter):
         self._target = target
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING:
+        if record.levelno < logging.WARNING or record.getMessage().startswith("Found invalid value"):
             return True
-        EXPORT.report(self._target, " ".join(_reasons(record)))
+        EXPORT.report(self._target, _reason(record))
         return False
 
 
-def _reasons(record: logging.LogRecord) -> Iterator[str]:
-    """Yield what has gone wrong: an error of a connection is long, and names its kind first."""
-    for value in record.args if isinstance(record.args, tuple) else ():
+class _HiddenHeaders(logging.Filter):
+    """Hides what OpenTelemetry quotes of `OTEL_EXPORTER_OTLP_HEADERS` when it cannot read it: that has keys."""
+
+    _has_warned = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.args = ("(not shown, because it may be a secret)",)
+        has_warned, self._has_warned = self._has_warned, True
+        return not has_warned
+
+
+def _reason(record: logging.LogRecord) -> str:
+    """Return what has gone wrong: an error of a connection is long, and names its kind first."""
+    values: list[object] = [*record.args] if isinstance(record.args, tuple) else []
+    if record.exc_info:
+        values.append(record.exc_info[1])
+    for value in values:
         if isinstance(value, Exception):
-            yield type(value).__name__
-            return
-    yield record.getMessage()
+            # Those of subclasses quote URLs. This one says that a file of certificates is missing.
+            return str(value) if type(value) is OSError else type(value).__name__
+    return record.getMessage()
 
 
 def _silence(environ: Mapping[str, str]) -> None:
-    target = _without_credentials(
-        environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-        or environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-        or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-        or "http://localhost:4318"
-    )
+    endpoints = [_variable(signal, "ENDPOINT", environ)[1] for signal in SIGNALS]
+    target = _without_credentials(next(filter(None, endpoints), "http://localhost:4318"))
     for name in _NOISY:
         logging.getLogger(name).addFilter(_OneWarning(target))
+    logging.getLogger("opentelemetry.util.re").addFilter(_HiddenHeaders())
 
 
 def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the collector"
+    # Not the path: some collectors have a key there.
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()

@@ -40,6 +40,7 @@ provider = TracerProvider(resource=Resource({"service.name": "mine"}))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=50))
 trace.set_tracer_provider(provider)
 """
+ASKING = {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://127.0.0.1:9"}
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
@@ -239,6 +240,16 @@ def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
             "Set it to http/protobuf",
         ),
+        (ASKING | {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, "Set it to http/protobuf"),
+        (ASKING | {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "7"}, "[0.0, 1.0]. Not"),
+        (ASKING | {"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "convert string to float: 'soon'"),
+        (ASKING | {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"}, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be"),
+        (ASKING | {"OTEL_METRIC_EXPORT_INTERVAL": "often"}, "invalid value for export interval"),
+        (ASKING | {"OTEL_EXPORTER_OTLP_CERTIFICATE": "/no/file"}, "certificate bundle, invalid path: /no/file"),
+        (ASKING | {"OTEL_EXPORTER_OTLP_HEADERS": "SECRET"}, "because it may be a secret"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::"}, "OTEL_EXPORTER_OTLP_ENDPOINT is no URL"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "user:SECRET@host"}, "OTEL_EXPORTER_OTLP_ENDPOINT is no URL"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:SECRET@127.0.0.1:9/SECRET?k=SECRET"}, "to http://127.0.0.1:9: "),
     ],
 )
 def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], told: str) -> None:
@@ -246,6 +257,16 @@ def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dic
         output, problems, _ = call(server.url, variables)
     assert output == "hello Ada\n"
     assert problems.count(told) == 1
+    assert "Traceback" not in problems
+    assert "SECRET" not in problems
+
+
+def test_an_unknown_propagator_is_told_and_the_command_goes_on(tmp_path: Path) -> None:
+    with serving(tmp_path, {}) as server:
+        variables = ASKING | {"OTEL_PROPAGATORS": "pigeon"}
+        log = in_python("", variables, "call", server.url, "greet", "name=Ada")
+    assert log.count("Propagator pigeon not found") == 1
+    assert "Traceback" not in log
 
 
 LIST = "import atexit; atexit.register(lambda: print([m for m in sys.modules if 'opentel' in m], file=sys.stderr))"
