@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
+from dragoman.model.ids import MAX_ID_LENGTH
 from dragoman.telemetry.log_context import fields_of_caller
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.transports.limits import LARGE_BODY
@@ -102,8 +103,7 @@ class Request:
 
     # What is set only while telemetry is on.
     is_observed = False
-    _agent = ""
-    _params: object = None
+    _log_fields: dict[str, str] | None = None
 
     def __init__(
         self,
@@ -142,14 +142,20 @@ class Request:
 
     def log_fields(self) -> dict[str, str]:
         """Return what lines of the log are about while it is handled."""
-        named: Any = getattr(self._params, "message", self._params)
-        task_id, context_id = getattr(named, "task_id", None), getattr(named, "context_id", None)
-        fields = {"agent": self._agent, "task": task_id or getattr(named, "id", None), "context": context_id}
-        return {name: value for name, value in fields.items() if value} | fields_of_caller(self.caller)
+        return (self._log_fields or {}) | fields_of_caller(self.caller)
 
     def set_target(self, agent: str, params: object) -> None:
-        """Set what lines of the log are about: the agent, and what the parameters name."""
-        self._agent, self._params = agent, params
+        """Set what lines of the log are about: the agent, and what the parameters name.
+
+        The parameters themselves are not kept: a message may be large, and its stream open for days.
+        """
+        named: Any = getattr(params, "message", params)
+        task_id, context_id = getattr(named, "task_id", None), getattr(named, "context_id", None)
+        fields = {"agent": agent, "task": task_id or getattr(named, "id", None), "context": context_id}
+        # Callers choose these, and they are not checked yet.
+        self._log_fields = {
+            name: value[:MAX_ID_LENGTH] for name, value in fields.items() if value and isinstance(value, str)
+        }
 
     def mark_observed(self) -> None:
         """Note that the error it ends with is in the metrics already."""

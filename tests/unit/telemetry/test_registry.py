@@ -234,6 +234,20 @@ def test_a_file_that_is_half_written_or_none_is_read_as_far_as_it_goes(tmp_path:
 
 
 @linux
+def test_numbers_are_shared_where_a_system_cannot_reserve_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    metrics = MetricRegistry()
+    calls = metrics.counter("calls", "Calls.", ("agent",))
+    calls.add(1, "before")
+    metrics.share(tmp_path / "numbers")
+    for number in range(registry.MAX_SERIES - 1):
+        calls.add(1, f"agent{number}")
+    numbers = _numbers(read_series(tmp_path / "numbers"))
+    assert len(numbers) == registry.MAX_SERIES
+    assert set(map(tuple, numbers.values())) == {(1.0,)}
+
+
+@linux
 def test_a_disk_without_room_costs_series_and_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = MetricRegistry()
     calls = metrics.counter("calls", "Calls.", ("agent",))

@@ -17,6 +17,7 @@ from dragoman.server.http.pages import check_ready
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.telemetry.loop import LoopMonitor
+from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.otel import FORWARDING
 from dragoman.telemetry.spans import TRACING
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
@@ -347,6 +348,8 @@ class App:
             await self._close_store()
             for hosted in self._hosted:
                 await hosted.agent.close()
+            if METRICS.on:
+                self.monitor.sample()  # in a process that goes on, nothing of this server is under way any more
             if self._metrics is not None:
                 self._metrics.close()  # last: operators watch how a server stops
 

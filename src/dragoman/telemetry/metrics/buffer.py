@@ -83,7 +83,10 @@ class SeriesBuffer:
         """Take room of the disk: a page of a file that the disk has no room for would end the process (SIGBUS)."""
         if self._file is not None and end > self._reserved:
             reserved = min(-(-end // _STEP) * _STEP, SLOTS)
-            os.posix_fallocate(self._file, 0, reserved * 8)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file, 0, reserved * 8)
+            else:  # macOS: nothing is there yet that zeros could overwrite
+                os.pwrite(self._file, bytes((reserved - self._reserved) * 8), self._reserved * 8)
             self._reserved = reserved
 
     def allocate(self, name: str, labels: Sequence[str], slots: int) -> int:

@@ -37,6 +37,21 @@ async def test_runs_and_streams_are_counted_while_they_are_under_way(recorded: R
         await recorded.until(lambda: sample() == (0, 0))
 
 
+async def test_nothing_is_under_way_at_a_server_that_has_stopped(recorded: Recorded) -> None:
+    async def run(_: object) -> AsyncIterator[str]:
+        yield "begun"
+        await asyncio.Event().wait()
+
+    app = Agent("stopped", run=run).app(store="memory:", drain=0)
+    async with Client(app) as client:
+        await client.send("go", wait=False)
+        app.monitor.sample()
+        assert recorded.counts(recorded.metrics.tasks_in_progress)["stopped",] == 1
+        await app.stop()
+    assert recorded.counts(recorded.metrics.tasks_in_progress)["stopped",] == 0
+    assert recorded.counts(recorded.metrics.streams)["stopped",] == 0
+
+
 async def test_busy_threads_are_counted_by_pool(recorded: Recorded) -> None:
     agent, begun, finish = Agent("threaded"), threading.Event(), threading.Event()
 

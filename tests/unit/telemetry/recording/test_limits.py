@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from dragoman import Agent, Client
+from dragoman.clock import SystemClock
 from dragoman.errors import A2AError, Overloaded
 from dragoman.server.config.settings import Limits
+from dragoman.transports.limits import DenialLog
 
 from .conftest import Recorded
 
@@ -68,4 +71,11 @@ async def test_a_limit_that_an_agent_makes_up_is_no_label(recorded: Recorded) ->
     async with Client(agent.app(store="memory:"), retries=0) as client:
         with pytest.raises(Overloaded):
             await client.send("go")
+    assert recorded.counts(recorded.metrics.limits_hit) == {("other",): 1}
+
+
+async def test_whatever_an_agent_calls_a_limit_is_counted_as_another(recorded: Recorded) -> None:
+    limit: Any = ["not", "a", "name"]
+
+    DenialLog(SystemClock()).log("user ann", Overloaded("too much", limit=limit))
     assert recorded.counts(recorded.metrics.limits_hit) == {("other",): 1}
