@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS, Dialects, is_from_adk
@@ -67,7 +68,7 @@ class PluginOperations(Protocol):
         ...
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True):
     """The result or stream of an operation, the origin of its task, and whether the message was a repeat."""
 
     result: Result | Stream

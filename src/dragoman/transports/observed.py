@@ -7,6 +7,8 @@ from contextlib import aclosing
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from dragoman.engine.journal.follow import Stream
 from dragoman.model import error as errors
 from dragoman.model.error import DragomanError, InternalError
@@ -47,7 +49,7 @@ def record_outcome(
     if isinstance(outcome.result, Stream):
         stream = outcome.result
         observed = _ObservedStream(started, agent, operation, call, request, span)
-        return outcome._replace(result=stream._replace(batches=observed.follow(stream.batches)))
+        return replace(outcome, result=stream._replace(batches=observed.follow(stream.batches)))
     if METRICS.on:
         origin = call.origin
         version = call.version if "/" in origin else origin

@@ -55,7 +55,7 @@ class ToolResponses:
         except TaskNotCancelable as refused:
             return await self._cancel_ended(endpoint, call, params, refused)
         if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, match.dialect.origin):
-            return outcome._replace(result=await self.with_row_state(outcome.result))
+            return structs.replace(outcome, result=await self.with_row_state(outcome.result))
         return outcome
 
     async def _cancel_ended(
