@@ -9,6 +9,8 @@ from typing import Any
 
 from dragoman.telemetry.spans import Value
 
+# The error of what was ended because its caller has left, or because the server stops.
+CANCELED = "CANCELED"
 # Longer ids and names are cut, and no more references are listed: spans describe what a caller has sent before it is
 # checked, and what another agent has answered.
 _MAX_TEXT, _MAX_REFERENCES = 256, 16

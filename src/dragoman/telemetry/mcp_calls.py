@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dragoman.telemetry import trace
+from dragoman.telemetry.conventions import CANCELED
 from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.spans import SHOWS_CONTENT, TRACING, Span, is_valid_header
 
@@ -113,7 +114,7 @@ def _leave_trace() -> None:
 
 def _error_type(error: BaseException) -> str:
     if isinstance(error, CancelledError):
-        return "CANCELED"
+        return CANCELED
     code = getattr(error, "code", None)  # that of an MCPError
     return str(code) if isinstance(code, int) else type(error).__name__
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.engine.journal.follow import Stream
 from dragoman.model import error as errors
 from dragoman.model.error import DragomanError, InternalError
-from dragoman.telemetry.conventions import call_attributes, request_attributes, result_attributes
+from dragoman.telemetry.conventions import CANCELED, call_attributes, request_attributes, result_attributes
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.registry import OTHER
 from dragoman.telemetry.spans import TRACING
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Outcome
     from dragoman.transports.http import Request
 
-# The error of an operation whose caller has left, or that the server has ended because it stops.
-CANCELED = "CANCELED"
 _REASONS = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DragomanError)}
 # Agents raise errors with reasons of their own. The first of them are counted one by one, the rest together.
 _MAX_OWN_REASONS = 20
@@ -192,7 +190,7 @@ def _error_label(error: BaseException) -> str:
 
 
 def error_type(error: BaseException) -> str:
-    """Return what an error is called in spans: its reason."""
+    """Return what an error of an operation is called: the reason that its caller gets, or that it was canceled."""
     if isinstance(error, DragomanError):
         return str(error.reason)  # an agent's own may be an enum
     return CANCELED if isinstance(error, (asyncio.CancelledError, GeneratorExit)) else InternalError.reason

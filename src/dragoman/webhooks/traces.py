@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.engine.journal.replay import read_run_history
+from dragoman.engine.traces import error_type
 from dragoman.model.error import ServerError, TimedOut
 from dragoman.telemetry import trace
 from dragoman.telemetry.spans import TRACING
@@ -46,8 +47,7 @@ async def post_in_span(
         if not 200 <= status < 300:
             span.fail(str(status))
     except BaseException as error:
-        is_timeout = isinstance(error, TimeoutError)
-        span.fail(TimedOut.reason if is_timeout else getattr(error, "reason", "") or type(error).__name__)
+        span.fail(TimedOut.reason if isinstance(error, TimeoutError) else error_type(error))
         raise
     finally:
         span.end()

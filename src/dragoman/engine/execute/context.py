@@ -336,13 +336,7 @@ class Context:
         """Record how long the caller has waited for the first output of the run. Does nothing after that."""
         since, self._waiting_since = self._waiting_since, 0.0
         if since:
-            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, self.chosen_skill)
-
-    @property
-    def chosen_skill(self) -> str:
-        """The skill that the message has chosen; empty when it is the agent as a whole that runs."""
-        # Bridges to other frameworks have a name of their own, for what they keep.
-        return "" if self.skill.startswith("dragoman.") else self.skill
+            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, chosen_skill(self))
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""
@@ -380,3 +374,9 @@ def describe_in_doubt(effects: frozenset[str]) -> str:
 def agent_message(live: LiveTask, parts: tuple[Part, ...], metadata: dict[str, Any] | None = None) -> Message:
     """Build a message from the agent within a task."""
     return Message(new_id(), Role.AGENT, parts, live.context_id, live.id, metadata)
+
+
+def chosen_skill(ctx: Context) -> str:
+    """Return the skill that the message has chosen; empty when it is the agent as a whole that runs."""
+    # Bridges to other agents and executors use a name of their own there.
+    return "" if ctx.skill.startswith("dragoman.") else ctx.skill

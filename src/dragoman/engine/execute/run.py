@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.clock import sleep
-from dragoman.engine.execute.context import agent_message
+from dragoman.engine.execute.context import agent_message, chosen_skill
 from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
 from dragoman.engine.execute.public_error import error_mark, public_error
@@ -89,7 +89,7 @@ class Run:
     @property
     def skill(self) -> str:
         """The skill that runs; empty when it is the agent as a whole, or not chosen yet."""
-        return "" if self._ctx is None else self._ctx.chosen_skill
+        return "" if self._ctx is None else chosen_skill(self._ctx)
 
     @property
     def message(self) -> Message | None:

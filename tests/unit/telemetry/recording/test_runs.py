@@ -106,6 +106,7 @@ async def test_only_the_first_of_many_outputs_is_recorded_and_at_once(recorded: 
     metric, first, finish = recorded.metrics.first_tokens, asyncio.Event(), asyncio.Event()
 
     async def run(_: object) -> AsyncIterator[str]:
+        asyncio.get_running_loop().call_later(0.05, first.set)
         await first.wait()
         yield "one "
         await finish.wait()
@@ -114,7 +115,6 @@ async def test_only_the_first_of_many_outputs_is_recorded_and_at_once(recorded: 
 
     async with Client(Agent("talker", run=run)) as client:
         sending = asyncio.ensure_future(client.send("go"))
-        asyncio.get_running_loop().call_later(0.05, first.set)
         await recorded.until(lambda: recorded.counts(metric))
         assert not recorded.counts(recorded.metrics.tasks)
         finish.set()
