@@ -98,6 +98,9 @@ class OtlpCollector:
         self._spans: list[CollectedSpan] = []
         self.metric_requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
+        # Paths that are answered with 404, as by a collector that does not take a signal; and how often that was.
+        self.refused: set[str] = set()
+        self.refusals = 0
         self._news = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -167,6 +170,10 @@ class OtlpCollector:
             body = gzip.decompress(body)
         with self._news:
             self.headers.append(headers)
+            if path in self.refused:
+                self.refusals += 1
+                self._news.notify_all()
+                return 404
             if path == "/v1/traces":
                 self._spans += _spans_of(ExportTraceServiceRequest.FromString(body))
             elif path == "/v1/metrics":

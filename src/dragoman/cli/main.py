@@ -198,7 +198,7 @@ def run_and_exit(run: Callable[[], object]) -> NoReturn:
         _run_and_exit(run)
     finally:
         if (telemetry := sys.modules.get("dragoman.cli.telemetry")) is not None:
-            telemetry.EXPORT.flush()
+            telemetry.flush_exports()
 
 
 def _run_and_exit(run: Callable[[], object]) -> NoReturn:

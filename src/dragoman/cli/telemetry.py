@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -25,64 +26,91 @@ logger = logging.getLogger("dragoman.telemetry")
 FLUSH_SECONDS = 2.0
 EXPORTERS = ("otlp", "console", "none")
 # The loggers of OpenTelemetry that say, with a line or a traceback for each batch, that it cannot be exported.
-_NOISY = (
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
-    "opentelemetry.sdk._shared_internal",
-    "opentelemetry.sdk.metrics._internal.export",
-    "opentelemetry.sdk.trace.export",
-)
+_NOISY: dict[str, Signal] = {
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter": "TRACES",
+    "opentelemetry.sdk._shared_internal": "TRACES",
+    "opentelemetry.sdk.trace.export": "TRACES",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter": "METRICS",
+    "opentelemetry.sdk.metrics._internal.export": "METRICS",
+}
 
 
 class Export:
-    """What exports the telemetry of this process: providers of the SDK, which are flushed once at the end."""
+    """What exports one signal of this process: a provider of the SDK, which is flushed once at the end.
 
-    def __init__(self) -> None:
-        self._ends: list[Callable[[], object]] = []
+    Each signal has its own, because some collectors take traces and refuse metrics.
+    """
+
+    def __init__(self, signal: Signal) -> None:
+        self._noun = signal.lower()
+        self._end: Callable[[], object] | None = None
         self._has_failed = threading.Event()
         self._has_ended = threading.Event()
+        self.problem: tuple[str, str] | None = None  # the target and what is wrong with it, while it does not work
 
-    def add(self, end: Callable[[], object]) -> None:
-        """Add what is called at the end, in a thread: it may take as long as it wants."""
-        self._ends.append(end)
+    def ends_with(self, end: Callable[[], object]) -> None:
+        """Set what is called at the end, in a thread: it may take as long as it wants."""
+        self._end = end
 
     def report(self, target: str, problem: str) -> None:
-        """Warn that nothing can be exported: once, until it works again. Called by the threads that export."""
+        """Warn that it cannot be exported: once, until it works again, and not if another signal has said the same.
+
+        Called by the threads that export.
+        """
         if not self._has_failed.is_set():
             self._has_failed.set()
             self._has_ended.set()  # nobody waits for a collector that is not there
+            with _WARNING:
+                is_new = (target, problem) not in [other.problem for other in EXPORTS.values()]
+                self.problem = target, problem
+            if not is_new:
+                return
             logger.warning(
-                "OpenTelemetry: nothing can be exported to %s: %s. This is not repeated until it works again; what "
-                "is measured until then is lost",
+                "OpenTelemetry: %s cannot be exported to %s: %s. This is not repeated until it works again; what is "
+                "measured until then is lost. OTEL_%s_EXPORTER=none turns it off",
+                self._noun,
                 target,
                 problem,
+                self._noun.upper(),
             )
 
     def report_success(self) -> None:
         """Note that something was exported."""
         self._has_failed.clear()
+        self.problem = None
 
-    def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Export what is left, and wait for that so long at most; a collector that is away is not waited for."""
-        if not self._ends:
+    def start_flush(self) -> None:
+        """Begin to export what is left."""
+        end, self._end = self._end, None
+        if end is None:
+            self._has_ended.set()
             return
-        ends, self._ends = self._ends, []
         if not self._has_failed.is_set():
             self._has_ended.clear()
+
+        def flush() -> None:
+            end()
+            self._has_ended.set()
+
         # A daemon: a collector that accepts a connection and says nothing does not keep the process alive.
-        threading.Thread(target=self._end, args=(ends,), name="dragoman-flush", daemon=True).start()
+        threading.Thread(target=flush, name="dragoman-flush", daemon=True).start()
+
+    def wait_flushed(self, seconds: float) -> None:
+        """Wait for that so long at most; a collector that is away is not waited for."""
         self._has_ended.wait(seconds)
 
-    def _end(self, ends: Sequence[Callable[[], object]]) -> None:
-        threads = [threading.Thread(target=end, daemon=True) for end in ends]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self._has_ended.set()
+
+_WARNING = threading.Lock()
+EXPORTS: dict[Signal, Export] = {signal: Export(signal) for signal in SIGNALS}
 
 
-EXPORT = Export()
+def flush_exports(seconds: float = FLUSH_SECONDS) -> None:
+    """Export what is left, and wait for that so long at most."""
+    until = time.monotonic() + seconds
+    for export in EXPORTS.values():
+        export.start_flush()
+    for export in EXPORTS.values():
+        export.wait_flushed(max(0.0, until - time.monotonic()))
 
 
 def exporters_of(signal: Signal, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -190,9 +218,9 @@ def _export_traces(names: Sequence[str], resource: Any) -> None:
         else:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            provider.add_span_processor(BatchSpanProcessor(_reporting(OTLPSpanExporter())))
+            provider.add_span_processor(BatchSpanProcessor(_reporting(OTLPSpanExporter(), "TRACES")))
     trace.set_tracer_provider(provider)
-    EXPORT.add(provider.shutdown)
+    EXPORTS["TRACES"].ends_with(provider.shutdown)
 
 
 def _export_metrics(names: Sequence[str], resource: Any) -> None:
@@ -211,21 +239,21 @@ def _export_metrics(names: Sequence[str], resource: Any) -> None:
         else:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-            readers.append(PeriodicExportingMetricReader(_reporting(OTLPMetricExporter())))
+            readers.append(PeriodicExportingMetricReader(_reporting(OTLPMetricExporter(), "METRICS")))
     provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
     FORWARDING.start(provider)
-    EXPORT.add(provider.shutdown)
+    EXPORTS["METRICS"].ends_with(provider.shutdown)
 
 
-def _reporting(exporter: Any) -> Any:
+def _reporting(exporter: Any, signal: Signal) -> Any:
     """Let an exporter of the SDK report whether it works."""
     export: Callable[..., Any] = exporter.export
 
     def reported(*batch: Any, **options: Any) -> Any:
         result = export(*batch, **options)
         if result.name == "SUCCESS":
-            EXPORT.report_success()
+            EXPORTS[signal].report_success()
         return result
 
     vars(exporter)["export"] = reported
@@ -235,14 +263,15 @@ def _reporting(exporter: Any) -> Any:
 class _OneWarning(logging.Filter):
     """Turns what OpenTelemetry logs about each batch into one warning."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, signal: Signal, target: str) -> None:
         super().__init__()
+        self._export = EXPORTS[signal]
         self._target = target
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING or record.getMessage().startswith("Found invalid value"):
             return True
-        EXPORT.report(self._target, _reason(record))
+        self._export.report(self._target, _reason(record))
         return False
 
 
@@ -270,10 +299,9 @@ def _reason(record: logging.LogRecord) -> str:
 
 
 def _silence(environ: Mapping[str, str]) -> None:
-    endpoints = [_variable(signal, "ENDPOINT", environ)[1] for signal in SIGNALS]
-    target = _without_credentials(next(filter(None, endpoints), "http://localhost:4318"))
-    for name in _NOISY:
-        logging.getLogger(name).addFilter(_OneWarning(target))
+    for name, signal in _NOISY.items():
+        target = _without_credentials(_variable(signal, "ENDPOINT", environ)[1] or "http://localhost:4318")
+        logging.getLogger(name).addFilter(_OneWarning(signal, target))
     logging.getLogger("opentelemetry.util.re").addFilter(_HiddenHeaders())
 
 

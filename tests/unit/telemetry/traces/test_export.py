@@ -55,9 +55,12 @@ class Served:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         self._process = process
-        self._lines = [process.stderr.readline()]
-        found = re.search(r"http://\S+", self._lines[0])
-        assert found is not None, self._lines[0] + process.stderr.read()
+        self._lines: list[str] = []
+        found = None
+        while found is None:  # a warning may come before it
+            self._lines.append(process.stderr.readline())
+            assert self._lines[-1], "".join(self._lines)
+            found = re.search(r"(?<=^serving greeter at )http://\S+", self._lines[-1])
         self.url = found[0]
 
     def stop(self) -> tuple[str, float]:
@@ -162,8 +165,23 @@ def test_a_collector_that_is_away_is_one_warning_and_delays_nothing(tmp_path: Pa
     assert stopping < 3
 
 
+def test_a_collector_that_takes_only_traces_gets_them_and_metrics_are_warned_about_once(tmp_path: Path) -> None:
+    with OtlpCollector() as collector:
+        collector.refused.add("/v1/metrics")
+        often = collector.environment() | {"OTEL_METRIC_EXPORT_INTERVAL": "20"}
+        with serving(tmp_path, often) as server:
+            for _ in range(3):
+                _, problems, _ = call(server.url, often)
+                assert_warned_once(problems, collector.url)
+            collector.wait(lambda it: it.refusals > 20)
+            log, _ = server.stop()
+        assert len(trees(collector.spans)) == 3
+    assert_warned_once(log, collector.url)
+    assert "metrics cannot be exported" in log and "OTEL_METRICS_EXPORTER=none" in log
+
+
 def assert_warned_once(log: str, url: str) -> None:
-    assert log.count("nothing can be exported to") == 1, log
+    assert log.count("cannot be exported to") == 1, log
     assert url in log and "secret" not in log
     assert "Traceback" not in log and "Transient" not in log
 
