@@ -242,7 +242,7 @@ _GRPC = (
     _GRPC_1_0,
     replace(_GRPC_1_0, version=V1_1, headers=_RPC_1_1.headers, generations=True),
 )
-ROWS |= {(row.version, GRPC): row for row in _GRPC}
+ROWS.update({(row.version, GRPC): row for row in _GRPC})
 # The gRPC services, in the newest version of each package.
 GRPC_ROWS = (_GRPC_1_0, _GRPC_0_3)
 # The interfaces on our cards, best first; those of gRPC follow where it is served.
