@@ -21,6 +21,13 @@ async def doze(text: str) -> str:
 
 
 @agent.skill
+async def nod(text: str) -> str:
+    """Wait without await, not for long."""
+    time.sleep(0.4)  # noqa: ASYNC251 - that is what it is for
+    return text
+
+
+@agent.skill
 async def doze_in_task(text: str) -> str:
     """Wait without await, in a task of its own."""
 
