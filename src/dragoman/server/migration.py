@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -224,6 +225,10 @@ class StoreMigration:
             self._backup = False
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             file = self._path.with_name(f"{self._path.name}.{stamp}.backup")
+            for number in count(2):  # whoever is quick makes two within a second
+                if not file.exists():
+                    break
+                file = self._path.with_name(f"{self._path.name}.{stamp}-{number}.backup")
             self._observer.on_backup(file, back_up(self._path, file, progress=self._observer.on_page))
 
     def _check_keys(self) -> WebhookKeys:

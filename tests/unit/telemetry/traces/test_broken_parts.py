@@ -47,6 +47,7 @@ class BrokenProcessor(SpanProcessor):
 @pytest.fixture(params=["sampler", "start", "end"])
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A provider with one part that raises, which is the program's for one test."""
+    monkeypatch.delenv("OTEL_SDK_DISABLED", raising=False)  # as tests of other frameworks have it in this process
     provider = TracerProvider(BrokenSampler() if request.param == "sampler" else ALWAYS_ON, shutdown_on_exit=False)
     if request.param != "sampler":
         provider.add_span_processor(BrokenProcessor(request.param))
