@@ -7,6 +7,8 @@ PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server fastmcp)
+# Chromium, for the tests of the console.
+BROWSER := .peers/chromium/ready
 # Other frameworks that speak A2A.
 FRAMES := $(patsubst %,.peers/%/ready,agent-framework ag2 langgraph-api crewai litellm)
 PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fasta2a js mcp-tools go-23 rust java grpcurl prometheus) $(TOOLS) $(MCP) $(FRAMES)
@@ -14,10 +16,10 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test check format lock first-hour picture interop cluster soak bench verify clean
+.PHONY: help run demo-crash setup test console-test check format lock first-hour picture screenshots interop cluster soak bench verify clean
 
 help:           ## Show this help.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # Ctrl-C is how one stops it: with the trap, make does not call that an error.
 run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080. Options: make run ARGS="--port 8081".
@@ -30,8 +32,11 @@ demo-crash: $(VENV)/run.ready  ## Kill a server in the middle of a stream, resta
 
 setup: $(VENV)/dev.ready  ## Install everything into .venv: all extras and the test tools.
 
-test: $(VENV)/dev.ready $(TOOLS)  ## Run the test suite.
-	$(PYTEST) -n 3 --dist worksteal -m "not interop and not cluster and not soak and not typing"
+test: $(VENV)/dev.ready $(TOOLS) $(BROWSER)  ## Run the test suite.
+	$(PYTEST) -n 3 --dist worksteal -m "not interop and not cluster and not soak and not typing and not console"
+
+console-test: $(VENV)/dev.ready $(BROWSER)  ## Test the console at length in a real browser: hostile agents, long streams, large lists.
+	$(PYTEST) -n 2 --timeout 300 -m console tests/console
 
 check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelling.
 	$(BIN)/ruff check .
@@ -39,7 +44,7 @@ check: $(VENV)/dev.ready  ## Check lint, format, types, import layers and spelli
 	$(BIN)/basedpyright
 	$(PYTEST) -q -n 2 tests/typing
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/codespell --skip '*/package-lock.json,*/go.sum'
+	$(BIN)/codespell --skip '*/package-lock.json,*/go.sum,*/vendor/*'
 
 format: $(VENV)/dev.ready  ## Format the code.
 	$(BIN)/ruff check --fix .
@@ -53,12 +58,12 @@ cluster: $(VENV)/dev.ready  ## Test several nodes on a real PostgreSQL, with fau
 
 soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load, many examples.
 	$(PYTEST) -m soak --timeout 1200
-	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop" --hypothesis-profile many --timeout 600
+	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop and not console" --hypothesis-profile many --timeout 600
 
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
-verify: check test first-hour interop cluster soak bench  ## Run all checks, tests and benchmarks.
+verify: check test console-test first-hour interop cluster soak bench  ## Run all checks, tests and benchmarks.
 
 lock: $(VENV)/dev.ready  ## Update the lock files to the newest versions.
 	$(BIN)/python -m pip install --quiet uv
@@ -72,6 +77,9 @@ first-hour: $(VENV)/dev.ready  ## Run the first hour of a new user, in real term
 
 picture: $(VENV)/dev.ready  ## Record the picture of the README from a real run.
 	$(BIN)/python tests/docs/record.py
+
+screenshots: $(VENV)/dev.ready $(BROWSER)  ## Take the screenshots of the console in docs/img again, from a real run.
+	$(BIN)/python tests/console/screenshots.py
 
 clean:          ## Remove generated files.
 	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
@@ -102,6 +110,20 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 .peers/js/ready .peers/mcp-js/ready .peers/mcp-tools/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
+
+# A browser of this machine, or else Debian's. Without one, the tests of the console are skipped, and say why.
+.peers/chromium/ready:
+	@found() { \
+	    [ -n "$$TEST_BROWSER" ] && return; \
+	    for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name && return; done; \
+	    [ -e "/Applications/Google Chrome.app" ]; \
+	}; \
+	if ! found >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "Installing chromium …"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; \
+	fi; \
+	if found >/dev/null; then mkdir -p $(@D) && touch $@; \
+	else echo "no browser: the tests of the console are left out; install Chromium (on Debian: apt-get install chromium), or name one in TEST_BROWSER"; fi
 
 .peers/go-bench/ready: $(wildcard bench/peers/go/* bench/peers/go/load/*)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \

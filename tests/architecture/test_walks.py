@@ -20,7 +20,7 @@ BOUNDS = {
     "stream": (34, 400),
     "grpc": (40, 330),
     "call": (26, 165),
-    "tool": (43, 290),
+    "tool": (43, 292),
     "webhook": (57, 960),
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.

@@ -461,6 +461,16 @@ class SimulatedDatabase(MemoryStore):
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Make a webhook that is dead or fails WOKEN and nobody's."""
+        woken = await super().wake_pushes(task_id, push_id)
+        if woken:
+            entry = self._by_id[task_id]
+            push = entry.pushes[push_id]
+            entry.pushes[push_id] = structs.replace(push, epoch=push.epoch + 1)
+            self._push_owners[push.task, push_id] = None
+        return woken
+
     async def take_pushes(self, node: int, limit: int) -> int:
         """Claim open webhooks that no live node delivers, and mark them WOKEN."""
         taken = 0

@@ -188,7 +188,7 @@ def record() -> str:
             "TERM": "xterm-256color",
             "XDG_STATE_HOME": name,
         }
-        server = Window("one terminal", 10, folder, environment)
+        server = Window("one terminal", 11, folder, environment)
         caller = Window("another", 7, folder, environment)
         try:
             recording = Recording(server, caller)

@@ -77,7 +77,16 @@ NOT_PROMISED = {
         "restarted",
         "update_artifact",
     },
-    App: {"close_grpc", "grpc_address", "listens_at", "metrics_address", "startup_error"},
+    App: {
+        "close_grpc",
+        "delivery",
+        "grpc_address",
+        "has_console",
+        "listens_at",
+        "metrics_address",
+        "services",
+        "startup_error",
+    },
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
 

@@ -75,7 +75,8 @@ def get(server: Any, address: str, task_id: str) -> Answer:
 
 
 def test_more_large_messages_than_there_is_memory_for_are_refused_and_the_server_lives(launch: Any) -> None:
-    server = launch(memory=512 * MB)
+    # Of addresses, not of memory: stacks of threads and arenas of glibc take over 400 MB of these before any request.
+    server = launch(memory=704 * MB)
     body = body_of(server, "idle", 9_000_000, returnImmediately=True)
     with ThreadPoolExecutor(8) as callers:
         answers = list(callers.map(lambda number: post(server, f"127.0.0.{2 + number % 8}", body), range(80)))

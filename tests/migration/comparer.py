@@ -91,6 +91,10 @@ class StoreComparer:
             self._old.records(numbers[0], 0, ALL_RECORDS), self._new.records(numbers[1], 0, 1 << 20)
         )
         assert records[0] == records[1], row.id
+        journals = await asyncio.gather(
+            self._old.journal(numbers[0], 0, ALL_RECORDS, 1 << 40), self._new.journal(numbers[1], 0, 1 << 20, 1 << 40)
+        )
+        assert journals[0] == journals[1], row.id
         notes = await asyncio.gather(self._old.notes(numbers[0]), self._new.notes(numbers[1]))
         assert notes[0] == notes[1], row.id
         pushes = await asyncio.gather(self._old.pushes(numbers[0]), self._new.pushes(numbers[1]))

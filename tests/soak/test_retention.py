@@ -44,7 +44,9 @@ def build(path: Path, tasks: int, keys: int) -> None:
             "3, ?2 + n, 4, ?2 + n FROM numbers",
             (tasks, LONG_AGO),
         )
-        db.execute("INSERT INTO events SELECT number, column1, randomblob(150) FROM tasks, (VALUES (1), (2), (3), (4))")
+        db.execute(
+            "INSERT INTO events SELECT number, column1, randomblob(150), 0 FROM tasks, (VALUES (1), (2), (3), (4))"
+        )
         db.execute(
             "INSERT INTO notes (task, generation, kind, body) SELECT number, 1, 'request', randomblob(99) FROM tasks"
         )

@@ -197,7 +197,7 @@ def test_functions_publish_their_schemas_as_tools_do(wire: Any) -> None:
     assert answer.json["add"] == {
         "inputSchema": {
             "type": "object",
-            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 0}},
             "required": ["a"],
         }
     }

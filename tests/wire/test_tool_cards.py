@@ -252,7 +252,10 @@ def test_a_function_beside_the_tools_is_listed_plainly_too(wire: Any) -> None:
     assert list(schemas) == [*OPEN_TOOLS, "shout", "pack", "order"]
     assert schemas["shout"]["inputSchema"] == {
         "type": "object",
-        "properties": {"text": {"type": "string", "description": "What to say"}, "times": {"type": "integer"}},
+        "properties": {
+            "text": {"type": "string", "description": "What to say"},
+            "times": {"type": "integer", "default": 1},
+        },
         "required": ["text"],
     }
     packed = schemas["pack"]["inputSchema"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from dragoman.telemetry.metrics.catalog import METRICS
@@ -141,13 +140,14 @@ class LocalBus:
         # By task id, in the order of subscription.
         self.listeners: dict[str, dict[LocalWatch | _Callback, None]] = {}
         # Wake-ups since the last `sample`, by source: there is one for each event of a stream.
-        self._wakeups: Counter[str] = Counter()
+        self._wakeups = {LOCAL: 0, NOTIFY: 0, POLL: 0}
 
     def sample(self) -> None:
         """Add the wake-ups since the last call to the metrics."""
         for source, count in self._wakeups.items():
-            METRICS.wakeups.add(count, source)
-        self._wakeups.clear()
+            if count:
+                METRICS.wakeups.add(count, source)
+                self._wakeups[source] = 0
 
     async def open(self) -> None:
         """Do nothing: there is no other process."""

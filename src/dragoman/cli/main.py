@@ -70,6 +70,7 @@ _READS = (0, 2, 3, 4, 5, 130)
 VERBS = {
     "init": Verb("init.command", "Create a folder with a new agent."),
     "serve": Verb("serve.command", "Serve agents over A2A.", (0, 2, 3, 5, 130)),
+    "open": Verb("open", "Open the console of a server in the browser.", (0, 1, 2, 3, 130)),
     "mcp": Verb("mcp", "Offer A2A agents to an MCP host as tools."),
     "send": Verb("talk.send", "Send a message and print the answer.", _EVERY),
     "call": Verb("talk.call", "Call a skill and print the result.", _EVERY),

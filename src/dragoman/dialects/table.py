@@ -203,6 +203,7 @@ _RPC_0_1 = Row(
         Operation.GET_PUSH: "tasks/pushNotification/get",
     },
     paths={},
+    tenants=False,
     errors=ErrorEncoding(last_code=-32004),
     webhook=WebhookFormat(single=True),
     card_path="/a2a",

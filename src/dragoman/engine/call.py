@@ -1,11 +1,13 @@
-"""The context of a call: who calls, for which tenant, and in which protocol version."""
+"""The context of a call (who calls, for which tenant, and in which protocol version), and its result."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
+from dragoman.model.message import Message
+from dragoman.model.task import Task
 from dragoman.model.user import User
 
 Closing = Literal["whole", "last"]
@@ -47,3 +49,11 @@ class CallContext(Struct, frozen=True):
     def version(self) -> str:
         """The protocol version of the call: `origin` up to the first slash."""
         return self.origin.partition("/")[0]
+
+
+class OperationResult(NamedTuple):
+    """The result of an operation, the origin of its task, and whether the message was a repeat."""
+
+    result: Task | Message
+    origin: str
+    repeat: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -13,13 +13,13 @@ from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
 from dragoman.engine.accept.shared_inbox import SharedInbox
-from dragoman.engine.call import CallContext
+from dragoman.engine.call import CallContext, OperationResult
 from dragoman.engine.draining import Draining
 from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
-from dragoman.engine.journal.follow import Batch, Follower, Stream, single
+from dragoman.engine.journal.follow import Follower, Stream, single
 from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
 from dragoman.engine.ownership.keeper import ClaimKeeper
 from dragoman.engine.ownership.port import OwnershipLost
@@ -37,7 +37,6 @@ from dragoman.model.error import (
     UnsupportedOperation,
 )
 from dragoman.model.json import encode
-from dragoman.model.message import Message
 from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -45,12 +44,12 @@ from dragoman.model.task import Task
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from contextlib import AbstractContextManager
 
     from dragoman.clock import Clock
     from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.accept.quota import Lease
+    from dragoman.engine.journal.follow import OnEnd
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.agent import Runnable
@@ -67,14 +66,6 @@ if TYPE_CHECKING:
         SubscribeToTaskRequest,
         TaskPushNotificationConfig,
     )
-
-
-class OperationResult(NamedTuple):
-    """The result of an operation, the origin of its task, and whether the message was a repeat."""
-
-    result: Task | Message
-    origin: str
-    repeat: bool = False
 
 
 class Service:
@@ -124,7 +115,7 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
-        self._canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
+        self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
@@ -140,10 +131,15 @@ class Service:
         """The number of runs that are executing now."""
         return len(self.runner)
 
+    @property
+    def open_streams(self) -> int:
+        """The number of streams that are open now."""
+        return self._follower.open_count
+
     def sample(self) -> None:
         """Set the metrics of what is under way: runs and streams."""
         METRICS.tasks_in_progress.set(len(self.runner), self._agent.name)
-        METRICS.streams.set(self._follower.open_count, self._agent.name)
+        METRICS.streams.set(self.open_streams, self._agent.name)
 
     async def start(self) -> None:
         """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""
@@ -236,9 +232,16 @@ class Service:
         )
 
     async def stream(
-        self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
+        self,
+        call: CallContext,
+        request: SendMessageRequest,
+        caller: str = "",
+        lease: Lease | None = None,
+        on_end: OnEnd | None = None,
     ) -> Stream:
         """Accept a message, as `send` does, and stream its task until it ends or is input-required.
+
+        `on_end` is called when a stream that was returned is over, unless nobody has read of it.
 
         Raises:
             UnsupportedOperation: the agent does not stream.
@@ -254,12 +257,12 @@ class Service:
         accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:
-            return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
+            return Stream(single(Record.of(0, accepted.reply), on_end), accepted.row.origin, accepted.repeat)
         if live is not None and await self._is_opened_here(live):
             if live.draft_error is not None and accepted.task is None and not accepted.repeat:
                 raise live.draft_error
             if live.reply is not None:
-                return Stream(single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
+                return Stream(single(Record.of(0, live.reply), on_end), live.row.origin, accepted.repeat)
         elif live is not None and await self._store.task(live.id) is None:
             raise ServerError(ELSEWHERE, retryAfter="1")  # another process has its draft, or has answered it
         length = request.configuration.history_length
@@ -273,11 +276,11 @@ class Service:
             # The text comes once more only if the task closes so, whoever answers.
             if call.closing == "whole" and live is not None and live.closing == "whole" and not accepted.repeat:
                 task = with_empty_artifacts(task)
-            batches = self._follow_from_snapshot(
-                accepted.row, truncate_history(task, length), slot, ends_on_input_required=True
+            batches = self._follower.follow_from_snapshot(
+                accepted.row, truncate_history(task, length), ends_on_input_required=True, slot=slot, on_end=on_end
             )
             return Stream(batches, accepted.row.origin, accepted.repeat)
-        batches = self._follower.follow(accepted.row, 0, ends_on_input_required=True, slot=slot)
+        batches = self._follower.follow(accepted.row, 0, ends_on_input_required=True, slot=slot, on_end=on_end)
         if length is not None:
             batches = truncate_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
@@ -359,12 +362,11 @@ class Service:
             TaskNotCancelable: it has ended.
             ServerError: the store cannot take writes.
         """
-        task, origin = await self._canceler.cancel(self._admit(call, request.tenant), request.id)
-        return OperationResult(task, origin)
+        return OperationResult(*await self.canceler.cancel(self._admit(call, request.tenant), request.id))
 
     async def fail(self, task_id: str, text: str) -> bool:
         """Fail a task from inside the server. False when it does not exist or has ended. Raises ServerError."""
-        return await self._canceler.fail(task_id, text)
+        return await self.canceler.fail(task_id, text)
 
     def is_running(self, task_id: str) -> bool:
         """True while a run of the task is executing or queued."""
@@ -372,9 +374,14 @@ class Service:
         return live is not None and not live.over
 
     async def subscribe(
-        self, call: CallContext, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
+        self,
+        call: CallContext,
+        request: SubscribeToTaskRequest,
+        after: int | None = None,
+        caller: str = "",
+        on_end: OnEnd | None = None,
     ) -> Stream:
-        """Stream a task until it ends: from a snapshot, or from the record after generation `after`.
+        """Stream a task until it ends: from a snapshot, or from the record after generation `after`. `on_end` as above.
 
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
@@ -389,12 +396,13 @@ class Service:
         if after is not None and resumable and state.final:
             resumable = after < row.generation and await self._has_records(row, live, after)
         if after is not None and resumable:
-            batches = self._follower.follow(row, after, ends_on_input_required=False, slot=slot)
+            batches = self._follower.follow(row, after, ends_on_input_required=False, slot=slot, on_end=on_end)
             return Stream(batches, row.origin, artifacts=partial(self._artifact_ids, live, stored))
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Stream(self._follow_from_snapshot(row, task, slot, ends_on_input_required=False), row.origin)
+        batches = self._follower.follow_from_snapshot(row, task, ends_on_input_required=False, slot=slot, on_end=on_end)
+        return Stream(batches, row.origin)
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
@@ -485,12 +493,3 @@ class Service:
     async def _artifact_ids(self, live: LiveTask | None, stored: StoredTask | None) -> tuple[str, ...]:
         task = await self._tasks.durable_task(live, stored)
         return tuple(artifact.artifact_id for artifact in task.artifacts)
-
-    def _follow_from_snapshot(
-        self, row: TaskRow, task: Task, slot: AbstractContextManager[None], *, ends_on_input_required: bool
-    ) -> AsyncGenerator[Batch, None]:
-        generation = task.generation or 0
-        first_record = Record.of(generation, task)
-        return self._follower.follow(
-            row, generation, ends_on_input_required=ends_on_input_required, first_record=first_record, slot=slot
-        )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman import __version__
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
@@ -25,10 +26,12 @@ from dragoman.server.cards.signing import CardSigning
 from dragoman.server.config.memory_limit import memory_for
 from dragoman.server.config.settings import WorkerSettings
 from dragoman.server.config.store_url import parse_store
+from dragoman.server.console import build_console
 from dragoman.server.http.address import Addresses
-from dragoman.server.http.app import App, HostedAgent
+from dragoman.server.http.app import App
 from dragoman.server.http.authentication import Authentication, AuthSettings, SchemeAuthentication
 from dragoman.server.http.cross_site import CrossSiteCheck
+from dragoman.server.http.hosted import HostedAgent
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
 from dragoman.server.plugins import PluginContext, plugins, webhook_senders
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 
 # How many agents may call each other in a row, unless a plug-in sets it.
 _MAX_DEPTH = 3
+# Where the console is, relative to the login page.
+_HOME = "./"
 
 
 class _Storage(NamedTuple):
@@ -64,19 +69,18 @@ class _Storage(NamedTuple):
     samplers: tuple[Callable[[], None], ...] = ()
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, clock: Clock | None = None) -> Store:
     """Create the store of a URL, which is not that of PostgreSQL, without opening it. Raises ConfigError."""
     path = parse_store(url)
-    return MemoryStore() if path is None else SqliteStore(path)
+    return MemoryStore(clock) if path is None else SqliteStore(path, clock)
 
 
 def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, keys: LazyKeys) -> _Storage:
     """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
     if not is_postgres_url(settings.store):
-        return _Storage(open_store(settings.store), LocalBus(clock))
+        return _Storage(open_store(settings.store, clock), LocalBus(clock))
     _check_secret(agents, settings)
     # Imported here: most servers need neither these nor asyncpg, which may be missing.
-    from dragoman import __version__
     from dragoman.bus.postgres import PostgresBus
     from dragoman.stores.postgres.lease import NodeLease
     from dragoman.stores.postgres.sql.database import PostgresDatabase
@@ -138,6 +142,7 @@ def build(
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
     keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
+    store_url = settings.store if store is None else None
     storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
     store, bus, ownership, samplers = storage
     home = settings.sessions
@@ -226,6 +231,9 @@ def build(
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
         metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
+        console=build_console(
+            settings, hosted, store, clock, addresses, store_url=store_url, shared=ownership is not None
+        ),
         watches_loop=isinstance(clock, SystemClock),
         samplers=(sample_threads, bus.sample, *samplers),
     )
@@ -266,6 +274,10 @@ def _authentication(
     allow_anonymous = auth is None
     if allow_anonymous:
         if not any(skill.permission for agent in agents for skill in agent.skills):
+            if settings.console == "auth":
+                raise ConfigError(
+                    "console: nobody can sign in here: set auth, as with --auth cookie, or leave out --console auth"
+                )
             return None
         auth = AuthSettings(("cookie",))
 
@@ -276,7 +288,14 @@ def _authentication(
 
     users = partial(open_users, settings.store, clock)
     return SchemeAuthentication(
-        auth, users, keys, clock, LazyHttp(http), address_of=addresses.caller, allow_anonymous=allow_anonymous
+        auth,
+        users,
+        keys,
+        clock,
+        LazyHttp(http),
+        address_of=addresses.caller,
+        allow_anonymous=allow_anonymous,
+        home=None if settings.console == "off" else _HOME,
     )
 
 

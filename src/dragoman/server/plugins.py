@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
-    from dragoman.server.http.app import HostedAgent
+    from dragoman.server.http.hosted import HostedAgent
     from dragoman.transports.endpoint import PluginOperations
     from dragoman.transports.http import Header, Request, Send
     from dragoman.transports.limits import DenialLog

@@ -193,6 +193,10 @@ class Administration(Protocol):
         """
         ...
 
+    def size(self) -> int:
+        """How many bytes the store takes on its disk."""
+        ...
+
     def nodes(self, *, dead: bool = False) -> NodeReport:
         """The servers that use the store; with `dead` also those that did, and are not forgotten yet."""
         ...

@@ -4,32 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from array import array
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports.store import WOKEN, PushState, StoredTask, TaskPage
+from msgspec import structs
+
+from dragoman.clock import SystemClock
+from dragoman.engine.ports.store import WOKEN, JournalRecord, PushState, SearchPage, StoredTask, TaskPage
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import DedupeKey, Note, Push, Scope, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports.store import (
+        DedupeKey,
+        Note,
+        Push,
+        Scope,
+        ScopeFilter,
+        Sweep,
+        TaskQuery,
+        TaskRow,
+        TaskSearch,
+        Write,
+    )
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
+# So many tasks are looked at before others have a turn: some milliseconds.
+_SLICE = 5000
 
 
 class _TaskEntry:
-    """Everything stored about one task. The body of record n is `bodies[n - 1]`."""
+    """Everything stored about one task. The body of record n is `bodies[n - 1]`, and its time `times[n - 1]`."""
 
-    __slots__ = ("bodies", "dedupe_keys", "notes", "pushes", "row", "snapshot", "snapshot_generation")
+    __slots__ = ("bodies", "dedupe_keys", "notes", "pushes", "row", "snapshot", "snapshot_generation", "times")
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
         # Bytes instead of records, which would keep their decoded events alive.
         self.bodies: list[bytes] = []
+        self.times = array("q")
         self.notes: list[Note] = []
         self.dedupe_keys: list[bytes] = []
         self.pushes: dict[str, Push] = {}
@@ -45,7 +65,10 @@ class MemoryStore:
 
     durable: bool = False
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        # The time of the changes in this turn of the event loop, which are reported together.
+        self._at_ms = self._clock.now()
         self._last_number = 0
         self._by_id: dict[str, _TaskEntry] = {}
         self._by_number: dict[int, _TaskEntry] = {}
@@ -88,10 +111,11 @@ class MemoryStore:
 
         A refused change reports TaskGenerationMismatch.
         """
-        error = self._apply(write)
-        # Reported later: the caller must not be called back from within its own call.
         if not self._unreported:
+            # Reported later: the caller must not be called back from within its own call.
             asyncio.get_running_loop().call_soon(self._report)
+            self._at_ms = self._clock.now()
+        error = self._apply(write)
         self._unreported.append((write.done, error))
 
     def _report(self) -> None:
@@ -133,6 +157,7 @@ class MemoryStore:
             self._add(entry)
         for record in records:
             entry.bodies.append(record.body)
+            entry.times.append(self._at_ms)
         entry.row = row
         if row.state.final and row.number not in self._ended_tasks:
             self._ended_tasks[row.number] = self._compactable_tasks[row.number] = entry
@@ -222,6 +247,7 @@ class MemoryStore:
             del self._compactable_tasks[entry.row.number]
             if entry.snapshot_generation == entry.row.generation:
                 entry.bodies.clear()
+                del entry.times[:]
                 entry.notes.clear()
         return len(deleted) + len(compacted)
 
@@ -281,6 +307,18 @@ class MemoryStore:
             return []
         return [Record(after + 1 + index, body) for index, body in enumerate(entry.bodies[after : after + limit])]
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task with the times of their commits, up to `budget` bytes."""
+        entries: list[JournalRecord] = []
+        entry = self._by_number.get(number)
+        if entry is not None:
+            for index in range(after, min(after + limit, len(entry.bodies))):
+                entries.append(JournalRecord(index + 1, entry.times[index], entry.bodies[index]))
+                budget -= len(entry.bodies[index])
+                if budget <= 0:
+                    break
+        return entries
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         entry = self._by_number.get(number)
@@ -301,6 +339,19 @@ class MemoryStore:
             if push.state is not PushState.DONE and (not woken or push.due_ms == WOKEN)
         ]
 
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Wake a webhook that is dead or fails. Returns how many were woken."""
+        entry = self._by_id.get(task_id)
+        push = None if entry is None else entry.pushes.get(push_id)
+        if (
+            entry is None
+            or push is None
+            or not (push.state is PushState.DEAD or (push.state is PushState.OPEN and push.tries))
+        ):
+            return 0
+        entry.pushes[push_id] = structs.replace(push, state=PushState.OPEN, tries=0, failing_ms=0, due_ms=WOKEN)
+        return 1
+
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
         """Read a row of a plug-in table."""
         return self._tables[table].get(key)
@@ -317,6 +368,38 @@ class MemoryStore:
             rows = [row for row in rows if _sort_key(row) < query.after]
         first = heapq.nlargest(query.limit + 1, rows, key=_sort_key)
         return TaskPage.of((self._by_id[row.id].stored_task() for row in first), query, total)
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """One page of the tasks of several scopes, newest status first."""
+        newest: list[tuple[int, int, TaskRow, _TaskEntry]] = []
+        async for entries in self._slices(query.scopes):
+            found = [
+                # The row of now: with a later one, the cursor after a page would be before its last task.
+                (*_sort_key(entry.row), entry.row, entry)
+                for entry in entries
+                if _matches(entry.row, query)
+                and (query.until_ms is None or entry.row.status_ms < query.until_ms)
+                and (query.after is None or _sort_key(entry.row) < query.after)
+            ]
+            newest = heapq.nlargest(query.limit + 1, [*newest, *found])
+        return SearchPage.of((entry.stored_task()._replace(row=row) for _, _, row, entry in newest), query)
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state."""
+        counts: Counter[State] = Counter()
+        async for entries in self._slices(scopes):
+            counts.update(entry.row.state for entry in entries)
+        return counts
+
+    async def _slices(self, scopes: ScopeFilter) -> AsyncGenerator[Sequence[_TaskEntry], None]:
+        """Yield the entries of these scopes, some at a time: there may be many, and others are served in between."""
+        entries = [
+            entry for scope, found in self._by_scope.items() if scopes.matches(scope) for entry in found.values()
+        ]
+        for start in range(0, len(entries), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            yield entries[start : start + _SLICE]
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
@@ -353,7 +436,7 @@ def _sort_key(row: TaskRow) -> tuple[int, int]:
     return row.status_ms, row.number
 
 
-def _matches(row: TaskRow, query: TaskQuery) -> bool:
+def _matches(row: TaskRow, query: TaskQuery | TaskSearch) -> bool:
     return (
         (query.context_id is None or row.context_id == query.context_id)
         and (query.state is None or row.state is query.state)

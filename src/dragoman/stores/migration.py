@@ -31,7 +31,7 @@ CONTENTS: dict[str, tuple[str, ...]] = {
     "drafts": ("number", "created_ms", "id", "scope", "agent", "context_id", "origin", "attempts"),
     "draft_snapshots": ("task", "created_ms", "generation", "body"),
     "snapshots": ("task", "created_ms", "generation", "body"),
-    "events": ("task", "created_ms", "generation", "body"),
+    "events": ("task", "created_ms", "generation", "at_ms", "body"),
     "notes": ("task", "created_ms", "note", "generation", "kind", "body"),
     "contexts": ("scope", "context_id", "state"),
     "repeats": ("key", "task", "created_ms", "task_id", "until_ms", "reply"),

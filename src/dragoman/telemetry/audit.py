@@ -37,17 +37,17 @@ class Audit:
         """Record a caller who sent no credential and was challenged. Honest callers do that too."""
         self._write(logging.INFO, "asked", {"scheme": schemes, "reason": "nothing-presented", "address": address})
 
-    def record_sign_in(self, *, user: str, address: str = "") -> None:
-        """Record a sign-in with a password in a browser."""
-        self._write(logging.INFO, "signed-in", {"user": user, "scheme": "login", "address": address})
+    def record_sign_in(self, *, user: str = "", scheme: str = "login", address: str = "") -> None:
+        """Record a sign-in in a browser, with a password, or with the token of the console, which has no user."""
+        self._write(logging.INFO, "signed-in", {"user": user, "scheme": scheme, "address": address})
 
-    def record_sign_out(self, *, user: str, address: str = "") -> None:
-        """Record that a user has signed out in a browser."""
-        self._write(logging.INFO, "signed-out", {"user": user, "scheme": "login", "address": address})
+    def record_sign_out(self, *, user: str = "", scheme: str = "login", address: str = "") -> None:
+        """Record that a user, or who had the token of the console, has signed out in a browser."""
+        self._write(logging.INFO, "signed-out", {"user": user, "scheme": scheme, "address": address})
 
-    def record_cancel(self, *, user: str, agent: str, task: str) -> None:
-        """Record that a caller has canceled a task; `user` is empty for an anonymous one."""
-        self._write(logging.INFO, "canceled", {"user": user, "agent": agent, "task": task})
+    def record_cancel(self, *, user: str, agent: str, task: str, by: str = "") -> None:
+        """Record that a caller has canceled a task, or `by` has for them; `user` is empty for an anonymous one."""
+        self._write(logging.INFO, "canceled", {"user": user, "agent": agent, "task": task, "by": by})
 
     def record_change(self, event: str, *, by: str, **fields: str) -> None:
         """Record what an administrator has done, of that name on their machine; `user` is whose account it was."""

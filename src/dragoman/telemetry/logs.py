@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
+from dragoman.telemetry.recent_errors import RecentErrors
 from dragoman.telemetry.terminal import Style, wants_color
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
@@ -54,7 +55,8 @@ def _keep_denials(level: int) -> None:
 
 def is_configured() -> bool:
     """True when the program has set up logging for itself or for Dragoman."""
-    return bool(logging.getLogger().handlers or logging.getLogger("dragoman").handlers)
+    handlers = (*logging.getLogger().handlers, *logging.getLogger("dragoman").handlers)
+    return any(not isinstance(handler, RecentErrors) for handler in handlers)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):

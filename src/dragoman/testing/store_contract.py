@@ -28,7 +28,7 @@ from dragoman.dialects.table import V0_1
 from dragoman.engine.ports.store import Cursor, DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention
+from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention, store_search
 from dragoman.testing.store_writes import (
     ALL,
     NOW,
@@ -349,6 +349,7 @@ async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) ->
 store_contract = (
     *store_retention.contract.checks,
     *contract.checks,
+    *store_search.contract.checks,
     *store_pushes.contract.checks,
     *store_drafts.contract.checks,
     *store_durability.contract.checks,

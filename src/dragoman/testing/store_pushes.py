@@ -88,3 +88,21 @@ async def a_deleted_task_owes_nothing(store: Store) -> None:
     await write(store, row, delete=True)
     assert await store.undelivered_pushes() == []
     assert await store.pushes(row.number) == []
+
+
+@contract.check
+async def a_webhook_that_is_dead_or_fails_can_be_woken(store: Store) -> None:
+    """One that is done, or that does not fail, is left alone, and so are all others of the task."""
+    row = await create(store, row_of(store, "t1"))
+    dead = structs.replace(push_of(row, "dead"), state=PushState.DEAD, tries=9, failing_ms=NOW, error="HTTP 410")
+    failing = structs.replace(push_of(row, "failing"), tries=2, failing_ms=NOW, due_ms=NOW + 9000, error="HTTP 500")
+    done, fine = structs.replace(push_of(row, "done"), state=PushState.DONE), push_of(row, "fine")
+    await write(store, row, pushes=(dead, failing, done, fine))
+    for push_id, woken in (("dead", 1), ("failing", 1), ("done", 0), ("fine", 0), ("never there", 0)):
+        assert await store.wake_pushes("t1", push_id) == woken, push_id
+    assert await store.wake_pushes("never there", "dead") == 0
+    stored = {push.id: (push.state, push.tries, push.due_ms) for push in await store.pushes(row.number)}
+    open_ = PushState.OPEN
+    assert stored["dead"] == stored["failing"] == (open_, 0, WOKEN)
+    assert (stored["done"], stored["fine"]) == ((PushState.DONE, 0, 0), (open_, 0, 0))
+    assert sorted(push.id for push, _ in await store.undelivered_pushes(woken=True)) == ["dead", "failing"]

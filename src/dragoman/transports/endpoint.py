@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from dragoman.dialects.dialect import CallingDialect, Dialect, Result
     from dragoman.dialects.negotiate import MethodMatch
+    from dragoman.engine.journal.follow import OnEnd
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
 _SENDING = (Operation.SEND, Operation.STREAM)
+_STREAMING = (Operation.STREAM, Operation.SUBSCRIBE)
 
 
 class PluginOperations(Protocol):
@@ -141,16 +144,18 @@ class Endpoint:
         params: Any,
         after: int | None,
         request: Request | None = None,
-        *,
-        observed: bool = False,
+        on_end: OnEnd | None = None,
     ) -> Outcome:
-        """Perform an operation; while telemetry is on, observe it, unless the caller does. Raises A2AError."""
+        """Perform an operation; while telemetry is on, observe it. Raises A2AError.
+
+        Whoever observes it already passes an `on_end`, which is called at the end of its stream.
+        """
         started = 0.0
-        if (METRICS.on or TRACING.on or LOG_CONTEXT.on) and not observed:
-            if TRACING.on or LOG_CONTEXT.on:
-                performing = self.perform(operation, call, params, after, request, observed=True)
-                return await observe(performing, self.agent, operation, call, params, request)
-            # Without the coroutines around it that a span needs: they cost more than all the rest.
+        if (METRICS.on or TRACING.on or LOG_CONTEXT.on) and on_end is None:
+            if TRACING.on or LOG_CONTEXT.on or operation in _STREAMING:
+                perform = partial(self.perform, operation, call, params, after, request)
+                return await observe(perform, self.agent, operation, call, params, request)
+            # Without the coroutines around it that spans and streams need: they cost more than all the rest.
             started = perf_counter()
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
@@ -166,10 +171,10 @@ class Endpoint:
             elif operation is Operation.LIST:
                 outcome = Outcome(await service.list(call, params), "")
             elif operation is Operation.STREAM:
-                stream = await service.stream(call, params, caller, lease)
+                stream = await service.stream(call, params, caller, lease, on_end)
                 outcome = Outcome(stream, stream.origin, stream.repeat)
             elif operation is Operation.SUBSCRIBE:
-                stream = await service.subscribe(call, params, after, caller)
+                stream = await service.subscribe(call, params, after, caller, on_end)
                 outcome = Outcome(stream, stream.origin)
             else:
                 outcome = await self._perform_rare(operation, call, params, request)
@@ -177,7 +182,7 @@ class Endpoint:
             if started:
                 record_failure(started, self.agent, operation, call, error, request)
             raise
-        return record_outcome(started, self.agent, operation, call, outcome, request) if started else outcome
+        return record_outcome(started, self.agent, operation, call, outcome) if started else outcome
 
     async def _perform_rare(
         self, operation: Operation, call: CallContext, params: Any, request: Request | None

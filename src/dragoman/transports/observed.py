@@ -18,10 +18,10 @@ from dragoman.telemetry.metrics.registry import OTHER
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from dragoman.engine.call import CallContext
-    from dragoman.engine.journal.follow import Batch
+    from dragoman.engine.journal.follow import Batch, OnEnd
     from dragoman.model.error import A2AError
     from dragoman.model.operation import Operation
     from dragoman.telemetry.spans import Span
@@ -34,20 +34,8 @@ _MAX_OWN_REASONS = 20
 _OWN_REASONS: set[str] = set()
 
 
-def record_outcome(
-    started: float,
-    agent: str,
-    operation: Operation,
-    call: CallContext,
-    outcome: Outcome,
-    request: Request | None,
-    span: Span | None = None,
-) -> Outcome:
-    """Record an operation that has returned, and return its outcome; a stream is observed until its own end."""
-    if isinstance(outcome.result, Stream):
-        stream = outcome.result
-        observed = _ObservedStream(started, agent, operation, call, request, span)
-        return replace(outcome, result=stream._replace(batches=observed.follow(stream.batches)))
+def record_outcome(started: float, agent: str, operation: Operation, call: CallContext, outcome: Outcome) -> Outcome:
+    """Record an operation that has returned a result, not a stream, and return its outcome."""
     if METRICS.on:
         origin = call.origin
         version = call.version if "/" in origin else origin
@@ -71,7 +59,7 @@ def record_failure(
 
 
 class _ObservedStream:
-    """A stream that is observed until its end."""
+    """A stream that is observed until its end. It does not see its batches: that would cost something for each."""
 
     def __init__(
         self,
@@ -87,41 +75,37 @@ class _ObservedStream:
         self._span = span
         self._started = started
 
-    async def follow(self, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
-        """Yield the batches of a stream, and end with it. Raises whatever ends the stream."""
-        error: BaseException | None = None
-        ended = False
-        span = self._span if self._span is not None and self._span.recording else None
-        try:
-            async with aclosing(batches):
-                async for batch in batches:
-                    ended = batch.ended
-                    if span is not None:
-                        _describe_batch(span, batch)
-                    yield batch
-                    del batch  # it can be large, and must not be held while the stream waits
-        except BaseException as problem:
-            error = None if ended else problem
-            if self._request is not None:
-                self._request.mark_observed()
-            raise
-        finally:
-            if self._span is not None:
-                _end_span(self._span, error)
-            if METRICS.on:
-                failure = "" if error is None else _error_label(error)
-                METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
+    def end(self, error: BaseException | None, is_complete: bool) -> None:
+        """Record the end; an `OnEnd` of the engine. Whoever leaves when all was sent has not canceled anything."""
+        if error is not None and self._request is not None:
+            self._request.mark_observed()
+        if is_complete:
+            error = None
+        if self._span is not None:
+            _end_span(self._span, error)
+        if METRICS.on:
+            failure = "" if error is None else _error_label(error)
+            METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
+
+
+async def _described(span: Span, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
+    """Yield the batches of a stream, and describe its task by them. Raises whatever ends the stream."""
+    async with aclosing(batches):
+        async for batch in batches:
+            _describe_batch(span, batch)
+            yield batch
+            del batch  # it can be large, and must not be held while the stream waits
 
 
 async def observe(
-    perform: Awaitable[Outcome],
+    perform: Callable[[OnEnd], Awaitable[Outcome]],
     agent: str,
     operation: Operation,
     call: CallContext,
     params: Any,
     request: Request | None,
 ) -> Outcome:
-    """Perform an operation and observe it. Raises what `perform` raises."""
+    """Perform an operation and observe it; `perform` is told who observes its stream. Raises what `perform` raises."""
     span = None
     if request is not None:
         request.set_target(agent, params)
@@ -131,20 +115,26 @@ async def observe(
             if span.recording:
                 span.describe(request_attributes(params))
     started = perf_counter()
+    on_end = _ObservedStream(started, agent, operation, call, request, span).end
     try:
         if span is None:
-            outcome = await perform
+            outcome = await perform(on_end)
         else:
             with span.current():
-                outcome = await perform
+                outcome = await perform(on_end)
     except BaseException as error:
         if span is not None:
             _end_span(span, error)
         record_failure(started, agent, operation, call, error, request)
         raise
-    if span is not None and not isinstance(outcome.result, Stream):
-        _end_span(span, None, outcome.result)
-    return record_outcome(started, agent, operation, call, outcome, request, span)
+    result = outcome.result
+    if not isinstance(result, Stream):
+        if span is not None:
+            _end_span(span, None, result)
+        return record_outcome(started, agent, operation, call, outcome)
+    if span is not None and span.recording:
+        return replace(outcome, result=result._replace(batches=_described(span, result.batches)))
+    return outcome
 
 
 def _start_span(agent: str, operation: Operation, version: str, request: Request) -> Span:

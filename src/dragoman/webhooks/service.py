@@ -109,11 +109,16 @@ class DeliveryService(WebhookRegistry):
         """How many deliveries are running or queued. The poll for woken webhooks counts as one while it runs."""
         return len(self.workers) + self.scheduler.waiting
 
-    def sample(self) -> None:
-        """Set the metrics of webhooks that have something to be delivered, from memory."""
+    @property
+    def owed_count(self) -> int:
+        """How many webhooks have something to be delivered, from memory."""
         # Whatever is behind is at work, has its turn soon, or waits for its next try.
         waiting = sum(1 for delivery in self.late if delivery.is_waiting)
-        METRICS.webhooks_owed.set(self.scheduler.running + self.scheduler.waiting + waiting)
+        return self.scheduler.running + self.scheduler.waiting + waiting
+
+    def sample(self) -> None:
+        """Set the metrics of webhooks that have something to be delivered, from memory."""
+        METRICS.webhooks_owed.set(self.owed_count)
         METRICS.webhooks_late.set(len(self.late))
 
     # -- start and stop ------------------------------------------------------------------------------------------------
@@ -185,6 +190,10 @@ class DeliveryService(WebhookRegistry):
         self.forget(delivery)
         delivery.cancel()
         return True
+
+    def wake(self) -> None:
+        """Look soon for webhooks that were woken in the store."""
+        self.on_work()
 
     # -- called by deliveries ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from cluster.processes.http import Lost, Refused, ask, stream
 from cluster.processes.nodes import effects_of
@@ -83,8 +84,10 @@ async def test_workers_share_a_port_are_replaced_and_end_with_their_supervisor(
     server: Supervised, tables: Tables
 ) -> None:
     await both_serve_and_one_of_them_has_introduced_all(server)
+    cookie = all_take_the_token_of_the_console(server, None)
     await a_killed_worker_is_started_again_and_its_tasks_go_on(server, tables)
     await a_hangup_restarts_them_one_after_the_other(server, tables)
+    all_take_the_token_of_the_console(server, cookie)
     await a_killed_supervisor_leaves_no_process_and_no_port_behind(server)
 
 
@@ -94,6 +97,18 @@ async def both_serve_and_one_of_them_has_introduced_all(server: Supervised) -> N
     assert any(line.split() == f"workers 2, the nodes {server.names[0]} to {server.names[1]}".split() for line in lines)
     await asyncio.gather(*(send(server, "quick", f"q{number}") for number in range(20)))
     assert {line["pid"] for line in effects_of(server.folder)} == set(server.worker_pids())
+
+
+def all_take_the_token_of_the_console(server: Supervised, cookie: str | None) -> str:
+    """Open the console, or go on with the cookie of an open page, at whichever worker; gives the cookie."""
+    url = next(line.split()[1] for line in server.process.output if line.split()[:1] == ["console"])
+    if cookie is None:
+        page = httpx2.get(url, headers={"Accept": "text/html"}, follow_redirects=False, trust_env=False)
+        cookie = page.headers["set-cookie"].partition(";")[0]
+    for _ in range(20):  # each with a connection of its own
+        answer = httpx2.get(f"{server.url}/console/api/session", headers={"Cookie": cookie}, trust_env=False)
+        assert answer.json()["token"]
+    return cookie
 
 
 async def a_killed_worker_is_started_again_and_its_tasks_go_on(server: Supervised, tables: Tables) -> None:

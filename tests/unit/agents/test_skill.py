@@ -283,3 +283,35 @@ def test_the_decorator_gives_the_function_back() -> None:
 def test_a_description_without_its_keyword_is_answered_with_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"write Agent\('trip', description='Plans trips'\)"):
         Agent("trip", "Plans trips")  # pyright: ignore
+
+
+def test_the_schema_has_defaults_the_author_s_order_of_choices_and_the_help_of_the_docstring() -> None:
+    class Unsendable:
+        pass
+
+    def book(
+        city: str,
+        size: Literal["small", "large", "medium"] = "medium",
+        tags: list[str] = ["a"],  # noqa: B006 - never changed
+        until: datetime.date = datetime.date(2027, 1, 2),
+        note: Annotated[str | None, "what the host should know"] = None,
+        limit: float = Unsendable(),  # type: ignore[assignment]
+    ) -> str:
+        """Book a room.
+
+        Args:
+            city (str): where it is,
+                with the country
+            size: how large
+            note: not what callers read: the annotation comes first
+            other: nobody's
+        """
+        return city
+
+    properties = read_skill(book).schemas()["inputSchema"]["properties"]
+    assert properties["city"] == {"type": "string", "description": "where it is, with the country"}
+    assert properties["size"] == {"enum": ["small", "large", "medium"], "description": "how large", "default": "medium"}
+    assert properties["tags"]["default"] == ["a"] and properties["until"]["default"] == "2027-01-02"
+    assert properties["note"]["default"] is None
+    assert properties["note"]["description"] == "what the host should know"
+    assert "default" not in properties["limit"]

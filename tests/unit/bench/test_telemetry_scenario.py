@@ -55,15 +55,15 @@ def test_a_sink_swallows_and_counts() -> None:
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("work", [toggled.Work("message", 2, 1), toggled.Work("chunk", 2, 1, 5)])
 async def test_one_process_is_measured_with_telemetry_on_and_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+    tmp_path: Path, store: str, work: toggled.Work
 ) -> None:
-    monkeypatch.setattr(toggled, "MODES", (toggled.OFF, toggled.METRICS_ON))
-    monkeypatch.setattr(toggled, "REQUESTS", 1)
-    found = await toggled.measure("memory" if store == "memory" else str(tmp_path / "tasks.db"), 2)
+    modes = (toggled.OFF, toggled.METRICS_ON)
+    found = await toggled.measure("memory" if store == "memory" else str(tmp_path / "tasks.db"), 2, work, modes)
     assert {mode: len(values) for mode, values in found.items()} == {toggled.OFF: 2, toggled.METRICS_ON: 2}
     assert not METRICS.on
-    assert "| off | " in toggled.text(found)
+    assert "| off | " in toggled.text(found, work.unit)
 
 
 @pytest.mark.soak

@@ -298,7 +298,7 @@ def test_the_help_of_a_command_lists_its_exit_codes(verb: str | None):
 
 def test_every_command_that_calls_an_agent_says_when_nobody_answers():
     assert {name for name, verb in VERBS.items() if 3 in verb.exits} == {
-        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card", "top")
+        *("serve", "send", "call", "chat", "watch", "get", "cancel", "tasks", "card", "top", "open")
     }
 
 
@@ -380,7 +380,7 @@ def test_two_functions_are_served_together_and_answer(tmp_path: Path):
         "def add(a: int, b: int) -> int:\n    return a + b\ndef low(text: str) -> str: ...\n"
     )
     arguments = ("two.py:add", "two.py:low", "--port", "0", "--store", "memory:", "--curl")
-    with serving(tmp_path, *arguments, lines=11) as (_, lines):
+    with serving(tmp_path, *arguments, lines=12) as (_, lines):
         assert lines[0].startswith("serving add, low at http://127.0.0.1:")
         assert "result" in pasted(next(line for line in lines if line.startswith("  try")))
 
@@ -396,7 +396,7 @@ def test_a_second_server_is_refused_with_a_command_that_starts_it(tmp_path: Path
         assert other_port.stderr.endswith("dragoman serve one.py:low --port 0 --store sqlite:///.dragoman/two.db\n")
         command = shlex.split(same_port.stderr.splitlines()[-1])[1:]
         assert command[:3] == ["serve", "one.py:low", "--port"]
-        with serving(tmp_path, *command[1:], lines=4) as (_, lines):
+        with serving(tmp_path, *command[1:], lines=5) as (_, lines):
             assert lines[0].startswith("serving low at ")
             assert "  store   .dragoman/two.db" in lines
 
@@ -409,7 +409,7 @@ def test_a_server_is_not_served_beside_others(echo: Path):
 
 def test_the_line_it_prints_for_a_function_calls_it_with_arguments_it_takes(tmp_path: Path):
     (tmp_path / "one.py").write_text("def add(a: int, b: float) -> float:\n    return a + b\n")
-    with serving(tmp_path, "one.py:add", "--port", "0", "--store", "memory:", "--curl", lines=5) as (_, lines):
+    with serving(tmp_path, "one.py:add", "--port", "0", "--store", "memory:", "--curl", lines=6) as (_, lines):
         line = next(line for line in lines if line.startswith("  try"))
         assert '"text":"4.5"' in json.dumps(pasted(line), separators=(",", ":"))
 

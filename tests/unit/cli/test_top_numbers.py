@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.cli.top.scrape import PageParser, Samples, Scrape, default_address, parse_address
-from dragoman.cli.top.snapshot import OPERATIONS, Distribution, History, take_snapshot
+from dragoman.cli.top.snapshot import OPERATIONS, History, take_snapshot
 from dragoman.model.error import ConfigError
+from dragoman.telemetry.metrics.distribution import Distribution
 from dragoman.telemetry.metrics.registry import DURATIONS
 
 # -- the address -----------------------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
 if TYPE_CHECKING:
+    from dragoman.engine.call import OperationResult
     from dragoman.engine.journal.follow import Stream
-    from dragoman.engine.operations import OperationResult
     from dragoman.engine.ports.store import Write
     from dragoman.model.record import Record
 

@@ -130,7 +130,7 @@ async def desk(request: pytest.FixtureRequest, start: Any, tmp_path: Path) -> De
     desk = Desk()
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "tasks.db")
     desk.engine = await start(desk.run, store=store, settings=EngineSettings(drain=0, caller_tasks=5, caller_streams=5))
-    desk.engine.service._canceler._agent.canceled = desk.take_notice
+    desk.engine.service.canceler._agent.canceled = desk.take_notice
     return desk
 
 

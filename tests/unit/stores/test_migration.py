@@ -18,7 +18,8 @@ from dragoman.stores.sqlite import schema
 from dragoman.stores.sqlite.admin.health import examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import NOW, SCOPE
+from dragoman.testing import Clock
+from dragoman.testing.store_writes import NOW, SCOPE, append, read_task
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden" / "store-v1.db"
 
@@ -129,3 +130,39 @@ async def test_a_file_of_the_version_before_keeps_its_tasks_and_can_be_swept(tmp
         await store.close()
     assert version_of(path) == VERSION
     assert all(finding.level != "FAIL" for finding in examine(path, full=True) if finding.check == "counters")
+
+
+async def test_events_of_a_file_of_version_6_have_no_time_and_later_ones_have(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    store_of_version(path, 6)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("INSERT INTO scopes VALUES (1, ?, ?, ?)", SCOPE)
+        connection.execute("INSERT INTO tasks VALUES (1, 'a', 1, 'talk', '1.0', 2, ?1, 2, ?1)", (NOW,))
+        connection.execute("INSERT INTO state_counts VALUES (1, 2, 1)")
+        connection.executemany("INSERT INTO events VALUES (1, ?, x'7b7d')", [(1,), (2,)])
+    connection.close()
+
+    clock = Clock(NOW + 7)
+    store = SqliteStore(path, clock)
+    await store.open()
+    try:
+        row = (await read_task(store, "a")).row
+        await append(store, row)
+        entries = await store.journal(1, 0, 9, 1000)
+    finally:
+        await store.close()
+    assert entries == [(1, None, b"{}"), (2, None, b"{}"), (3, NOW + 7, b"{}")]
+
+
+def test_the_times_can_be_taken_away_again_for_the_version_before(tmp_path: Path) -> None:
+    """As the page about upgrades says."""
+    path = tmp_path / "tasks.db"
+    store_of_version(path, VERSION)
+    connection = sqlite3.connect(path)
+    connection.executescript("ALTER TABLE events DROP COLUMN at_ms; PRAGMA user_version = 6;")
+    connection.executemany("INSERT INTO events VALUES (1, ?, x'7b7d')", [(1,)])
+    connection.commit()
+    schema.migrate(connection, path)
+    assert connection.execute("SELECT generation, at_ms FROM events").fetchall() == [(1, None)]
+    connection.close()

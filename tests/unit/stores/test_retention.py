@@ -146,7 +146,7 @@ async def test_the_journal_of_a_large_task_goes_in_slices_that_nobody_sees(store
     number = await ended(store, "old", generation=50_000)
     kept = await ended(store, "kept")
     await run(store, lambda db: db.execute("UPDATE tasks SET status_ms = ? WHERE id = 'kept'", (NOW,)))
-    await fill(store, "events", ((number, generation, b"{}") for generation in range(3, 50_001)))
+    await fill(store, "events", ((number, generation, b"{}", NOW) for generation in range(3, 50_001)))
     assert await run(store, lambda db: ticking(0.01).step(db, RULES, lambda: False)) == 1
     assert await store.task("old") is None
     assert (await store.page(TaskQuery(SCOPE))).total == 1
@@ -159,7 +159,7 @@ async def test_the_journal_of_a_large_task_goes_in_slices_that_nobody_sees(store
 
 async def test_a_large_task_is_compacted_in_slices_from_its_end(store: SqliteStore) -> None:
     number = await ended(store, "old", generation=5000)
-    await fill(store, "events", ((number, generation, b"{}") for generation in range(3, 5001)))
+    await fill(store, "events", ((number, generation, b"{}", NOW) for generation in range(3, 5001)))
     rules = Sweep(compact_before_ms=NOW)
     assert await run(store, lambda db: ticking(0.01).step(db, rules, lambda: False)) == 1
     left = await store.records(number, 0, 10_000)
@@ -173,7 +173,7 @@ async def test_a_large_task_is_compacted_in_slices_from_its_end(store: SqliteSto
 
 async def test_of_large_events_a_slice_has_few(store: SqliteStore) -> None:
     number = await ended(store, "old", snapshot=b"s" * 400_000, generation=6)
-    await fill(store, "events", ((number, generation, b"e" * 100_000) for generation in range(3, 7)))
+    await fill(store, "events", ((number, generation, b"e" * 100_000, NOW) for generation in range(3, 7)))
     changed = await steps(store, Sweep(compact_before_ms=NOW), ticking(0.01))
     assert len(changed) >= 2
     assert max(changed) <= 4
@@ -228,7 +228,7 @@ async def test_expired_dedupe_keys_go_and_the_others_stay(store: SqliteStore) ->
 
 async def test_a_deleted_task_with_a_long_journal_leaves_the_rest_to_the_next_sweep(store: SqliteStore) -> None:
     row = await create(store, row_of(store, "a"))
-    await fill(store, "events", ((row.number, generation, b"{}") for generation in range(2, 1002)))
+    await fill(store, "events", ((row.number, generation, b"{}", NOW) for generation in range(2, 1002)))
     assert await outcome(store, row, delete=True) is None
     assert await store.task("a") is None
     assert await count(store, "events") > 500

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 from msgspec.json import schema_components
 
 from dragoman.agents.functions.sync_context import SyncContext
@@ -29,12 +31,24 @@ class FunctionKind(Enum):
 
 
 class Parameter(Struct, frozen=True):
-    """One parameter of a skill that callers fill by name."""
+    """One parameter of a skill that callers fill by name.
+
+    `default` is its default as JSON; UNSET when it has none, or one that JSON cannot express.
+    """
 
     name: str
     type: Any
     required: bool
     help: str = ""
+    default: Any = UNSET
+
+    def describe(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of its type with what callers should know about this parameter."""
+        if "enum" in schema and get_origin(self.type) is Literal:
+            schema = {**schema, "enum": list(get_args(self.type))}  # as the author wrote them, not sorted
+        if self.help:
+            schema = {**schema, "description": self.help}
+        return schema if self.default is UNSET else {**schema, "default": self.default}
 
 
 class Offer(Protocol):
@@ -111,7 +125,7 @@ class Skill(Struct, frozen=True):
         if generated is None:
             return None
         properties = {
-            parameter.name: {**schema, "description": parameter.help} if parameter.help else schema
+            parameter.name: parameter.describe(schema)
             for parameter, schema in zip(self.parameters, generated[0], strict=True)
         }
         required = [parameter.name for parameter in self.parameters if parameter.required]
@@ -215,6 +229,7 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[tuple[Parameter, ...], str 
         ConfigError: a parameter has no type, a type that cannot be resolved or sent, or no name to pass it by.
     """
     hints = _type_hints(fn)
+    help_texts = argument_help(inspect.getdoc(fn) or "")
     parameters: list[Parameter] = []
     context: str | None = None
     sync = False
@@ -223,7 +238,7 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[tuple[Parameter, ...], str 
         if annotation in (Context, SyncContext):
             context, sync = parameter.name, annotation is SyncContext
             continue
-        parameters.append(_read_parameter(fn, parameter, annotation))
+        parameters.append(_read_parameter(fn, parameter, annotation, help_texts.get(parameter.name, "")))
     return tuple(parameters), context, sync
 
 
@@ -242,7 +257,38 @@ def _type_hints(fn: Callable[..., Any]) -> dict[str, Any]:
         raise ConfigError(f"skill `{fn.__name__}`: a type is not known at import: {error}") from None
 
 
-def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annotation: Any) -> Parameter:
+_ARGUMENT = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+
+
+def argument_help(docstring: str) -> dict[str, str]:
+    """Return what the section `Args:` of a docstring says about each argument, by name."""
+    _, _, section = f"\n{docstring}".partition("\nArgs:\n")
+    texts: dict[str, str] = {}
+    indent, name = 0, ""
+    for line in section.splitlines():
+        depth = len(line) - len(line.lstrip())
+        if not line.strip() or not depth:
+            break
+        indent = indent or depth
+        argument = _ARGUMENT.fullmatch(line.strip()) if depth == indent else None
+        if argument is not None:
+            name, texts[argument[1]] = argument[1], argument[2]
+        elif name:
+            texts[name] = f"{texts[name]} {line.strip()}".strip()
+    return texts
+
+
+def _json_default(parameter: inspect.Parameter) -> Any:
+    """Return the default of a parameter as JSON; UNSET when there is none, or none that JSON can express."""
+    if parameter.default is parameter.empty:
+        return UNSET
+    try:
+        return msgspec.json.decode(msgspec.json.encode(parameter.default))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return UNSET
+
+
+def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annotation: Any, help_text: str) -> Parameter:
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ConfigError(f"skill `{fn.__name__}`: `{parameter}` cannot be filled by name: give each argument a name")
@@ -251,14 +297,13 @@ def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annota
             f"skill `{fn.__name__}`: parameter `{name}` has no type: write `{name}: str` (or int, float, bool, dict, "
             "a dataclass …), so that callers know what to send"
         )
-    help_text = ""
     if get_origin(annotation) is Annotated:
         type_, *notes = get_args(annotation)
-        help_text = next((note for note in notes if isinstance(note, str)), "")
+        help_text = next((note for note in notes if isinstance(note, str)), help_text)
         limits = [note for note in notes if not isinstance(note, str)]
         annotation = Annotated[(type_, *limits)] if limits else type_
     _check_type(fn, name, annotation)
-    return Parameter(name, annotation, parameter.default is parameter.empty, help_text)
+    return Parameter(name, annotation, parameter.default is parameter.empty, help_text, _json_default(parameter))
 
 
 # What JSON values are in Python. A type that is none of them, and that has no schema, can never be sent.

@@ -47,7 +47,7 @@ _SIGN_IN = (
     'autocomplete="current-password" required><button>Sign in</button></form>'
 )
 _SIGNED_IN = (
-    "<h1>Signed in</h1><p>You are {name}.</p>"
+    "<h1>Signed in</h1><p>You are {name}.</p>{onward}"
     '<form method="post" action="logout"><input type="hidden" name="csrf" value="{token}">'
     "<button>Sign out</button></form>"
 )
@@ -59,9 +59,10 @@ def sign_in_page(token: str, next_path: str, problem: str = "") -> bytes:
     return _page(_SIGN_IN.format(problem=alert, token=escape(token), next=escape(next_path)))
 
 
-def signed_in_page(name: str, token: str) -> bytes:
-    """Render the page for users who are signed in, with a button to sign out."""
-    return _page(_SIGNED_IN.format(name=escape(name), token=escape(token)))
+def signed_in_page(name: str, token: str, home: str | None = None) -> bytes:
+    """Render the page for users who are signed in, with a link to the console if there is one, and a sign-out."""
+    onward = "" if home is None else f'<p><a href="{escape(home)}">Open the console</a></p>'
+    return _page(_SIGNED_IN.format(name=escape(name), token=escape(token), onward=onward))
 
 
 def _page(body: str) -> bytes:
@@ -97,6 +98,7 @@ class Login:
 
     `secure` says that the browser uses TLS to this server or to a trusted proxy, and `origin` is this server's origin
     as the browser sees it, such as `https://agents.example.com`. `address_of` returns the client address of a request.
+    `home` is where a sign-in leads that names no other page, relative to the login page.
     """
 
     def __init__(
@@ -108,7 +110,9 @@ class Login:
         audit: Audit | None = None,
         *,
         address_of: AddressOf = client_address,
+        home: str | None = None,
     ) -> None:
+        self._home = home
         self._passwords = passwords
         self._cookies = cookies
         self._ring = ring
@@ -120,9 +124,9 @@ class Login:
         """Handle `GET /login`: return the form, or the page of the signed-in user."""
         user = await self._user(request)
         if user is None:
-            return self._form(request, 200, local_path(request.query.get("next", "")), secure=secure)
+            return self._form(request, 200, self._next_path(request.query.get("next", "")), secure=secure)
         seed, fresh = self._seed(request, secure=secure)
-        page = signed_in_page(user.name, self._token(request, seed))
+        page = signed_in_page(user.name, self._token(request, seed), self._home)
         return LoginResponse(200, [*_SAFE_HEADERS, *fresh], page)
 
     async def sign_in(self, request: InboundRequest, body: bytes, *, secure: bool, origin: str) -> LoginResponse:
@@ -132,7 +136,7 @@ class Login:
             ServerError: the store is unavailable.
         """
         form = _parse_form(request, body)
-        next_path = local_path(form.get("next", ""))
+        next_path = self._next_path(form.get("next", ""))
         if not self._is_own_form(request, form, secure=secure, origin=origin):
             self._audit.record_denial(scheme="login", reason="csrf", address=client_address(request))
             return self._form(request, 403, next_path, _STALE, secure=secure)
@@ -162,8 +166,16 @@ class Login:
         user = await self._user(request)
         if user is not None:
             self._audit.record_sign_out(user=user.name, address=client_address(request))
+        return _redirect("login", self.expired_cookies(secure=secure))
+
+    def expired_cookies(self, *, secure: bool) -> list[Header]:
+        """Build the headers that end the session of a browser."""
         names = ((self._cookies.cookie_name, "Lax"), (_seed_name(secure), "Strict"))
-        return _redirect("login", [_set_cookie(name, "", 0, site, secure=secure) for name, site in names])
+        return [_set_cookie(name, "", 0, site, secure=secure) for name, site in names]
+
+    def _next_path(self, text: str) -> str:
+        """Return where a sign-in leads: a path on this server, else the home, else the login page."""
+        return self._home if self._home is not None and text in ("", self._home) else local_path(text)
 
     async def _account(self, request: InboundRequest, form: dict[str, str]) -> Account:
         name, password = form.get("name", ""), form.get("password", "")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from dragoman.cli.serve.options import ServeArguments
+    from dragoman.console.access import ConsoleAddress
     from dragoman.server.config.settings import Settings
 
 
@@ -27,6 +28,11 @@ class ServeChild(Protocol):
     @property
     def worker(self) -> int | None:
         """The number of this process, if it is one of several."""
+        ...
+
+    @property
+    def console_token(self) -> str:
+        """The token of the console, unless the settings have one: all processes of a parent have the same."""
         ...
 
     def prepare(self) -> None:
@@ -47,6 +53,10 @@ class ServeChild(Protocol):
 
     def orphaned(self) -> None:
         """The parent is gone, and this process begins to stop. Called in a thread of its own."""
+        ...
+
+    def on_console(self, address: ConsoleAddress) -> None:
+        """The server is ready, and this is where its console is."""
         ...
 
     def announce(self, lines: Sequence[str]) -> None:

@@ -174,6 +174,7 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
         DragomanError: a setting or a target is wrong, or the server does not start.
     """
     from dragoman import __version__
+    from dragoman.cli.consoles import ConsoleFiles
     from dragoman.cli.telemetry import configure_export
     from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.port import bind
@@ -209,6 +210,7 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
     # Now that the targets are imported: a program that has configured OpenTelemetry itself keeps what it has.
     service = (servable.name, servable.version) if isinstance(servable, Agent) else ("dragoman", __version__)
     configure_export(*service)
+    consoles = ConsoleFiles()
     try:
         settings = settings if child is None else child.adapt(settings)
         serve(
@@ -220,11 +222,15 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
             quiet=quiet,
             listener_of=bind if child is None else child.listener_of,
             hands_over=None if child is None else child.hands_over,
+            console_token=None if child is None else child.console_token,
+            on_console=consoles.add if child is None else child.on_console,
         )
     except ConfigError as error:
         from dragoman.cli.serve.second import with_command
 
         raise with_command(error, settings) from error
+    finally:
+        consoles.close()
 
 
 def announce(lines: Sequence[str]) -> None:

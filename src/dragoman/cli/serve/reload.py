@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from dragoman.cli.consoles import ConsoleFiles
 from dragoman.cli.printing import StyledText, say
 from dragoman.cli.serve.child import ChildProcess
 from dragoman.cli.serve.watched import watched_files
+from dragoman.console.access import ConsoleAddress, new_token
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import bind
 
@@ -48,6 +50,8 @@ class Reloader:
         self._is_waiting = False
         self._announced: set[str] = set()
         self._cannot_listen = False
+        self._consoles = ConsoleFiles()
+        self._console_token = new_token()  # an open page goes on after a restart
         self._stopped = threading.Event()
         self._received: list[int] = []
 
@@ -69,6 +73,7 @@ class Reloader:
             self._end_child()
             if self._listener is not None:
                 self._listener.close()
+            self._consoles.close()
             for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
         if signal.SIGINT in self._received:
@@ -100,7 +105,8 @@ class Reloader:
             for changes in changes_of:
                 if self._child is None and not self._is_waiting:
                     # Only now: no change is missed.
-                    self._child = ChildProcess(self._arguments, partial(ReloadChild, frozenset(self._announced)))
+                    announced = frozenset(self._announced)
+                    self._child = ChildProcess(self._arguments, partial(ReloadChild, announced, self._console_token))
                 self._attend_child()
                 changed = files.changed(path for _, path in changes)
                 if changed:
@@ -117,9 +123,11 @@ class Reloader:
             return
         with suppress(EOFError, OSError):
             while child.pipe.poll():
-                message: tuple[str, int] | str = child.pipe.recv()
+                message: ConsoleAddress | tuple[str, int] | str = child.pipe.recv()
                 if isinstance(message, str):
                     self._announced.add(message)
+                elif isinstance(message, ConsoleAddress):
+                    self._consoles.add(message)
                 else:
                     self._hand_listener(child, *message)
         if child.exit_code is None:
@@ -163,6 +171,7 @@ class ReloadChild(NamedTuple):
     """The child's end: the lines that were printed by earlier children, and its connection to the parent."""
 
     announced: frozenset[str]
+    console_token: str
     pipe: Connection
 
     @property
@@ -189,6 +198,10 @@ class ReloadChild(NamedTuple):
 
     def orphaned(self) -> None:
         """Do nothing: this process is the last one that has the socket."""
+
+    def on_console(self, address: ConsoleAddress) -> None:
+        """Tell the parent, which outlives this process."""
+        self.pipe.send(address)
 
     def announce(self, lines: Sequence[str]) -> None:
         """Print lines for the user, each once for all children. Of a later one, only what is new and unindented."""

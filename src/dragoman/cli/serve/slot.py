@@ -50,9 +50,11 @@ class WorkerProcess:
     asked to stop.
     """
 
-    def __init__(self, arguments: ServeArguments, number: int, count: int, ended: tuple[int, ...]) -> None:
+    def __init__(
+        self, arguments: ServeArguments, number: int, count: int, ended: tuple[int, ...], console_token: str
+    ) -> None:
         self.node_id = new_node_id()
-        self._child = ChildProcess(arguments, partial(Worker, number, count, self.node_id, ended))
+        self._child = ChildProcess(arguments, partial(Worker, number, count, self.node_id, ended, console_token))
         self.request: PortRequest | None = None
         self.ready_at: float | None = None
         self.kill_at: float | None = None

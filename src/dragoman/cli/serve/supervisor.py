@@ -18,11 +18,13 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from dragoman.cli.consoles import ConsoleFiles
 from dragoman.cli.printing import say
 from dragoman.cli.serve.command import announce
 from dragoman.cli.serve.slot import WorkerProcess, WorkerSlot
 from dragoman.cli.serve.worker import PortGrant, PortRequest, WorkerReady
 from dragoman.cli.serve.worker_metrics import SupervisorMetrics
+from dragoman.console.access import new_token
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import SharedPort
 from dragoman.telemetry.logs import configure
@@ -53,6 +55,8 @@ class WorkerSupervisor:
         self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
         self._ports: dict[tuple[str, str, int], SharedPort] = {}
         self._metrics = SupervisorMetrics()
+        self._consoles = ConsoleFiles()
+        self._console_token = new_token()
         self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
         self._lines: tuple[str, ...] = ()
         self._is_announced = False
@@ -116,6 +120,7 @@ class WorkerSupervisor:
         for port in self._ports.values():
             port.close()
         self._metrics.close()
+        self._consoles.close()
 
     # -- signals -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +160,8 @@ class WorkerSupervisor:
 
     def _start(self, slot: WorkerSlot) -> None:
         slot.start_at = None
-        process = WorkerProcess(self._arguments, slot.number, len(self._slots), tuple(self._ended))
+        ended = tuple(self._ended)
+        process = WorkerProcess(self._arguments, slot.number, len(self._slots), ended, self._console_token)
         if slot.process is None:
             slot.process = process
         else:
@@ -212,6 +218,8 @@ class WorkerSupervisor:
                     self._start(other)
             if all(each.process is not None and each.process.ready_at is not None for each in self._slots):
                 self._is_announced = True
+                if message.console is not None:
+                    self._consoles.add(message.console)
                 announce(self._lines)
         if slot in self._restarting[:1] and slot.replacement is None:
             self._restarting.pop(0)

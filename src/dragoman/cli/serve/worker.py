@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from dragoman.console.access import ConsoleAddress
 
 logger = logging.getLogger("dragoman.server")
 
@@ -50,9 +51,10 @@ class PortGrant(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """A worker accepts connections; the lines are what a server alone would print."""
+    """A worker accepts connections; the lines are what a server alone would print, `console` where its console is."""
 
     lines: tuple[str, ...]
+    console: ConsoleAddress | None = None
 
 
 class ServerShutdown(NamedTuple):
@@ -60,10 +62,23 @@ class ServerShutdown(NamedTuple):
 
 
 class Worker:
-    """A worker: its number from 1 to `workers`, and the ids of its node and of those whose processes have ended."""
+    """A worker: its number from 1 to `workers`, and the ids of its node and of those whose processes have ended.
 
-    def __init__(self, worker: int, workers: int, node_id: int, ended: tuple[int, ...], pipe: Connection) -> None:
+    All workers have the same `console_token`.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        workers: int,
+        node_id: int,
+        ended: tuple[int, ...],
+        console_token: str,
+        pipe: Connection,
+    ) -> None:
         self.worker = worker
+        self.console_token = console_token
+        self._console: ConsoleAddress | None = None
         self._workers = workers
         self._node_id = node_id
         self._ended = ended
@@ -135,10 +150,14 @@ class Worker:
         # Last, because writing may block: perhaps nobody reads the log any more.
         logger.warning("the supervisor is gone: this worker accepts nothing more, and ends with its runs")
 
+    def on_console(self, address: ConsoleAddress) -> None:
+        """Keep the address for the supervisor, which outlives this process."""
+        self._console = address
+
     def announce(self, lines: Sequence[str]) -> None:
         """Tell the supervisor that this worker is ready. If it is gone, this worker is about to stop."""
         with suppress(OSError):
-            self._pipe.send(WorkerReady(tuple(lines)))
+            self._pipe.send(WorkerReady(tuple(lines), self._console))
 
 
 def _do_nothing(*_: object) -> None:

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from dragoman.cli.printing import StyledText, is_plain_terminal
 from dragoman.cli.talk.progress import format_elapsed
-from dragoman.cli.top.snapshot import Distribution, MethodRow, SkillRow, Snapshot
+from dragoman.cli.top.snapshot import MethodRow, SkillRow, Snapshot
 from dragoman.cli.top.sorting import sort_key, sort_rows
+from dragoman.telemetry.metrics.distribution import Distribution
 from dragoman.telemetry.printable import format_bytes, one_line
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.:-=+*#"

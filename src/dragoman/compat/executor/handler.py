@@ -37,7 +37,8 @@ from dragoman.server.agent.agent import Agent
 from dragoman.server.cards.cache import MAX_AGE, Cards
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
-from dragoman.server.http.app import App, HostedAgent
+from dragoman.server.http.app import App
+from dragoman.server.http.hosted import HostedAgent
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.dialect import SessionTaskRequest
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.model.user import User
-    from dragoman.server.http.app import HostedAgent
+    from dragoman.server.http.hosted import HostedAgent
     from dragoman.server.plugins import PluginContext
     from dragoman.transports.http import Header, Request, Send
 

@@ -73,7 +73,7 @@ class _LoopTasks:
             for existing in self._engines:
                 if existing.is_for(deps, agent):
                     return existing
-            store, bus = MemoryStore(), LocalBus(deps.clock)
+            store, bus = MemoryStore(deps.clock), LocalBus(deps.clock)
             service = Service(Worker(deps, agent), store, bus, deps.clock, EngineSettings(drain=0))
             await store.open()
             await service.start()

@@ -37,8 +37,8 @@ class TaskCanceler:
         self._locks = locks
         self._task_log = task_log
 
-    async def cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
-        """Cancel a task. Returns the task and its origin.
+    async def cancel(self, scope: Scope, task_id: str, *, by: str = "") -> tuple[Task, str]:
+        """Cancel a task. Returns the task and its origin. `by` is who does so, if it is not its owner.
 
         Raises:
             TaskNotFound: there is none, or it belongs to another caller.
@@ -55,7 +55,7 @@ class TaskCanceler:
                     live = await self._end(row, live, stored, State.CANCELED, None, lock)
                 except OwnershipLost:  # another process has changed it meanwhile
                     continue
-                Audit().record_cancel(user=scope.owner, agent=scope.agent, task=task_id)
+                Audit().record_cancel(user=scope.owner, agent=scope.agent, task=task_id, by=by)
                 return live.task(), row.origin
         raise ServerError(ELSEWHERE)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.journal.replay import PAGE
 from dragoman.model.error import ServerError
+from dragoman.model.record import Record
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
+    from types import TracebackType
 
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ports.bus import Bus, Watch
     from dragoman.engine.ports.store import Store, TaskRow
-    from dragoman.model.record import Record
+    from dragoman.model.task import Task
 
 
+# Is called once when a stream that was begun is not open any more: with the exception that has closed it, or None, and
+# with whether its last batch was reached before. Whoever leaves after that has everything.
+OnEnd = Callable[[BaseException | None, bool], None]
 REWOUND = "the store has lost the last events of the task: subscribe again"
 
 
@@ -38,6 +44,34 @@ class Stream(NamedTuple):
     origin: str
     repeat: bool = False
     artifacts: Callable[[], Awaitable[tuple[str, ...]]] | None = None
+
+
+class _OpenStream:
+    """A context manager around a stream while it is open. `release` is called in any case.
+
+    `has_ended` says whether the last batch was reached. It is asked at the end only: whoever wants to know how a stream
+    ends need not look at each of its batches.
+    """
+
+    __slots__ = ("_has_ended", "_on_end", "_release")
+
+    def __init__(
+        self, on_end: OnEnd | None, has_ended: Callable[[], bool], release: Callable[[], None] | None = None
+    ) -> None:
+        self._on_end = on_end
+        self._has_ended = has_ended
+        self._release = release
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._release is not None:
+            self._release()
+        if self._on_end is not None:
+            self._on_end(error, self._has_ended())
 
 
 class _StoreReader:
@@ -132,15 +166,14 @@ class Follower:
         """End every stream once it has sent all durable records. Subscribers must be woken after this call."""
         self._closing = True
 
-    @contextmanager
-    def _count_open(self) -> Generator[None]:
+    def _open(self, on_end: OnEnd | None, has_ended: Callable[[], bool]) -> _OpenStream:
         self.open_count += 1
-        try:
-            yield
-        finally:
-            self.open_count -= 1
-            if not self.open_count:
-                self._cache_key, self._cached_batch = None, Batch(())
+        return _OpenStream(on_end, has_ended, self._release)
+
+    def _release(self) -> None:
+        self.open_count -= 1
+        if not self.open_count:
+            self._cache_key, self._cached_batch = None, Batch(())
 
     async def follow(
         self,
@@ -150,6 +183,7 @@ class Follower:
         ends_on_input_required: bool,
         first_record: Record | None = None,
         slot: AbstractContextManager[None] | None = None,
+        on_end: OnEnd | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Yield every durable record after `after` until the task ends.
 
@@ -157,14 +191,14 @@ class Follower:
 
         `first_record`, such as a snapshot of the task, is sent before the others. A stream that has nothing to send
         starts with a heartbeat at once. It also ends when the server stops, and when retention has deleted the records
-        that follow. `slot` is held while the stream is open.
+        that follow. `slot` is held while the stream is open; `on_end` is called when it is not any more.
 
         Raises:
             ServerError: the store refused a write of the task's run, or has lost records that were sent.
             Overloaded: `slot` is not available any more.
         """
-        with slot or nullcontext(), self._count_open(), self._bus.watch(row.id) as watch:
-            has_sent, ended = first_record is not None, False
+        has_sent, ended = first_record is not None, False
+        with self._open(on_end, lambda: ended), slot or nullcontext(), self._bus.watch(row.id) as watch:
             if first_record is not None:
                 first = _truncate([first_record], ends_on_input_required)
                 first_record, ended = None, first.ended
@@ -211,6 +245,27 @@ class Follower:
                 has_sent = True
                 yield Batch(())
 
+    def follow_from_snapshot(
+        self,
+        row: TaskRow,
+        task: Task,
+        *,
+        ends_on_input_required: bool,
+        slot: AbstractContextManager[None] | None = None,
+        on_end: OnEnd | None = None,
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield the task as it is, then every durable record after that, as `follow` does. Raises as `follow`."""
+        generation = task.generation or 0
+        first_record = Record.of(generation, task)
+        return self.follow(
+            row,
+            generation,
+            ends_on_input_required=ends_on_input_required,
+            first_record=first_record,
+            slot=slot,
+            on_end=on_end,
+        )
+
     def _from_memory(self, live: LiveTask, after: int, ends_on_input_required: bool) -> Batch | None:
         """The durable records after generation `after`, or None when they must be read from the store."""
         key = (live.row.number, after, live.committed, ends_on_input_required)
@@ -236,6 +291,7 @@ def ends_stream(state: State, *, ends_on_input_required: bool) -> bool:
     return state.final or (ends_on_input_required and state is State.INPUT_REQUIRED)
 
 
-async def single(record: Record) -> AsyncGenerator[Batch, None]:
-    """Yield a stream of one record."""
-    yield Batch((record,), ended=True)
+async def single(record: Record, on_end: OnEnd | None = None) -> AsyncGenerator[Batch, None]:
+    """Yield a stream of one record. `on_end` is called when it is not open any more."""
+    with _OpenStream(on_end, lambda: True):
+        yield Batch((record,), ended=True)

@@ -17,7 +17,7 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from dragoman.engine.ports.store import Note, Store, StoredTask, TaskRow
     from dragoman.model.message import Message
@@ -31,11 +31,17 @@ class JournalCompacted(Exception):
 
 
 class Replay:
-    """Folds the records of one stored task, from its snapshot up to a requested generation."""
+    """Folds the records of one stored task, from its snapshot up to a requested generation.
 
-    def __init__(self, store: Store, stored: StoredTask) -> None:
+    `wait_for_turn` waits for a turn to do CPU-bound work, for callers who may ask for any generation, and often.
+    """
+
+    def __init__(
+        self, store: Store, stored: StoredTask, wait_for_turn: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self.stored = stored
         self._store = store
+        self._wait_for_turn = wait_for_turn
         self._folding: Folding | None = None
         self._messages: dict[int, list[Message]] | None = None
 
@@ -74,6 +80,8 @@ class Replay:
             records = await self._store.records(stored.row.number, after, min(PAGE, target - after))
             if not records:
                 raise JournalCompacted(f"the journal of task {stored.row.id} ends at {after}")
+            if self._wait_for_turn is not None:
+                await self._wait_for_turn()
             for record in records:
                 event, after = record.event, record.generation
                 if isinstance(event, Task):

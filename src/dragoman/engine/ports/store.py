@@ -41,6 +41,14 @@ class Note(NamedTuple):
     mail: int = 0
 
 
+class JournalRecord(NamedTuple):
+    """A record as it is stored, with the time of its commit; None for one of a version that stored none."""
+
+    generation: int
+    at_ms: int | None
+    body: bytes
+
+
 class TaskRow(Struct, frozen=True):
     """The columns of a task: what a store returns without reading its journal.
 
@@ -196,6 +204,57 @@ class TaskQuery(Struct, frozen=True):
     budget: int | None = None
 
 
+class ScopeFilter(Struct, frozen=True):
+    """Selects scopes by their parts; None selects all. An empty tuple of agents selects none."""
+
+    agents: tuple[str, ...] | None = None
+    tenant: str | None = None
+    owner: str | None = None
+
+    def matches(self, scope: Scope) -> bool:
+        """True when a scope is selected."""
+        return (
+            (self.agents is None or scope.agent in self.agents)
+            and (self.tenant is None or scope.tenant == self.tenant)
+            and (self.owner is None or scope.owner == self.owner)
+        )
+
+
+class TaskSearch(Struct, frozen=True):
+    """Filters and limits of a search for tasks of several scopes, newest status first.
+
+    The time of a task's last status is at least `since_ms` and less than `until_ms`. A page ends as in `TaskQuery`.
+    """
+
+    scopes: ScopeFilter = ScopeFilter()
+    context_id: str | None = None
+    state: State | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    limit: int = 50
+    after: Cursor | None = None
+    budget: int | None = None
+
+
+class SearchPage(NamedTuple):
+    """A page of the tasks that a search finds, and whether more follow."""
+
+    tasks: Sequence[StoredTask]
+    more: bool
+
+    @classmethod
+    def of(cls, matches: Iterable[StoredTask], query: TaskSearch | TaskQuery) -> SearchPage:
+        """Build a page from `matches` in order, up to the query's limits. Reads at most one match beyond the page."""
+        tasks: list[StoredTask] = []
+        size = 0
+        for stored in matches:
+            size += len(stored.snapshot or b"")
+            if len(tasks) == query.limit or (tasks and query.budget is not None and size > query.budget):
+                return cls(tasks, more=True)
+            tasks.append(stored)
+        return cls(tasks, more=False)
+
+
 class TaskPage(NamedTuple):
     """A page of tasks, whether more follow, and how many tasks match in total."""
 
@@ -206,14 +265,7 @@ class TaskPage(NamedTuple):
     @classmethod
     def of(cls, matches: Iterable[StoredTask], query: TaskQuery, total: int) -> TaskPage:
         """Build a page from `matches` in order, up to the query's limits. Reads at most one match beyond the page."""
-        tasks: list[StoredTask] = []
-        size = 0
-        for stored in matches:
-            size += len(stored.snapshot or b"")
-            if len(tasks) == query.limit or (tasks and query.budget is not None and size > query.budget):
-                return cls(tasks, more=True, total=total)
-            tasks.append(stored)
-        return cls(tasks, more=False, total=total)
+        return cls(*SearchPage.of(matches, query), total)
 
 
 class Sweep(Struct, frozen=True):
@@ -280,12 +332,27 @@ class Store(Protocol):
         """The records of a task with a generation above `after`, in order, at most `limit`."""
         ...
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task as `records`, with the times of their commits.
+
+        The list ends with the record whose body takes it to `budget` bytes.
+        """
+        ...
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         ...
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
+        ...
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """Read one page of the tasks of several scopes."""
+        ...
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state; states without tasks may be missing."""
         ...
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
@@ -321,6 +388,14 @@ class Store(Protocol):
 
         A store that several processes share returns those open ones only that this process delivers to. With `woken`,
         it first claims the ones that no live process delivers to: they are `WOKEN` from then on.
+        """
+        ...
+
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Make a webhook `WOKEN` if it is dead or its last delivery has failed. Returns how many were woken.
+
+        Raises:
+            ServerError: the store cannot write now.
         """
         ...
 

@@ -120,7 +120,7 @@ def connect(
     By default it has a store in memory, and runs that are active when it closes are stopped at once.
     """
     clock = clock or SystemClock()
-    store = store or MemoryStore()
+    store = store or MemoryStore(clock)
     runnable = EngineAgent(agent) if isinstance(agent, BareAgent) else agent
     settings = settings or EngineSettings(drain=0)
     if isinstance(agent, Agent) and agent.task_store is not None:

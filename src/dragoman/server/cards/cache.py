@@ -247,6 +247,11 @@ class Cards:
             return 304, b"", headers
         return 200, served.body, headers
 
+    def body_for(self, request: Request, root: str, prefix: str, user: User | None) -> bytes:
+        """Return the card that the agent's callers get at the path `prefix` below the server's root URL."""
+        signed = root if self.signing is not None and self.signing.may_sign(request, root) else None
+        return self._cached(CARD, self._version, root + prefix, signed, user).body
+
     def sign(self, card: AgentCard, request: Request, base: str) -> AgentCard:
         """Sign a card for this URL, if the server signs cards."""
         root = self._root(request, base)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from dragoman.console.access import ConsoleMode
     from dragoman.engine.call import ClosingChoice
     from dragoman.server.config.settings import CardVersion, Limits
     from dragoman.server.config.table import LogLevel
@@ -58,6 +59,8 @@ class SettingKeywords(TypedDict, total=False):
     cors: str | Sequence[str] | None
     open_list: bool | None
     secret: str | None
+    console: ConsoleMode | None
+    console_token: str | None
     tls_cert: str | None
     tls_key: str | None
     tls_ca: str | None

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
+from dragoman.console.access import ConsoleMode
 from dragoman.dialects.table import CardVersion
 from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
@@ -85,6 +86,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors: tuple[str, ...] = ()
     open_list: bool = False
     secret: str | None = None
+    console: ConsoleMode = "token"
+    console_token: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None

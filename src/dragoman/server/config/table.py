@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
+from dragoman.console.access import ConsoleMode
 from dragoman.dialects.table import CARD_FORMATS
 from dragoman.engine.call import ClosingChoice
 from dragoman.server.config import values
@@ -150,6 +151,19 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             "Key for cookies and stored credentials; separate several with commas to rotate.",
             "TEXT",
             values.parse_text,
+            secret=True,
+        ),
+        SettingInfo(
+            "console",
+            "Who sees the web console: token (who has its token), auth (who has signed in) or off.",
+            "MODE",
+            values.choice_parser(*get_args(ConsoleMode)),
+        ),
+        SettingInfo(
+            "console_token",
+            "Token of the console; by default a new one at each start.",
+            "TEXT",
+            values.parse_console_token,
             secret=True,
         ),
     ),

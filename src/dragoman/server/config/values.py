@@ -18,6 +18,7 @@ from dragoman.server.config.store_url import without_password
 from dragoman.server.http.authentication import AuthSettings
 
 Network = IPv4Network | IPv6Network
+_TOKEN = re.compile(r"[!-~]{16,1000}")
 
 
 def as_json(value: Any) -> str:
@@ -29,6 +30,13 @@ def parse_text(value: Any, is_text: bool) -> str:
     """Parse text that is not empty. Raises ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be text, not {as_json(value)}")
+    return value
+
+
+def parse_console_token(value: Any, is_text: bool) -> str:
+    """Parse the token of the console, which nobody must guess. Raises ValueError, which does not show the token."""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise ValueError("must be at least 16 letters, digits and signs, without spaces")
     return value
 
 

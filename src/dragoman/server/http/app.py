@@ -20,34 +20,28 @@ from dragoman.telemetry.loop import LoopMonitor
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.otel import FORWARDING
 from dragoman.telemetry.spans import TRACING
-from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import GRPC_CALL, REQUEST, Request, respond
-from dragoman.transports.jsonrpc.serve import JsonRpc
-from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.dialects.reading.checks import JsonLimits
     from dragoman.engine.journal.retention import Janitor
     from dragoman.engine.operations import Service
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
-    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.card import AgentCard
     from dragoman.model.task import Task
     from dragoman.model.user import User
-    from dragoman.server.agent.agent import Agent
     from dragoman.server.cards.cache import Cards
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
+    from dragoman.server.http.console import ConsoleSettings
+    from dragoman.server.http.hosted import HostedAgent
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
     from dragoman.telemetry.loop import RunningSkill
-    from dragoman.transports.endpoint import ExtendedCard, PluginOperations
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
-    from dragoman.transports.limits import DenialLog
     from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.server")
@@ -127,6 +121,7 @@ class App:
         grpc_factory: Callable[[App], CallListener] | None = None,
         metrics: MetricsExporter | None = None,
         extra: Sequence[Routes] = (),
+        console: ConsoleSettings | None = None,
         watches_loop: bool = True,
         samplers: Sequence[Callable[[], None]] = (),
     ) -> None:
@@ -150,6 +145,7 @@ class App:
         self._grpc: CallListener | None = None
         self._metrics = metrics
         self._extra = extra
+        self._console = console
         self._rebuild()
         # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
         self._ready_loop: asyncio.AbstractEventLoop | None = None
@@ -182,6 +178,7 @@ class App:
             self._auth,
             self._keys,
             self._extra,
+            self._console,
             self._auth_needs_open_agents,
             self._build_starting_app,
             lambda: self._draining,
@@ -203,6 +200,11 @@ class App:
     def grpc_address(self) -> str:
         """The address at which this machine reaches the server over gRPC; empty while it does not listen there."""
         return "" if self._grpc is None else self._grpc.local_address
+
+    @property
+    def has_console(self) -> bool:
+        """True when browsers are shown the console."""
+        return self._console is not None
 
     @property
     def metrics_address(self) -> str:
@@ -244,18 +246,28 @@ class App:
                 TRACING.detect()
                 FORWARDING.detect()
                 try:
-                    if self._metrics is not None:
-                        self._metrics.start()  # first: what is recovered counts
+                    self._observe()  # first: what is recovered counts
                     await self._open()
                 except BaseException:
-                    if self._metrics is not None:
-                        self._metrics.close()
+                    self._observe_no_more()
                     raise
                 self._ready_loop, self._draining = loop, False
                 if self._janitor is not None:
                     self._janitor.start()
                 if self._watches_loop:
                     self.monitor.start()
+
+    def _observe(self) -> None:
+        if self._metrics is not None:
+            self._metrics.start()
+        if self._console is not None:
+            self._console.start(self)
+
+    def _observe_no_more(self) -> None:
+        if self._console is not None:
+            self._console.stop()
+        if self._metrics is not None:
+            self._metrics.close()
 
     async def _open(self) -> None:
         await self._store.open()
@@ -293,6 +305,16 @@ class App:
             self._grpc = self._grpc_factory(self)
             self._addresses.grpc_at(*self._grpc.public_address)
             await self._grpc.start()
+
+    @property
+    def services(self) -> list[Service]:
+        """The engines, one for each agent."""
+        return [hosted.service for hosted in self._hosted]
+
+    @property
+    def delivery(self) -> DeliveryService | None:
+        """What delivers webhooks; None if there are none."""
+        return self._delivery
 
     @property
     def running(self) -> int:
@@ -350,8 +372,7 @@ class App:
                 await hosted.agent.close()
             if METRICS.on:
                 self.monitor.sample()  # in a process that goes on, nothing of this server is under way any more
-            if self._metrics is not None:
-                self._metrics.close()  # last: operators watch how a server stops
+            self._observe_no_more()  # last: operators watch how a server stops
 
     async def _close_store(self) -> None:
         if self._bus is not None:
@@ -440,49 +461,6 @@ class App:
                 await self.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-class HostedAgent:
-    """One agent with its cards, engine and endpoints."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        cards: Cards,
-        service_factory: Callable[[Outbox | None], Service],
-        body_limit: int,
-        *,
-        blocking: bool,
-        strict_files: bool = False,
-        limits: JsonLimits = JSON_LIMITS,
-        plugin_operations: PluginOperations | None = None,
-    ) -> None:
-        self.agent = agent
-        self.cards = cards
-        self._plugin_operations = plugin_operations
-        self.needs_user = plugin_operations is not None and plugin_operations.needs_user
-        self._service_factory = service_factory
-        self._body_limit = body_limit
-        self._blocking = blocking
-        self._strict_files = strict_files
-        self._limits = limits
-
-    def rebuild(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
-        """Build a new engine and its endpoints, before the server starts and for every further event loop."""
-        self.service = self._service_factory(outbox)
-        self.endpoint = endpoint = Endpoint(
-            self.service,
-            self.agent.extensions,
-            body_limit=self._body_limit,
-            blocking=self._blocking,
-            strict_files=self._strict_files,
-            limits=self._limits,
-            denial_log=denials,
-            plugin_operations=self._plugin_operations,
-            extended_card=extended,
-        )
-        self.rpc = JsonRpc(endpoint)
-        self.rest = Rest(endpoint, self.rpc)
 
 
 async def _give_up(send: Send) -> None:

@@ -105,7 +105,7 @@ class SchemeAuthentication(Authentication):
     """Authenticates with the schemes of the settings. `allow_anonymous` admits requests without a credential.
 
     `open_users` returns the users of the store. `address_of` returns the client address of a request, for the limits on
-    wrong passwords.
+    wrong passwords. `home` is the page after a sign-in, relative to the login page; None for the login page itself.
     """
 
     def __init__(
@@ -118,6 +118,7 @@ class SchemeAuthentication(Authentication):
         *,
         address_of: AddressOf,
         allow_anonymous: bool = False,
+        home: str | None = None,
     ) -> None:
         self._settings = settings
         self._open_users = open_users
@@ -126,6 +127,7 @@ class SchemeAuthentication(Authentication):
         self._http = http
         self._address_of = address_of
         self._allow_anonymous = allow_anonymous
+        self._home = home
         self._chain: Chain | None = None
         self._users: Users | None = None
         self._passwords: Passwords | None = None
@@ -165,7 +167,9 @@ class SchemeAuthentication(Authentication):
         self._chain = Chain(schemes, audit)
         cookie = next((scheme for scheme in schemes if isinstance(scheme, CookieScheme)), None)
         if cookie is not None and ring is not None:
-            self.login = Login(self._passwords, cookie, ring, self._clock, audit, address_of=self._address_of)
+            self.login = Login(
+                self._passwords, cookie, ring, self._clock, audit, address_of=self._address_of, home=self._home
+            )
 
     async def close(self) -> None:
         if self._passwords is not None:

@@ -68,11 +68,18 @@ class Mount(NamedTuple):
 
 
 class Router:
-    """Finds the route of a request. `root` has the agent at the root, `mounts` are by prefix, with slashes around."""
+    """Finds the route of a request. `root` has the agent at the root, `mounts` are by prefix, with slashes around.
 
-    def __init__(self, root: AgentRoutes, mounts: Mapping[str, Mount]) -> None:
+    `trees` has the routes of all paths, however deep, below a first segment.
+    """
+
+    def __init__(
+        self, root: AgentRoutes, mounts: Mapping[str, Mount], trees: Mapping[str, Route] | None = None
+    ) -> None:
         self._root = root
+        self._trees = trees or {}
         self._mounts = {tuple(prefix.strip("/").split("/")): (prefix, mount) for prefix, mount in mounts.items()}
+        self._first_words = {*self._trees, *(words[0] for words in self._mounts)}
         # By method and path, for apps at the root of their server: a fast path for nearly all requests.
         self.exact: dict[tuple[str, str], Match] = {}
         self._add("", "", root)
@@ -89,6 +96,8 @@ class Router:
     def find(self, scope: AsgiScope) -> Match:
         """Find the route of any request."""
         segments, method = segments_of(scope), scope["method"]
+        if not segments or segments[0] not in self._first_words:
+            return Match(self._root.route(method, segments), segments, "")
         for words, (prefix, mount) in self._mounts.items():
             if len(segments) > len(words) and tuple(segments[: len(words)]) == words:
                 name, rest = segments[len(words)], segments[len(words) + 1 :]
@@ -98,4 +107,4 @@ class Router:
                     return Match(routes.route(method, rest), rest, agent_prefix)
                 # A preflight for an unknown agent gets the response of the first agent.
                 return Match(self._root.preflight if method == "OPTIONS" else mount.missing, rest, agent_prefix)
-        return Match(self._root.route(method, segments), segments, "")
+        return Match(self._trees.get(segments[0]) or self._root.route(method, segments), segments, "")

@@ -12,6 +12,7 @@ import msgspec
 from dragoman.dialects.errors import status_of
 from dragoman.server.cards.cache import describe
 from dragoman.server.http.authentication import authenticate, challenge_anonymous
+from dragoman.server.http.console import CONSOLE, ConsolePages
 from dragoman.server.http.cross_site import PageOrigin, add_cors_headers, answer_preflight, check_host, check_page
 from dragoman.server.http.limiter import admit, build_refuse
 from dragoman.server.http.pages import (
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.http.address import Addresses
-    from dragoman.server.http.app import HostedAgent
     from dragoman.server.http.authentication import Authentication
+    from dragoman.server.http.console import ConsoleSettings
     from dragoman.server.http.cross_site import CrossSiteCheck
+    from dragoman.server.http.hosted import HostedAgent
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.server.http.limiter import ErrorResponder, Limiter, Refuse
     from dragoman.server.plugins import RoutePath, Routes
@@ -66,13 +68,19 @@ class Routing(NamedTuple):
     auth: Authentication | None
     keys: LazyKeys | None
     extra: Sequence[Routes]
+    console_settings: ConsoleSettings | None
     auth_needs_open_agents: bool
     build_starting_app: Callable[[Refuse], AsgiApp]
     is_draining: Callable[[], bool]
 
     def build_router(self) -> Router:
         """Build all routes: the first agent is also at the root, along with the server's own pages."""
+        console = self._console()
         root = self._agent(self.hosted[0], None)
+        trees: dict[str, Route] = {}
+        if console is not None:
+            root = root._replace(paths={**root.paths, RPC: self._for_browsers(root.paths[RPC], console.page_or)})
+            trees[CONSOLE] = self._public(console.serve_below, console.refuse)
         root = root._replace(paths={**root.paths, **self._own_paths()})
         names = [hosted.agent.name for hosted in self.hosted]
 
@@ -80,11 +88,16 @@ class Routing(NamedTuple):
             request: Request = scope[REQUEST]
             return no_agent(send, request, self.addresses.base(request), names)
 
-        mounts = {AGENTS: Mount(self._agents(AGENTS), self._public(missing))}
+        agents = self._agents(AGENTS)
+        if console is not None:
+            for name, own in agents.items():
+                rpc = self._for_browsers(own.paths[RPC], console.redirect_or)
+                agents[name] = own._replace(paths={**own.paths, RPC: rpc})
+        mounts = {AGENTS: Mount(agents, self._public(missing))}
         for routes in self.extra:
             for mount in routes.mounts:
                 mounts[mount] = Mount(self._agents(mount), self._missing_agent(routes, mount))
-        return Router(root, mounts)
+        return Router(root, mounts, trees)
 
     def build_grpc_route(self) -> Route:
         """Build the route of all gRPC calls: the same authentication and limits; no page of a browser can call it."""
@@ -211,6 +224,19 @@ class Routing(NamedTuple):
         # Users and keys come with the store, and tools with the connections to their servers.
         needs_start = self.auth is not None or self.auth_needs_open_agents or hosted.cards.signing is not None
         return self._read_only(self._public(show, _cannot_show if needs_start else None))
+
+    def _console(self) -> ConsolePages | None:
+        if self.console_settings is None:
+            return None
+        return ConsolePages(
+            self.console_settings, self.hosted, self.addresses, self.cross_site, self.limiter, self.auth
+        )
+
+    def _for_browsers(self, routes: PathRoutes, wrap: Callable[[AsgiApp], AsgiApp]) -> PathRoutes:
+        """Return the routes of a path where browsers, but no other clients, see a page."""
+        wrapped = {method: wrap(routes.methods[method].app) for method in ("GET", "HEAD")}
+        pages = {method: Route(self._with_host_check(app)) for method, app in wrapped.items()}
+        return routes._replace(methods={**routes.methods, **pages})
 
     def _own_paths(self) -> dict[str, PathRoutes]:
         """Build the server's own pages: health, keys, agents and login."""

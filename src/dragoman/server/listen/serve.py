@@ -13,6 +13,9 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import msgspec
+
+from dragoman.console.access import ConsoleAddress, new_token
 from dragoman.engine.execute.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
@@ -73,6 +76,8 @@ def serve(
     quiet: bool = False,
     listener_of: Callable[[str, int], socket.socket] = bind,
     hands_over: Callable[[], bool] | None = None,
+    console_token: str | None = None,
+    on_console: Callable[[ConsoleAddress], None] | None = None,
 ) -> None:
     """Listen and serve until a signal. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
@@ -80,7 +85,9 @@ def serve(
     have colors. With `curl` they name curl commands to try, with `quiet` there are only warnings. If agents' code does
     not end in time, the process is ended with it; with `ends_process`, also if threads of agents keep it alive after
     this has returned. `listener_of` returns the socket of an address. `hands_over` is called when this process begins
-    to stop: it tells whether others accept the connections to that address from then on.
+    to stop: it tells whether others accept the connections to that address from then on. `console_token` is the token
+    of the console if the settings have none, by default a random one; `on_console` is called before `announce` with
+    the addresses of the console, if there is one.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, the settings want several processes, a
@@ -93,18 +100,34 @@ def serve(
             f"workers: serve() is one process: set it to 1, or start the agents with `dragoman serve FILE --workers "
             f"{settings.workers}`"
         )
+    chosen_token = settings.console_token
+    if settings.console != "token":
+        settings = msgspec.structs.replace(settings, console_token=None)
+    elif chosen_token is None:
+        settings = msgspec.structs.replace(settings, console_token=console_token or new_token())
     with closing(listener_of(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+        local = local_url(host, port, tls=settings.tls_cert is not None)
         listens_at: Callable[[str], None] | None = getattr(app, "listens_at", None)
         if listens_at is not None:
-            listens_at(local_url(host, port, tls=settings.tls_cert is not None))
+            listens_at(local)
 
         def announce_ready() -> None:
             # Only now: the skills of some agents are known once they are open, and the port of gRPC too.
             grpc: str = getattr(app, "grpc_address", "")
             metrics: str = getattr(app, "metrics_address", "")
-            startup = Startup(servable, settings, host, port, curl, Style(wants_color(sys.stderr)), grpc, metrics)
+            console_line = ""
+            if getattr(app, "has_console", False):
+                console = ConsoleAddress.of(settings.console_token, local, settings.url)
+                # A token that an operator has chosen is not printed, and neither is one that would be in a log.
+                is_printed = chosen_token is None and settings.log != "json"
+                console_line = console.url if is_printed else console.page
+                if on_console is not None:
+                    on_console(console)
+            startup = Startup(
+                servable, settings, host, port, curl, Style(wants_color(sys.stderr)), grpc, metrics, console_line
+            )
             announce((*(() if quiet else startup.lines()), *startup.warnings()))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:

@@ -36,7 +36,8 @@ _SENTENCE = re.compile(r"(.+?[.!?…])(?=\s|$)")
 class Startup(NamedTuple):
     """The lines of one server, which listens on `host` and `port`; with `curl`, they name curl commands to try.
 
-    `grpc` is the address at which this machine reaches it over gRPC, if it does, `metrics` the URL of its metrics.
+    `grpc` is the address at which this machine reaches it over gRPC, if it does, `metrics` the URL of its metrics,
+    `console` that of its console.
     """
 
     servable: Any
@@ -47,6 +48,7 @@ class Startup(NamedTuple):
     style: Style = Style(enabled=False)
     grpc: str = ""
     metrics: str = ""
+    console: str = ""
 
     @property
     def agents(self) -> Sequence[Any]:
@@ -65,6 +67,8 @@ class Startup(NamedTuple):
         several = len(self.agents) > 1
         if not several:
             yield from self._agent(self.agents[0], "")
+        if self.console:
+            yield self._line("console", self.console)
         if self.grpc:
             yield self._line("grpc", self.grpc)
         if self.metrics:

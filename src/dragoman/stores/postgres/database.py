@@ -14,17 +14,22 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
         DedupeKey,
+        JournalRecord,
         Note,
         Push,
         Scope,
+        ScopeFilter,
+        SearchPage,
         StoredTask,
         Sweep,
         TaskPage,
         TaskQuery,
         TaskRow,
+        TaskSearch,
         Write,
     )
     from dragoman.model.record import Record
+    from dragoman.model.state import State
 
 
 class ConnectionLost(Exception):
@@ -226,12 +231,24 @@ class Database(Protocol):
         """The records of a task with a generation above `after`, in order, at most `limit`."""
         ...
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task with the times of their commits by the database's clock, up to `budget` bytes."""
+        ...
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         ...
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
+        ...
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """Read one page of the tasks of several scopes."""
+        ...
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state."""
         ...
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
@@ -275,6 +292,10 @@ class Database(Protocol):
 
         With their tasks; those of drafts are left out.
         """
+        ...
+
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Make a webhook that is dead or fails WOKEN and nobody's. Returns how many were woken."""
         ...
 
     async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:

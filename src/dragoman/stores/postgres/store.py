@@ -21,17 +21,22 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
+        JournalRecord,
         Note,
         Push,
         Scope,
+        ScopeFilter,
+        SearchPage,
         StoredTask,
         Sweep,
         TaskPage,
         TaskQuery,
         TaskRow,
+        TaskSearch,
         Write,
     )
     from dragoman.model.record import Record
+    from dragoman.model.state import State
     from dragoman.stores.postgres.database import Database, NodeDatabase
     from dragoman.stores.postgres.heartbeat import HeartbeatLoop
 
@@ -141,6 +146,10 @@ class PostgresStore:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
         return await self._retry.call(lambda: self._database.records(number, after, limit))
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task with the times of their commits, up to `budget` bytes."""
+        return await self._retry.call(lambda: self._database.journal(number, after, limit, budget))
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         return await self._retry.call(lambda: self._database.notes(number))
@@ -148,6 +157,14 @@ class PostgresStore:
     async def page(self, query: TaskQuery) -> TaskPage:
         """Read one page of tasks."""
         return await self._retry.call(lambda: self._database.page(query), PAGE_SECONDS)
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """Read one page of the tasks of several scopes."""
+        return await self._retry.call(lambda: self._database.search(query), PAGE_SECONDS)
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state."""
+        return await self._retry.call(lambda: self._database.counts(scopes), PAGE_SECONDS)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
@@ -199,6 +216,14 @@ class PostgresStore:
         return await self._retry.call(lambda: self._database.last_key(table))
 
     # -- other writes ----------------------------------------------------------------------------------------------
+
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Wake a webhook that is dead or fails. Any node may deliver it then. Returns how many were woken.
+
+        Raises:
+            ServerError: the database does not answer.
+        """
+        return await self._retry.call(lambda: self._database.wake_pushes(task_id, push_id))
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has that version. Return whether it had.

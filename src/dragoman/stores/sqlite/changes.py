@@ -25,15 +25,19 @@ class Conflict(Exception):
 
 
 class Changes:
-    """The changes of one transaction. A task's row is written once, however many of its events are in the batch."""
+    """The changes of one transaction. A task's row is written once, however many of its events are in the batch.
 
-    def __init__(self, tables: Sequence[TaskTable] = ()) -> None:
+    All of its events have the time `at_ms`.
+    """
+
+    def __init__(self, tables: Sequence[TaskTable], at_ms: int) -> None:
         # About how many bytes the transaction adds to the log.
         self.size = 0
         self._tables = tables
+        self._at_ms = at_ms
         self._created: dict[int, tuple[TaskRow, int]] = {}
         self._changed: dict[int, tuple[TaskRow, int]] = {}
-        self._events: list[tuple[int, int, bytes]] = []
+        self._events: list[tuple[int, int, bytes, int]] = []
         self._notes: list[tuple[int, int, str, bytes]] = []
         # Tasks with notes that came without a record.
         self._noted: set[int] = set()
@@ -101,7 +105,7 @@ class Changes:
             if record.generation != expected:
                 raise Conflict("a record does not follow its task's last one")
             expected += 1
-            self._events.append((row.number, record.generation, record.body))
+            self._events.append((row.number, record.generation, record.body, self._at_ms))
         if row.generation != expected - 1:
             raise Conflict("a record does not follow its task's last one")
         if write.create:
@@ -134,7 +138,7 @@ class Changes:
             self._insert_tasks(connection)
         if self._changed:
             self._update_tasks(connection)
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?)", self._events)
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", self._events)
         if self._notes:
             self._write_notes(connection)
         if self._snapshots:

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
+from dragoman.engine.ports.store import (
+    JournalRecord,
+    Note,
+    Push,
+    Scope,
+    StoredTask,
+    TaskPage,
+    TaskQuery,
+    TaskRow,
+    TaskSearch,
+)
 from dragoman.model.record import Record
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
 from dragoman.stores.state_numbers import NUMBERS, STATES
@@ -15,7 +25,7 @@ from dragoman.stores.state_numbers import NUMBERS, STATES
 _ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
 """
-_TASK = f"""
+TASK = f"""
 SELECT {_ROW}, p.body, p.generation
 FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
 """  # noqa: S608 - fixed texts only
@@ -27,8 +37,8 @@ SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.
 
 def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
     """Read a task by its id; None when there is none, or only a draft."""
-    row = connection.execute(f"{_TASK} WHERE t.id = ?", (task_id,)).fetchone()
-    return None if row is None else _stored_task(row)
+    row = connection.execute(f"{TASK} WHERE t.id = ?", (task_id,)).fetchone()
+    return None if row is None else stored_task(row)
 
 
 def records(connection: sqlite3.Connection, number: int, after: int, limit: int) -> list[Record]:
@@ -38,6 +48,22 @@ def records(connection: sqlite3.Connection, number: int, after: int, limit: int)
         (number, after, limit),
     )
     return [Record(generation, body) for generation, body in rows]
+
+
+def journal(connection: sqlite3.Connection, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+    """The records of a task with the times of their commits, up to `budget` bytes."""
+    entries: list[JournalRecord] = []
+    rows = connection.execute(
+        "SELECT generation, at_ms, body FROM events WHERE task = ? AND generation > ? ORDER BY generation LIMIT ?",
+        (number, after, limit),
+    )
+    with closing(rows):
+        for row in rows:
+            entries.append(entry := JournalRecord(*row))
+            budget -= len(entry.body)
+            if budget <= 0:
+                break
+    return entries
 
 
 def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
@@ -51,17 +77,8 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
     scope = _value(connection, "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope)
     if scope is None:
         return TaskPage((), more=False, total=0)
-    where = ["t.scope = ?"]
-    values: list[Any] = [scope]
-    if query.context_id is not None:
-        where.append("t.context_id = ?")
-        values.append(query.context_id)
-    if query.state is not None:
-        where.append("t.state = ?")
-        values.append(NUMBERS[query.state])
-    if query.since_ms is not None:
-        where.append("t.status_ms >= ?")
-        values.append(query.since_ms)
+    where, values = task_filter(query)
+    where, values = ["t.scope = ?", *where], [scope, *values]
     total = _maintained_total(connection, query, scope)
     if total is None:
         # Only fixed texts are joined here; every value is a parameter.
@@ -71,11 +88,27 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
         where.append("(t.status_ms, t.number) < (?, ?)")
         values.extend(query.after)
     rows = connection.execute(
-        f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
+        f"{TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
         (*values, query.limit + 1),
     )
     with closing(rows):  # the page may be full before the last row
-        return TaskPage.of(map(_stored_task, rows), query, total)
+        return TaskPage.of(map(stored_task, rows), query, total)
+
+
+def task_filter(query: TaskQuery | TaskSearch) -> tuple[list[str], list[Any]]:
+    """Return the conditions on a task `t` beside its scope, and their values, without the cursor: totals have none."""
+    where: list[str] = []
+    values: list[Any] = []
+    if query.context_id is not None:
+        where.append("t.context_id = ?")
+        values.append(query.context_id)
+    if query.state is not None:
+        where.append("t.state = ?")
+        values.append(NUMBERS[query.state])
+    if query.since_ms is not None:
+        where.append("t.status_ms >= ?")
+        values.append(query.since_ms)
+    return where, values
 
 
 def _maintained_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
@@ -127,13 +160,13 @@ def undelivered_or_refused(connection: sqlite3.Connection) -> list[tuple[Push, T
 
 
 def _with_tasks(rows: sqlite3.Cursor) -> list[tuple[Push, TaskRow]]:
-    return [(push_of(row[_COLUMNS:]), _stored_task(row[:_COLUMNS]).row) for row in rows.fetchall()]
+    return [(push_of(row[_COLUMNS:]), stored_task(row[:_COLUMNS]).row) for row in rows.fetchall()]
 
 
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
     """Submitted and working tasks of an agent, oldest first."""
-    rows = connection.execute(f"{_TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))
-    return [_stored_task(row) for row in rows]
+    rows = connection.execute(f"{TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))
+    return [stored_task(row) for row in rows]
 
 
 def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
@@ -143,7 +176,7 @@ def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
         "d.body, 1 FROM drafts d JOIN scopes s USING (scope) WHERE s.agent = ? ORDER BY d.number",
         (agent,),
     )
-    return [_stored_task(row) for row in rows]
+    return [stored_task(row) for row in rows]
 
 
 def _value(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> Any:
@@ -152,7 +185,8 @@ def _value(connection: sqlite3.Connection, query: str, values: Sequence[Any]) ->
     return None if row is None else row[0]
 
 
-def _stored_task(row: tuple[Any, ...]) -> StoredTask:
+def stored_task(row: tuple[Any, ...]) -> StoredTask:
+    """Build a stored task from the columns of `TASK`."""
     (
         number,
         task_id,

@@ -100,6 +100,10 @@ CREATE TABLE drafts (
 -- The bare message that a repeat of a message is answered with.
 ALTER TABLE repeats ADD COLUMN reply BLOB;
 """,
+    """
+-- When an event was committed; NULL for those of older versions.
+ALTER TABLE events ADD COLUMN at_ms INTEGER;
+""",
 )
 VERSION = 1 + len(_MIGRATIONS)
 # Must be spelled as in the index, or SQLite does not use it.

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import reader, tables
+from dragoman.stores.sqlite import reader, search, tables
 from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
 from dragoman.stores.sqlite.retention import Sweeper, write_probe
@@ -23,9 +23,24 @@ from dragoman.stores.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, Sweep, TaskPage, TaskQuery, TaskRow
+    from dragoman.engine.ports.store import (
+        JournalRecord,
+        Note,
+        Push,
+        Scope,
+        ScopeFilter,
+        SearchPage,
+        StoredTask,
+        Sweep,
+        TaskPage,
+        TaskQuery,
+        TaskRow,
+        TaskSearch,
+    )
     from dragoman.model.record import Record
+    from dragoman.model.state import State
 
 logger = logging.getLogger("dragoman.store")
 P = ParamSpec("P")
@@ -41,12 +56,12 @@ class SqliteStore:
 
     durable: bool = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path = path
         self._file = StoreFile(path)
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
-        self._writer = Writer(self._file, self._tables)
+        self._writer = Writer(self._file, self._tables, clock)
         self.next_number = itertools.count(1).__next__
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
@@ -106,6 +121,10 @@ class SqliteStore:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
         return await self._read(reader.records, number, after, limit)
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task with the times of their commits, up to `budget` bytes."""
+        return await self._read(reader.journal, number, after, limit, budget)
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         return await self._read(reader.notes, number)
@@ -113,6 +132,14 @@ class SqliteStore:
     async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks."""
         return await self._read(reader.page, query)
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """One page of the tasks of several scopes."""
+        return await self._read(search.search, query)
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state."""
+        return await self._read(search.counts, scopes)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""
@@ -154,14 +181,21 @@ class SqliteStore:
         """The largest key in a plug-in table; 0 when it is empty."""
         return await self._read(tables.last_key, table)
 
+    async def wake_pushes(self, task_id: str, push_id: str) -> int:
+        """Wake a webhook that is dead or fails. Returns how many were woken. Raises ServerError."""
+        return await self._change(lambda connection: pushing.wake(connection, task_id, push_id))
+
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has that version. Return whether it had.
 
         Raises:
             ServerError: the store cannot write now.
         """
+        return await self._change(lambda connection: tables.replace_row(connection, row, version))
+
+    async def _change(self, job: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await self._writer.run(lambda connection: tables.replace_row(connection, row, version))
+            return await self._writer.run(job)
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
 
@@ -182,10 +216,7 @@ class SqliteStore:
             self._file.check_room()
             write_probe(connection)
 
-        try:
-            await self._writer.run(work)
-        except sqlite3.Error as error:
-            raise ServerError(f"the store does not work now: {error}") from None
+        await self._change(work)
         await self._read(reader.task, "")
 
     async def _read(

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dragoman.clock import SystemClock
 from dragoman.model.error import ServerError
 from dragoman.stores.commits import commit_time, record_commits
 from dragoman.stores.sqlite.changes import Changes, Conflict
@@ -24,6 +25,7 @@ from dragoman.telemetry.metrics.catalog import METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dragoman.clock import Clock
     from dragoman.engine.ports.rows import TaskTable
     from dragoman.engine.ports.store import Scope, Write
     from dragoman.stores.commits import CommitTime
@@ -52,7 +54,8 @@ class Writer:
     batching makes that cheap.
     """
 
-    def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = ()) -> None:
+    def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = (), clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._file = file
         self._tables = tables
         self._file_error: ServerError | None = None
@@ -279,7 +282,7 @@ class Writer:
         started = perf_counter() if measured else 0.0
         try:
             connection.execute("BEGIN IMMEDIATE")
-            changes = Changes(self._tables)
+            changes = Changes(self._tables, self._clock.now())
             for write in batch:
                 scope = self._scopes.get(write.row.scope)
                 changes.add(write, self._scope_number(connection, write.row.scope) if scope is None else scope)

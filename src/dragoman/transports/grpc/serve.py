@@ -124,8 +124,7 @@ class Grpc:
         call = endpoint.build_context(request, dialect, params.tenant or "")
         if operation is Operation.EXTENDED_CARD and not row.tenants:
             # 0.3 has one method for both cards.
-            card = msgspec.json.decode(dialect.write_result(operation, agent.card(request)))
-            await _respond(send, codec.encode(method.response, card_of_proto(card)), [])
+            await _respond(send, encode_result(method, dialect, agent.card(request)), [])
             return
         outcome = await endpoint.perform(operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
@@ -134,7 +133,7 @@ class Grpc:
             after = last_event_id(request.headers) or 0
             await MessageWriter(method, dialect, headers).write(outcome.result.batches, request, send, after)
             return
-        message = _encode(method, dialect, outcome.result)
+        message = encode_result(method, dialect, outcome.result)
         del outcome
         with request.covering(len(message), anyway=not operation.reads):
             await _respond(send, message, headers)
@@ -206,8 +205,16 @@ class MessageWriter:
         return message
 
 
-def _encode(method: GrpcMethod, dialect: Dialect, result: Result) -> bytes:
-    return method.codec.encode(method.response, msgspec.json.decode(dialect.write_result(method.operation, result)))
+def encode_result(method: GrpcMethod, dialect: Dialect, result: Result) -> bytes:
+    """Encode the result of a method.
+
+    Raises:
+        ValueError: it has a value that protobuf cannot hold.
+    """
+    values = msgspec.json.decode(dialect.write_result(method.operation, result))
+    if method.operation is Operation.EXTENDED_CARD and not method.row.tenants:
+        values = card_of_proto(values)
+    return method.codec.encode(method.response, values)
 
 
 async def _respond(send: Send, message: bytes, headers: Sequence[Header]) -> None:

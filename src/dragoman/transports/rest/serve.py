@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # Reserved: first segments of other paths, which therefore cannot be tenants.
 NOT_TENANTS = frozenset(
-    {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
+    {"a2a", "v1", "agents", "api", "console", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 from unit.stores.postgres.changes import SCOPE
 from unit.stores.postgres.cluster import Cluster
 
-from dragoman.engine.ports.store import Cursor, TaskQuery
+from dragoman.engine.ports.store import Cursor, ScopeFilter, TaskQuery, TaskSearch
 from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection, connect
 from dragoman.stores.postgres.sql import claims, reader
@@ -139,6 +139,32 @@ async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
         # A page is in the order of its index: the rows before its limit are not sorted.
         limited = [below for node in nodes if node["Node Type"] == "Limit" for below in nodes_of(node)]
         assert not [node for node in limited if node["Node Type"] == "Sort"], text
+    await connection.close()
+
+
+SEARCHES = [
+    TaskSearch(),
+    TaskSearch(ScopeFilter(("a", "b"), "", "anna"), after=Cursor(1, 1)),
+    TaskSearch(state=State.FAILED, after=Cursor(1, 1)),
+    TaskSearch(context_id="c"),
+    TaskSearch(since_ms=1, until_ms=5),
+]
+
+
+async def test_a_search_over_scopes_finds_the_tasks_of_each_by_an_index(cluster: Cluster) -> None:
+    recorder: Any = TextRecorder()
+    for query in SEARCHES:
+        await reader.search(recorder, query)
+    await reader.journal(recorder, 1, 1, 1, 1)
+    connection = await connect(cluster.url, PLANS)
+    for text, count in recorder.queries:
+        # All scopes may be read, which are few beside tasks.
+        nodes = [
+            node
+            for node in await plan_of(connection, text, ["NULL"] * count)
+            if node.get("Relation Name") != "scopes" and node["Node Type"] not in ("Hash Join", "Merge Join")
+        ]
+        check(nodes)
     await connection.close()
 
 

@@ -14,6 +14,7 @@ from dragoman import Agent, Client
 from dragoman.errors import AuthError, InvalidParams, TaskNotFound
 from dragoman.net.asgi import AsgiClient
 from dragoman.net.exchange import HttpRequest
+from dragoman.outputs import Reply
 from dragoman.testing import served
 
 from .conftest import Recorded
@@ -145,6 +146,18 @@ async def test_a_stream_is_recorded_at_its_end(recorded: Recorded) -> None:
         label = (NAME, "SendStreamingMessage", "1.0", "")
         await recorded.until(lambda: label in recorded.counts(metric))
         assert recorded.counts(metric)[label] == 1
+
+
+async def test_the_stream_of_a_mere_reply_is_recorded(recorded: Recorded) -> None:
+    async def run(_: object) -> AsyncIterator[Reply]:
+        yield Reply("yes")
+
+    metric = recorded.metrics.operations
+    async with Client(Agent(NAME, run=run, replies=True).app(store="memory:")) as client:
+        async for _ in client.stream("go"):
+            pass
+        await recorded.until(lambda: recorded.counts(metric))
+    assert recorded.counts(metric) == {(NAME, "SendStreamingMessage", "1.0", ""): 1}
 
 
 async def test_the_time_of_a_call_is_that_of_its_run(recorded: Recorded) -> None:

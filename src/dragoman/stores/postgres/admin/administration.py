@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dragoman.stores.postgres.admin.users import PostgresUsers
 
 
+_SIZE = "SELECT pg_database_size(current_database())"
+
+
 class PostgresAdministration:
     """Administers the store in the database of a URL, from any machine that reaches it."""
 
@@ -50,9 +53,9 @@ class PostgresAdministration:
         return run(self._url, list_webhooks)
 
     def retry_webhooks(self, task_id: str | None, push_id: str | None) -> int:
-        from dragoman.stores.postgres.admin.webhooks import retry_webhooks
+        from dragoman.stores.postgres.sql.claims import wake_pushes
 
-        return run(self._url, lambda connection: retry_webhooks(connection, task_id, push_id))
+        return run(self._url, lambda connection: wake_pushes(connection, task_id, push_id))
 
     def back_up(
         self, target: Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None
@@ -61,6 +64,10 @@ class PostgresAdministration:
         from dragoman.stores.postgres.admin.backup import back_up
 
         return back_up(self._url, target, force=force)
+
+    def size(self) -> int:
+        """How many bytes the database takes, other tables in it included."""
+        return run_unchecked(self._url, lambda connection: connection.fetchval(_SIZE))
 
     def nodes(self, *, dead: bool = False) -> NodeReport:
         """The nodes. Also while they are updated: it reads only what every version has."""

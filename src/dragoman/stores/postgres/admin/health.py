@@ -17,6 +17,7 @@ from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, lis
 from dragoman.stores.postgres.admin.standbys import examine_standbys
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE
+from dragoman.stores.postgres.sql.partition import PARTITIONED
 from dragoman.telemetry.printable import format_bytes
 
 # The oldest version of PostgreSQL that the tests run on.
@@ -25,8 +26,6 @@ TESTED_VERSION = 15
 NODE_CONNECTIONS = 1 + POOL_SIZE + 3
 MAX_CLOCK_DIFFERENCE = 1.0
 LARGE_TABLES = 4
-# The version of the tables from which on events are in partitions.
-PARTITIONED = 2
 # A table with fewer rows needs no statistics.
 FEW_ROWS = 1000
 LONG_TRANSACTION = 3600.0

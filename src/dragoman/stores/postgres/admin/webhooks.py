@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.engine.ports.store import WOKEN, Push, PushState, Scope, TaskRow
+from dragoman.engine.ports.store import Push, PushState, Scope, TaskRow
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.state_numbers import STATES
 
@@ -15,24 +15,11 @@ SELECT w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.trie
 FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s ON s.scope = t.scope
 WHERE (w.state <> 1 OR w.error <> '') AND t.state >= 0 ORDER BY w.push
 """
-# Without an owner, so that the first node that looks for webhooks takes it. Those that do not fail are not touched.
-_RETRY = f"""
-UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}, owner = NULL,
-    epoch = epoch + 1
-WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
-AND ($1::text IS NULL OR task = (SELECT number FROM tasks WHERE id = $1)) AND ($2::text IS NULL OR id = $2)
-RETURNING 1
-"""
 
 
 async def list_webhooks(connection: PostgresConnection) -> list[tuple[Push, TaskRow]]:
     """The webhooks with pending, failed or refused deliveries, oldest first, with their tasks."""
     return [_webhook(*row) for row in await connection.fetch(_OWED)]
-
-
-async def retry_webhooks(connection: PostgresConnection, task_id: str | None, push_id: str | None) -> int:
-    """Schedule failing and dead webhooks for a retry: all, those of a task, or one. Returns how many."""
-    return len(await connection.fetch(_RETRY, task_id, push_id))
 
 
 def _webhook(*row: Any) -> tuple[Push, TaskRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
-from dragoman.engine.ports.store import WOKEN
+from dragoman.engine.ports.store import WOKEN, PushState
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 from dragoman.stores.postgres.sql.reader import STORED, stored_task
 from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, UNFINISHED, WAITING
@@ -157,6 +157,14 @@ WITH free AS MATERIALIZED (
 SELECT count(*) FROM taken
 """
 PROBE = "INSERT INTO probes AS p VALUES ($1, 1) ON CONFLICT (node) DO UPDATE SET value = p.value + 1"
+# Without an owner, so that the first node that looks for webhooks takes it. Those that do not fail are not touched.
+_WAKE_PUSHES = f"""
+UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}, owner = NULL,
+    epoch = epoch + 1
+WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
+AND ($1::text IS NULL OR task = (SELECT number FROM tasks WHERE id = $1)) AND ($2::text IS NULL OR id = $2)
+RETURNING 1
+"""
 
 
 async def claim(
@@ -255,3 +263,8 @@ async def post(
 async def take_pushes(connection: PostgresConnection, node: int, limit: int) -> int:
     """Claim open webhooks that no live node delivers. Returns how many."""
     return await connection.fetchval(_TAKE_PUSHES, node, limit)
+
+
+async def wake_pushes(connection: PostgresConnection, task_id: str | None, push_id: str | None) -> int:
+    """Wake webhooks that are dead or fail: all, those of a task, or one. Returns how many."""
+    return len(await connection.fetch(_WAKE_PUSHES, task_id, push_id))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from dragoman.engine.ports.store import TaskPage
+from dragoman.engine.ports.store import SearchPage, TaskPage
 from dragoman.net.postgres import parse_address
 from dragoman.stores.postgres.database import InvalidValue
 from dragoman.stores.postgres.grouped_calls import GroupedCalls
@@ -23,16 +23,20 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
         DedupeKey,
+        JournalRecord,
         Note,
         Push,
         Scope,
+        ScopeFilter,
         StoredTask,
         Sweep,
         TaskQuery,
         TaskRow,
+        TaskSearch,
         Write,
     )
     from dragoman.model.record import Record
+    from dragoman.model.state import State
     from dragoman.net.postgres import PostgresConnection
     from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 
@@ -150,6 +154,10 @@ class PostgresDatabase:
         """Claim open webhooks that no live node delivers. Returns how many."""
         return await self._run(claims.take_pushes, node, limit)
 
+    async def wake_pushes(self, task_id: str | None, push_id: str | None) -> int:
+        """Wake webhooks that are dead or fail: all, those of a task, or one. Returns how many."""
+        return await self._run(claims.wake_pushes, task_id, push_id)
+
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has `version`."""
         return await self._run(tables.replace_row, row, version)
@@ -192,6 +200,10 @@ class PostgresDatabase:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
         return await self._records.call((number, after, limit))
 
+    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
+        """The records of a task with the times of their commits, up to `budget` bytes."""
+        return await self._run(reader.journal, number, after, limit, budget)
+
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         return await self._notes.call(number)
@@ -202,6 +214,20 @@ class PostgresDatabase:
             return await self._run(reader.page, query)
         except InvalidValue:  # no task has what the query asks for
             return TaskPage((), more=False, total=0)
+
+    async def search(self, query: TaskSearch) -> SearchPage:
+        """Read one page of the tasks of several scopes."""
+        try:
+            return await self._run(reader.search, query)
+        except InvalidValue:  # no task has what the query asks for
+            return SearchPage((), more=False)
+
+    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
+        """How many tasks of these scopes are in each state."""
+        try:
+            return await self._run(reader.counts, scopes)
+        except InvalidValue:
+            return {}
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The saved `ctx.state` of a conversation as JSON, or None."""

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 # The bits of a task number below the day: a million and a half new tasks per second, and still exact in JSON.
 DAY_BITS = 37
 MS_PER_DAY = 86_400_000
+# The version of the tables from which on events are in partitions.
+PARTITIONED = 2
 # How many days there are partitions ahead. While none can be attached, new tasks are counted to the last day there is.
-DAYS_AHEAD = 7
+# One more than nodes of version 2 look for: they cannot make one that has all columns, and so never have to.
+DAYS_AHEAD = 8
 
 _TODAY = "floor(extract(epoch FROM clock_timestamp()) / 86400)::integer"
 # A standby that was promoted may lack the last reservations: nodes use numbers that it would give out again. So many
@@ -80,6 +83,12 @@ _PREPARE = (
     f"ALTER TABLE events ADD CONSTRAINT events_day CHECK (task >= 0 AND task < {1 << DAY_BITS}) NOT VALID",
     "ALTER TABLE events VALIDATE CONSTRAINT events_day",
 )
+# Version 3: when an event was committed, by the clock of the database; NULL for what was there before. Statements that
+# do not name the column write the time too. The default is set after the column was added, or old rows would have it.
+_VERSION_3 = """
+ALTER TABLE events ADD COLUMN at_ms bigint;
+ALTER TABLE events ALTER COLUMN at_ms SET DEFAULT floor(date_part('epoch', now()) * 1000)::bigint;
+"""
 
 
 def day_of(number: int) -> int:
@@ -116,10 +125,7 @@ async def attach_days(connection: PostgresConnection, days: Iterable[int]) -> No
             if not await connection.fetch(_MISSING, [day]):  # another node was faster
                 continue
             # Not `PARTITION OF`, which blocks writers. The table is empty: attaching it reads nothing.
-            await connection.execute(
-                f"CREATE TABLE {name} (task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, "
-                "PRIMARY KEY (task, generation))"
-            )
+            await connection.execute(f"CREATE TABLE {name} (LIKE events, PRIMARY KEY (task, generation))")
             await connection.execute(
                 f"ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ({bounds[0]}) TO ({bounds[1]})"
             )
@@ -166,3 +172,9 @@ async def partition_events(connection: PostgresConnection) -> None:
     await attach_ahead(connection)
     # From here on, servers that do not know partitions get numbers of today too.
     await reserve_numbers(connection, 0)
+
+
+async def add_times(connection: PostgresConnection) -> None:
+    """Migrate to version 3, in a transaction. It changes no rows."""
+    await connection.execute(_VERSION_3)
+    await attach_ahead(connection)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.ports.store import WOKEN, Note, Push, PushState, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
+from dragoman.engine.ports.store import (
+    WOKEN,
+    Cursor,
+    JournalRecord,
+    Note,
+    Push,
+    PushState,
+    Scope,
+    ScopeFilter,
+    SearchPage,
+    StoredTask,
+    TaskPage,
+    TaskQuery,
+    TaskRow,
+    TaskSearch,
+)
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.net.postgres import is_missing
@@ -122,6 +137,28 @@ async def records_of_many(
     return found
 
 
+async def journal(
+    connection: PostgresConnection, number: int, after: int, limit: int, budget: int
+) -> list[JournalRecord]:
+    """The records of a task with the times of their commits, up to `budget` bytes."""
+    query = f"""
+SELECT generation, at_ms, body FROM (
+    SELECT generation, at_ms, body, sum(octet_length(body)) OVER (ORDER BY generation) - octet_length(body) AS before
+    FROM (
+        SELECT generation, at_ms, body FROM {partition_of(day_of(number))}
+        WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3
+    ) e
+) e WHERE before < $4 ORDER BY generation
+"""
+    try:
+        rows = await connection.fetch(query, number, after, limit, budget)
+    except Exception as error:
+        if not is_missing(error):
+            raise
+        return []  # its day was dropped
+    return [JournalRecord(*row) for row in rows]
+
+
 async def notes(connection: PostgresConnection, number: int) -> list[Note]:
     """All notes of a task, in the order they were written."""
     rows = await connection.fetch(
@@ -150,39 +187,56 @@ async def mail(connection: PostgresConnection, number: int, after: int) -> list[
     return [(position, body) for position, body in rows]
 
 
-async def page(connection: PostgresConnection, query: TaskQuery) -> TaskPage:
-    """One page of tasks, newest status first, and how many there are: in one statement."""
-    values: list[Any] = [*query.scope]
+class _Parameters:
+    """The values of a statement, each with its place in the text."""
 
-    def parameter(value: Any) -> str:
-        values.append(value)
-        return f"${len(values)}"
+    def __init__(self, *values: Any) -> None:
+        self.values = [*values]
 
+    def add(self, value: Any) -> str:
+        """Add a value, and return its place."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+
+def _task_filter(query: TaskQuery | TaskSearch, parameters: _Parameters) -> list[str]:
+    """Return the conditions on a task `t` of the scope `s`, without the cursor: totals have none."""
     where = ["t.scope = s.scope", f"t.{LISTED}"]
     if query.context_id is not None:
-        where.append(f"t.context_id = {parameter(query.context_id)}")
+        where.append(f"t.context_id = {parameters.add(query.context_id)}")
     if query.state is not None:
-        where.append(f"t.state = {parameter(NUMBERS[query.state])}")
+        where.append(f"t.state = {parameters.add(NUMBERS[query.state])}")
     if query.since_ms is not None:
-        where.append(f"t.status_ms >= {parameter(query.since_ms)}")
+        where.append(f"t.status_ms >= {parameters.add(query.since_ms)}")
+    return where
+
+
+def _before(cursor: Cursor, parameters: _Parameters) -> str:
+    return f"(t.status_ms, t.number) < ({parameters.add(cursor.status_ms)}, {parameters.add(cursor.number)})"
+
+
+async def page(connection: PostgresConnection, query: TaskQuery) -> TaskPage:
+    """One page of tasks, newest status first, and how many there are: in one statement."""
+    parameters = _Parameters(*query.scope)
+    where = _task_filter(query, parameters)
     filters = " AND ".join(where)
     if query.context_id is None and query.since_ms is None:
-        state = "" if query.state is None else f" AND n.state = ${len(values)}"
+        state = "" if query.state is None else f" AND n.state = ${len(parameters.values)}"
         total = f"SELECT sum(n.tasks) FROM state_counts n WHERE n.scope = s.scope{state}"
     else:
         total = f"SELECT count(*) FROM tasks t WHERE {filters}"
     if query.after is not None:
-        where.append(f"(t.status_ms, t.number) < ({parameter(query.after.status_ms)}, {parameter(query.after.number)})")
+        where.append(_before(query.after, parameters))
     # Only fixed texts are joined here; every value is a parameter.
     text = f"""
 WITH own AS MATERIALIZED (SELECT * FROM scopes WHERE agent = $1 AND tenant = $2 AND owner = $3),
 counted AS MATERIALIZED (SELECT s.*, ({total})::bigint AS total FROM own s)
 SELECT s.total, q.* FROM counted s LEFT JOIN LATERAL (
     SELECT {STORED} FROM tasks t LEFT JOIN snapshots p ON p.task = t.number
-    WHERE {" AND ".join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT {parameter(query.limit + 1)}
+    WHERE {" AND ".join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT {parameters.add(query.limit + 1)}
 ) q ON true ORDER BY q.status_ms DESC, q.number DESC
 """
-    rows = await connection.fetch(text, *values)
+    rows = await connection.fetch(text, *parameters.values)
     if not rows:
         return TaskPage((), more=False, total=0)
     found = (stored_task(row[1:]) for row in map(tuple, rows) if row[1] is not None)
@@ -265,3 +319,81 @@ def stored_task(row: Any) -> StoredTask:
     columns = tuple(row)
     body, generation, mail_number, folded, epoch = columns[11:_COLUMNS]
     return StoredTask(task_row(columns[:11]), body, generation or 0, mail_number, folded or 0, epoch)
+
+
+# -- several scopes ----------------------------------------------------------------------------------------------------
+#
+# There is no index over all scopes, because each one makes every commit slower. The newest tasks of a page are in those
+# scopes whose newest task is newest: so the newest task of each scope is looked up, and then only as many scopes are
+# read as the page has tasks.
+
+# More than a page may have.
+_NO_BUDGET = 1 << 40
+
+
+def _scope_filter(scopes: ScopeFilter, parameters: _Parameters) -> str:
+    """What is required of a scope `s`."""
+    where = ["true"]
+    if scopes.agents is not None:
+        where.append(f"s.agent = ANY({parameters.add(list(scopes.agents))}::text[])")
+    if scopes.tenant is not None:
+        where.append(f"s.tenant = {parameters.add(scopes.tenant)}")
+    if scopes.owner is not None:
+        where.append(f"s.owner = {parameters.add(scopes.owner)}")
+    return " AND ".join(where)
+
+
+def _search_filter(query: TaskSearch, parameters: _Parameters) -> str:
+    """What is required of a task `t` of the scope `s`."""
+    where = _task_filter(query, parameters)
+    if query.until_ms is not None:
+        where.append(f"t.status_ms < {parameters.add(query.until_ms)}")
+    if query.after is not None:
+        where.append(_before(query.after, parameters))
+    return " AND ".join(where)
+
+
+async def search(connection: PostgresConnection, query: TaskSearch) -> SearchPage:
+    """One page of the tasks of several scopes, newest status first, in one statement.
+
+    Of what is above the query's bytes, only the row is read.
+    """
+    parameters = _Parameters()
+    scopes, tasks = _scope_filter(query.scopes, parameters), _search_filter(query, parameters)
+    limit = parameters.add(query.limit + 1)
+    budget = parameters.add(_NO_BUDGET if query.budget is None else query.budget)
+    newest = "ORDER BY t.status_ms DESC, t.number DESC"
+    # Only fixed texts are joined here; every value is a parameter.
+    text = f"""
+WITH own AS MATERIALIZED (SELECT * FROM scopes s WHERE {scopes}),
+newest AS MATERIALIZED (
+    SELECT s.* FROM own s CROSS JOIN LATERAL (
+        SELECT t.status_ms, t.number FROM tasks t WHERE {tasks} {newest} LIMIT 1
+    ) t {newest} LIMIT {limit}
+),
+found AS MATERIALIZED (
+    SELECT t.number, s.agent, s.tenant, s.owner FROM newest s CROSS JOIN LATERAL (
+        SELECT t.status_ms, t.number FROM tasks t WHERE {tasks} {newest} LIMIT {limit}
+    ) t {newest} LIMIT {limit}
+)
+SELECT {STORED.replace("p.body", "CASE WHEN p.before + octet_length(p.body) <= $B OR p.before = 0 THEN p.body END")},
+    coalesce(p.before + octet_length(p.body) > $B AND p.before > 0, false)
+FROM found s JOIN tasks t ON t.number = s.number LEFT JOIN (
+    SELECT p.*, sum(octet_length(p.body)) OVER ({newest}) - octet_length(p.body) AS before
+    FROM found f JOIN tasks t ON t.number = f.number JOIN snapshots p ON p.task = f.number
+) p ON p.task = t.number {newest}
+""".replace("$B", budget)
+    rows = [tuple(row) for row in await connection.fetch(text, *parameters.values)]
+    end = next((place for place, row in enumerate(rows) if row[-1]), query.limit)
+    return SearchPage([stored_task(row[:-1]) for row in rows[: min(end, query.limit)]], more=len(rows) > end)
+
+
+async def counts(connection: PostgresConnection, scopes: ScopeFilter) -> dict[State, int]:
+    """How many tasks of these scopes are in each state."""
+    parameters = _Parameters()
+    rows = await connection.fetch(
+        "SELECT n.state, sum(n.tasks)::bigint FROM state_counts n JOIN scopes s ON s.scope = n.scope "
+        f"WHERE {_scope_filter(scopes, parameters)} GROUP BY n.state",
+        *parameters.values,
+    )
+    return {STATES[state]: tasks for state, tasks in rows if tasks}

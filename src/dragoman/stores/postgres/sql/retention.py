@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.net.postgres import is_conflict
 from dragoman.stores.postgres.sql.partition import (
+    PARTITIONED,
     READ_TODAY,
     attach_ahead,
     date_of,
@@ -22,7 +23,7 @@ from dragoman.stores.postgres.sql.partition import (
     first_number,
     partition_of,
 )
-from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DAYS_LOCK, ENDED, LOCK_SPACE, SWEEP_LOCK, VERSION
+from dragoman.stores.postgres.sql.schema import ALL_SCOPES, DAYS_LOCK, ENDED, LOCK_SPACE, SWEEP_LOCK
 from dragoman.stores.postgres.sql.tables import delete_rows
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_times
 FROM days WHERE day <= $1 ORDER BY dropped DESC, day
 """
 # A server that does not know partitions may still use numbers of days long past.
-HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {VERSION})"
+HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {PARTITIONED})"
 # Whether task `t` needs its events: it has not ended before `{0}`, or has no snapshot of its end.
 _NEEDS_EVENTS = f"""NOT (t.{ENDED} AND t.status_ms < {{0}} AND EXISTS (
     SELECT 1 FROM snapshots p WHERE p.task = t.number AND p.generation = t.generation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_conflict, is_forbidden
-from dragoman.stores.postgres.sql.partition import attach_ahead, partition_events, prepare_partitions
+from dragoman.stores.postgres.sql.partition import add_times, attach_ahead, partition_events, prepare_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -171,7 +171,7 @@ class _Migration(NamedTuple):
     prepare: Callable[[PostgresConnection], Awaitable[None]] = _nothing
 
 
-_MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_partitions))
+_MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_partitions), _Migration(1, add_times))
 VERSION = len(_MIGRATIONS)
 
 

@@ -66,6 +66,11 @@ class SqliteAdministration:
 
         return back_up(self._path, target, force=force, progress=progress)
 
+    def size(self) -> int:
+        """How many bytes the file takes, with what is not written back to it yet."""
+        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def nodes(self, *, dead: bool = False) -> NodeReport:
         """The server of the file, of which there is one at most."""
         if not self._path.exists():

@@ -67,7 +67,11 @@ _QUERIES: dict[str, tuple[str, str, str]] = {
     ),
     "draft_snapshots": ("number, created_ms, 1, body", "drafts", "number"),
     "snapshots": ("x.task, t.created_ms, x.generation, x.body", _OF_TASK.format("snapshots"), "x.task"),
-    "events": ("x.task, t.created_ms, x.generation, x.body", _OF_TASK.format("events"), "x.task, x.generation"),
+    "events": (
+        "x.task, t.created_ms, x.generation, x.at_ms, x.body",
+        _OF_TASK.format("events"),
+        "x.task, x.generation",
+    ),
     "notes": (f"x.task, {_CREATED}, x.note, x.generation, x.kind, x.body", _OF_ANY.format("notes"), "x.note"),
     "contexts": ("scope, context_id, state", "contexts", "scope, context_id"),
     "repeats": (

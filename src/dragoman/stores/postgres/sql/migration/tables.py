@@ -75,8 +75,8 @@ def _snapshot(row: Row) -> Row:
 
 
 def _event(row: Row) -> Row:
-    task, created_ms, generation, body = row
-    return number_of(task, created_ms), generation, body
+    task, created_ms, generation, at_ms, body = row
+    return number_of(task, created_ms), generation, body, at_ms
 
 
 def _note(row: Row) -> Row:
@@ -157,7 +157,10 @@ class TargetTables:
             "draft_snapshots": TargetTable("snapshots", _SNAPSHOT_COLUMNS, ("task",), _snapshot),
             "snapshots": TargetTable("snapshots", _SNAPSHOT_COLUMNS, ("task",), _snapshot),
             "events": TargetTable(
-                "events", ("task bigint", "generation integer", "body bytea"), ("task", "generation"), _event
+                "events",
+                ("task bigint", "generation integer", "body bytea", "at_ms bigint"),
+                ("task", "generation"),
+                _event,
             ),
             "notes": TargetTable(
                 "notes",

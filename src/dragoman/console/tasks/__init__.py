@@ -1,0 +1,1 @@
+"""The tasks of the console: lists, one task at any generation, its journal and its webhooks."""
