@@ -136,6 +136,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("many", max_examples=2000, deadline=None)
     settings.load_profile("few")
     _keep_folders_in_memory()
+    # Thousands of tests share a process, whose garbage takes its time, and a machine that may be busy: that a loop was
+    # late is no fault of the code under test. The tests of the monitor of loops turn its log on.
+    logging.getLogger("dragoman.loop").setLevel(logging.ERROR)
     warm_start.install()
     postgres_server.install()
     proofs.install(config)

@@ -16,6 +16,7 @@ import gc
 import inspect
 import json
 import os
+import pkgutil
 import runpy
 import secrets
 import select
@@ -40,17 +41,20 @@ SERVES_SHELLS = sys.platform == "linux"
 # Variables that Python itself, or the loader before it, reads while it starts.
 STARTING = ("PYTHON", "LD_", "LC_", "LANG", "COV", "MALLOC", "TZ")
 HARMLESS = {"PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+# What the modules of the package import only when they are needed.
 PRELOADED = (
-    *(f"dragoman.cli.{verb}" for verb in ("call", "card", "chat", "doctor", "mcp", "push", "send", "serve", "tasks")),
+    *("cryptography.fernet", "cryptography.hazmat.primitives.asymmetric.rsa", "ctypes", "encodings.idna"),
     *(
-        "dragoman.server.build",
-        "dragoman.server.listen.serve",
-        "dragoman.stores.sqlite.store",
-        "dragoman.client.client",
+        "encodings.utf_16_be",
+        "http.server",
+        "httptools",
+        "mcp.client.session",
+        "mcp.server",
+        "readline",
+        "sqlite3",
+        "ssl",
     ),
-    *("dragoman.mcp.serve", "dragoman.agents.mcp_tools.bridge", "dragoman.server.plugins", "dragoman.net.aio"),
-    *("cryptography.fernet", "mcp.server", "mcp.client.session", "uvicorn", "uvicorn.lifespan.on"),
-    *("uvicorn.protocols.http.httptools_impl", "httptools", "uvloop", "asyncio", "sqlite3", "ssl", "readline"),
+    *("uvicorn", "uvicorn.lifespan.on", "uvicorn.loops.uvloop", "uvicorn.protocols.http.httptools_impl", "uvloop"),
 )
 
 
@@ -210,7 +214,10 @@ def _forker() -> Forker:
 
 def serve(connection: socket.socket, *shells: socket.socket) -> None:
     """Fork whenever asked to. Returns in every process that was forked, ready to run its command."""
-    for name in PRELOADED:
+    # Not a list of names, which nobody would keep up to date: a command that imports for itself is slow, and works.
+    package = import_module("dragoman")
+    modules = [each.name for each in pkgutil.walk_packages(package.__path__, "dragoman.")]
+    for name in (*PRELOADED, *(each for each in modules if not each.endswith("__main__"))):
         with contextlib.suppress(ImportError):
             import_module(name)
     gc.freeze()
