@@ -11,6 +11,7 @@ Python reads while it starts, begin as always. So do those with DRAGOMAN_COLD_ST
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import inspect
@@ -153,7 +154,7 @@ def _can_be_warm(arguments: dict[str, Any]) -> bool:
     if environment.get("DRAGOMAN_COLD_START"):
         return False
     mine = {name: value for name, value in environment.items() if name.startswith(STARTING) and name not in HARMLESS}
-    if mine.pop("PYTHONPATH", None) != SRC:
+    if mine.pop("PYTHONPATH", SRC) != SRC:  # without it, the same package is imported: it is installed from there
         return False
     return all(os.environ.get(name) == value for name, value in mine.items())
 
@@ -323,10 +324,25 @@ def _writer(number: int, errors: str, unbuffered: bool) -> Any:
 def main() -> NoReturn:
     """Wait to be forked, and run the command in every process that was."""
     serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
-    if sys.argv[0].endswith(".py"):
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        sys.exit()
-    import_module("dragoman.cli.main").main()
+    try:
+        if sys.argv[0].endswith(".py"):
+            runpy.run_path(sys.argv[0], run_name="__main__")
+            sys.exit()
+        import_module("dragoman.cli.main").main()
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            with contextlib.suppress(OSError, ValueError):  # of streams that nobody reads, or that are closed
+                _leave(end.code or 0)
+        raise
+
+
+def _leave(code: int) -> NoReturn:
+    """End as Python does, and take nothing apart: that would copy each page of memory that this process shares."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":

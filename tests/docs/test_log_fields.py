@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from dragoman.telemetry.loop import RunningSkill
@@ -15,6 +16,8 @@ PAGE = (ROOT / "docs" / "guides" / "observing.md").read_text(encoding="utf-8")
 # Functions whose dicts are fields: those of requests, runs, traces and webhooks.
 FIELD_FUNCTIONS = {"log_fields", "_log_fields", "_trace_fields", "mark_observed"}
 AUDIT = "telemetry/audit.py"
+# A source without any of these need not be parsed.
+SUSPECT = re.compile(rf"\bextra=|record_change|{'|'.join(FIELD_FUNCTIONS)}")
 
 
 def table(heading: str) -> set[str]:
@@ -23,13 +26,16 @@ def table(heading: str) -> set[str]:
     return set(re.findall(r"^\| `([\w-]+)` \|", section, re.M))
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function of the source, with its file."""
-    for file in SOURCE.rglob("*.py"):
-        name = file.relative_to(SOURCE).as_posix()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield name, node
+@cache
+def functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function of the source that may write a field or an event, with its file."""
+    return [
+        (file.relative_to(SOURCE).as_posix(), node)
+        for file in SOURCE.rglob("*.py")
+        if SUSPECT.search(text := file.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
 
 
 def calls(function: ast.AST) -> Iterator[tuple[str, ast.Call]]:

@@ -54,10 +54,11 @@ def environment() -> dict[str, str]:
 
 
 def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command, in a shell after `before`."""
-    line = f"{before} exec {shlex.join([*DRAGOMAN, *args])}"
+    """Run a command, if something is to be before it in a shell."""
+    words = [*DRAGOMAN, *args]
+    command = ["sh", "-c", f"{before} exec {shlex.join(words)}"] if before else words
     return subprocess.run(
-        ["sh", "-c", line], cwd=folder, env=environment(), capture_output=True, text=True, timeout=30, check=False
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=30, check=False
     )
 
 
