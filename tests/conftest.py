@@ -140,6 +140,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # late is no fault of the code under test. The tests of the monitor of loops turn its log on.
     logging.getLogger("dragoman.loop").setLevel(logging.ERROR)
     warm_start.install()
+    if getattr(config.option, "numprocesses", None):  # this is the process that starts those in which tests run
+        warm_start.share()
     postgres_server.install()
     proofs.install(config)
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the

@@ -39,8 +39,13 @@ COMMAND = [sys.executable, "-m", "dragoman.cli.main"]
 CLIENT = Path(__file__).with_name("warm_command.py")
 # Whether sockets have names outside the file system, and processes descriptors.
 SERVES_SHELLS = sys.platform == "linux"
+# The variable that has the address of the warm process of all.
+SHARED = "TEST_WARM_PROCESS"
+# How many descriptors come with a request: three streams, and one over which the end of the process is reported.
+REPORTED = 4
 # Variables that Python itself, or the loader before it, reads while it starts.
 STARTING = ("PYTHON", "LD_", "LC_", "LANG", "COV", "MALLOC", "TZ")
+
 HARMLESS = {"PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 # What the modules of the package import only when they are needed.
 PRELOADED = (
@@ -63,6 +68,12 @@ def install() -> None:
     """Start commands warm from now on, in this process."""
     if hasattr(os, "fork") and hasattr(socket, "send_fds") and not os.environ.get("DRAGOMAN_COLD_START"):
         subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+def share() -> None:
+    """Start commands warm in all processes that this one starts, too, from one warm process for all of them."""
+    if subprocess.Popen is WarmPopen and SERVES_SHELLS:
+        os.environ[SHARED] = _forker().address
 
 
 def write_command(folder: Path) -> None:
@@ -190,8 +201,7 @@ class Forker:
     def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
         """Start a process; gives its pid."""
         with self._lock:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
-            return int(self._socket.recv(20))
+            return _ask(self._socket, request, descriptors)
 
     def close(self) -> None:
         """End it, and wait for its end."""
@@ -199,12 +209,32 @@ class Forker:
         self._process.wait(20)
 
 
+class SharedForker:
+    """The warm process of another process, which ends it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        """Start a process; gives its pid."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(f"\0{self.address}")
+            return _ask(connection, request, descriptors)
+
+
+def _ask(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> int:
+    socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
+    return int(connection.recv(20))
+
+
 _COLD = subprocess.Popen
 _FORKERS: dict[int, Forker] = {}
 
 
-def _forker() -> Forker:
+def _forker() -> Forker | SharedForker:
     pid = os.getpid()  # a fork of the tests' process has no socket to share
+    if SHARED in os.environ and pid not in _FORKERS:
+        return SharedForker(os.environ[SHARED])
     if pid not in _FORKERS:
         _FORKERS[pid] = Forker()
     return _FORKERS[pid]
@@ -233,7 +263,8 @@ def serve(connection: socket.socket, *shells: socket.socket) -> None:
             for each in (connection, *shells):
                 if each is not asker:
                     each.close()
-            watch = _watch if asker is connection else _accompany
+            # Whoever has a descriptor for the report need not stay until then.
+            watch = _watch if len(descriptors) == REPORTED else _accompany
             watch(asker, json.loads(message), descriptors)
             return
         for each in descriptors:
