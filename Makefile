@@ -33,7 +33,7 @@ demo-crash: $(VENV)/run.ready  ## Kill a server in the middle of a stream, resta
 setup: $(VENV)/dev.ready  ## Install everything into .venv: all extras and the test tools.
 
 test: $(VENV)/dev.ready $(TOOLS) $(BROWSER)  ## Run the test suite.
-	$(PYTEST) -n 3 --dist worksteal -m "not interop and not cluster and not soak and not typing and not console"
+	$(PYTEST) -n 4 --dist worksteal -m "not interop and not cluster and not soak and not typing and not console"
 
 console-test: $(VENV)/dev.ready $(BROWSER)  ## Test the console at length in a real browser: hostile agents, long streams, large lists.
 	$(PYTEST) -n 2 --timeout 300 -m console tests/console

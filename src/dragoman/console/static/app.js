@@ -143,15 +143,15 @@ function View() {
 }
 
 const isField = (element) => element?.matches?.("input, textarea, select, [contenteditable]");
-let goes = false;
+let goesUntil = 0; // a letter until then says where to go
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape" && isField(document.activeElement)) return void document.activeElement.blur();
   if (isField(event.target)) return;
   const agent = currentAgent();
-  if (goes) {
-    goes = false;
+  if (event.timeStamp < goesUntil) {
+    goesUntil = 0;
     const places = { a: ["agents", agent?.name], c: ["agents", agent?.name, "chat"], t: ["tasks"], w: ["wire"], s: ["server"] };
     if (places[event.key]) {
       event.preventDefault();
@@ -160,8 +160,7 @@ function onKey(event) {
     return;
   }
   if (event.key === "g") {
-    goes = true;
-    setTimeout(() => (goes = false), 1500);
+    goesUntil = event.timeStamp + 1500;
   } else if (event.key === "?") {
     helpOpen.value = true;
   } else if (event.key === "/") {
