@@ -34,3 +34,9 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     """How many times as much, round by round: what disturbs a round disturbs both sides of it."""
     pairs = list(zip(ours, theirs, strict=False))
     return spread([mine / other for mine, other in pairs if other])
+
+
+def middle_half(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """As `ratios`, with the quartiles as the range: of many rounds, the extremes say only how rough the machine was."""
+    found = sorted(mine / other for mine, other in zip(ours, theirs, strict=False) if other)
+    return Spread(median(found), percentile(found, 25), percentile(found, 75))

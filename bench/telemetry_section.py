@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bench.job import Outcome
 from bench.results import Row, Scenario
-from bench.scenarios.telemetry import BAR, CHUNKS, METRICS, OFF, PART_OF_SECONDS, READERS
-from bench.stats import Spread, ratios
+from bench.scenarios.telemetry import BAR, CHUNKS, METRICS, OFF, PART_OF_SECONDS, READERS, VISITS
+from bench.stats import Spread, middle_half
 from bench.tables import ranged, table
 
 
@@ -34,17 +34,18 @@ def telemetry(scenario: Scenario) -> list[str]:
         "`dragoman serve` with telemetry off; with `--metrics`; and with traces of one request in a hundred "
         "(`OTEL_TRACES_SAMPLER=parentbased_traceidratio`, `OTEL_TRACES_SAMPLER_ARG=0.01`), exported over OTLP to a "
         "collector that swallows them. Requests are SendMessage with 32 callers; streams have "
-        f"{CHUNKS:,} chunks and {READERS} readers, and their figures are about chunks. Servers of all three kinds run "
-        f"side by side, and only one has something to do: bursts of {scenario.seconds * PART_OF_SECONDS:g} s go from "
-        f"the first to the last and back, then come fresh servers, {rounds} times. What telemetry adds is compared "
-        "round by round.",
+        f"{CHUNKS:,} chunks and {READERS} readers, and their figures are about chunks. Two processes differ by more "
+        "than metrics cost, so the rows with metrics and with telemetry off are one process, which a signal tells to "
+        f"record or not. Bursts of {scenario.seconds * PART_OF_SECONDS:g} s go from mode to mode and back, which is a "
+        f"round; after {VISITS} rounds come fresh servers, {rounds // VISITS or 1} times. What telemetry adds is "
+        "compared round by round: the median, and the middle half of the rounds.",
         table(head, rows),
     ]
 
 
 def _more(row: Row, base: Row) -> Spread:
-    """How many percent more CPU time one takes."""
-    found = ratios([_cpu_us(one) for one in row.outcomes], [_cpu_us(one) for one in base.outcomes])
+    """How many percent more CPU time one takes: the median and the quartiles of the rounds."""
+    found = middle_half([_cpu_us(one) for one in row.outcomes], [_cpu_us(one) for one in base.outcomes])
     return Spread(*(100 * (one - 1) for one in (found.median, found.low, found.high)))
 
 

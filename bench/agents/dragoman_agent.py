@@ -1,14 +1,20 @@
-"""The agent that is measured on Dragoman: it uses only what `dragoman` exports, so any version can serve it."""
+"""The agent that is measured on Dragoman: it uses only what `dragoman` exports, so any version can serve it.
+
+With BENCH_TOGGLES_METRICS, a signal turns the recording of metrics off and on again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 
 from bench.agents.words import CARD_NAME, QUESTION, chunk_text
 from dragoman import Agent, Context
 
+TOGGLE = signal.SIGUSR2
 agent = Agent(CARD_NAME, description="Echoes, counts, asks")
 _gate: list[asyncio.Event] = []
 
@@ -57,3 +63,13 @@ async def go() -> None:
     """Let the parades begin."""
     while _gate:
         _gate.pop().set()
+
+
+def _toggle(*_: object) -> None:
+    from dragoman.telemetry.metrics import METRICS
+
+    METRICS.on = not METRICS.on
+
+
+if os.environ.get("BENCH_TOGGLES_METRICS"):
+    signal.signal(TOGGLE, _toggle)

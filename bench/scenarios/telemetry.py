@@ -1,7 +1,12 @@
-"""The same server with telemetry off, with metrics, and with traces of one request in a hundred: what that costs."""
+"""The same server with telemetry off, with metrics, and with traces of one request in a hundred: what that costs.
+
+Two processes of one program differ by more than metrics cost, so that one server is measured with metrics on and off: a
+signal tells it to record nothing for a while.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Generator
@@ -14,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from bench import proc, sink, versus
+from bench.agents.dragoman_agent import TOGGLE
 from bench.environments import ROOT
 from bench.job import Job, Outcome
 from bench.plan import OVERHEAD_SECONDS, Plan, generate, tell
@@ -26,9 +32,10 @@ MODES = (OFF, METRICS, TRACES)
 BAR = 0.03
 CHUNKS = 2000
 READERS = 4
-# As with authentication, differences are small: many fresh servers and short bursts.
+# As with authentication, differences are small: fresh servers, and many short bursts.
 TIMES_ROUNDS = 2
-PART_OF_SECONDS = 0.15
+VISITS = 6
+PART_OF_SECONDS = 0.075
 PART_OF_WARMUP = 0.2
 SCRAPES = 20
 # How long spans may take to arrive: they are sent in batches.
@@ -59,11 +66,18 @@ WORKS = (
 )
 
 
-class Observed(Struct, frozen=True):
-    """A server that listens, and the port of its metrics, or 0."""
+class Observed(Struct):
+    """A server that listens, the port of its metrics, or 0, and whether it records them."""
 
     running: Running
     metrics_port: int = 0
+    records: bool = True
+
+    def record(self, *, on: bool) -> None:
+        """Record metrics, or record none for a while. It is so when the next connection is served."""
+        if self.records != on:
+            os.kill(self.running.pid, TOGGLE)
+            self.records = on
 
 
 def run(plan: Plan, scenario: Scenario) -> None:
@@ -73,7 +87,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
         for number in range(plan.settings.rounds * (1 if plan.settings.quick else TIMES_ROUNDS)):
             for work in WORKS:
                 modes = MODES[number % 3 :] + MODES[: number % 3]
-                scrapes.extend(_there_and_back(plan, scenario, work, modes, port))
+                scrapes.append(_there_and_back(plan, scenario, work, modes, port))
         _wait_for_spans(port)
     cost = sorted(seconds for seconds, _ in scrapes)[len(scrapes) // 2]
     size = max(size for _, size in scrapes)
@@ -85,15 +99,17 @@ def run(plan: Plan, scenario: Scenario) -> None:
 
 def _there_and_back(
     plan: Plan, scenario: Scenario, work: Work, modes: tuple[str, ...], sink_port: int
-) -> list[tuple[float, int]]:
-    """Start a server for each mode and load one after the other, then backwards. The others do nothing meanwhile."""
+) -> tuple[float, int]:
+    """Load a server in each mode, one after the other, then backwards, again and again. Returns a scrape's cost."""
     seconds, warmup = plan.settings.seconds * PART_OF_SECONDS, plan.settings.warmup
-    bursts: dict[str, list[Outcome]] = {mode: [] for mode in modes}
     with ExitStack() as stack:
-        servers = {mode: stack.enter_context(_serving(plan, work, mode, sink_port)) for mode in modes}
-        for order in (modes, modes[::-1]):
-            for mode in order:
+        started = {mode: stack.enter_context(_serving(plan, work, mode, sink_port)) for mode in (METRICS, TRACES)}
+        servers = {OFF: started[METRICS], **started}
+        for _ in range(1 if plan.settings.quick else VISITS):
+            bursts: dict[str, list[Outcome]] = {mode: [] for mode in modes}
+            for mode in (*modes, *modes[::-1]):
                 plan.need(seconds + warmup + OVERHEAD_SECONDS)
+                servers[mode].record(on=mode != OFF)
                 running = servers[mode].running
                 job = msgspec.structs.replace(
                     work.job, port=running.port, pid=running.pid, seconds=seconds, warmup=warmup
@@ -102,10 +118,10 @@ def _there_and_back(
                 tell(scenario, work.name, mode, bursts[mode][-1])
             # The servers are warm now: only connections begin.
             warmup = plan.settings.warmup * PART_OF_WARMUP
-        scrapes = [_scrape(servers[METRICS])]
-    for mode, outcomes in bursts.items():
-        scenario.row(work.name, mode).outcomes.append(combined(outcomes))
-    return scrapes
+            for mode, outcomes in bursts.items():
+                scenario.row(work.name, mode).outcomes.append(combined(outcomes))
+        started[METRICS].record(on=True)
+        return _scrape(started[METRICS])
 
 
 def combined(outcomes: list[Outcome]) -> Outcome:
@@ -133,7 +149,7 @@ def _serving(plan: Plan, work: Work, mode: str, sink_port: int) -> Generator[Obs
     port = versus.free_port() if mode == METRICS else 0
     options = ("--metrics", str(port)) if port else ()
     endpoint = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"http://127.0.0.1:{sink_port}/v1/traces"}
-    environ = {**_SAMPLED, **endpoint} if mode == TRACES else {}
+    environ = {**_SAMPLED, **endpoint} if mode == TRACES else {"BENCH_TOGGLES_METRICS": "1"}
     with versus.serving(ROOT, work.store, folder, options, environ) as running:
         yield Observed(running, port)
 

@@ -419,6 +419,7 @@ async def test_what_streams_goes_on_while_one_looks_elsewhere(visit: Any, parlor
     page = await open_chat(visit, parlor, "parlor")
     await say(page, "begun,")
     await expect(turn(page).get_by_text("begun,").last).to_be_visible()
+    await expect(page).to_have_url(re.compile("/chat/."))  # once the server has said which conversation it is
     address = page.url
     async with outside_of(page, parlor, "parlor") as whisper:
         await press(page, "Escape")
