@@ -99,6 +99,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@echo "Installing requirements/dev.lock …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -m compileall -q -j 0 src  # once, and not in each of the processes that run tests
 	@touch $@ $(VENV)/run.ready
 
 .peers/%/ready: tests/interop/peers/%.txt

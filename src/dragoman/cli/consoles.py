@@ -62,6 +62,11 @@ class ConsoleFiles:
         """Return the console of the server at an address; None if this user started none there that still runs."""
         return _read(self._path(url))
 
+    def addresses(self) -> list[str]:
+        """Return the addresses of the servers that run, as `dragoman open` takes them, without their tokens."""
+        found = [_read(path) for path in sorted(self._folder.glob("*.json"))]
+        return [console.url.partition("?")[0].rstrip("/") for console in found if console is not None]
+
     def redirect(self, server: str, url: str) -> str:
         """Write a page that leads to a URL of a server, for this user's browser. Returns the URL of that page.
 

@@ -26,6 +26,7 @@ def command(url: str | None, prints: bool) -> None:
     can sign in. ADDRESS is the server's, or that of one of its agents; by default $DRAGOMAN_AGENT, else
     127.0.0.1:8080.
     """
+    from dragoman.cli.consoles import ConsoleFiles
     from dragoman.cli.printing import out, say
 
     target = default_target() if url is None else resolve_target(url)
@@ -34,7 +35,12 @@ def command(url: str | None, prints: bool) -> None:
         raise ConfigError(f"{target.url}: the console is a page: write the http:// address of the server")
     path, _, agent = parts.path.rstrip("/").partition(_AGENTS)
     server = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    page = find_console(server) + (f"#{_AGENTS}{agent}" if agent else "")
+    try:
+        page = find_console(server) + (f"#{_AGENTS}{agent}" if agent else "")
+    except CannotConnect:
+        if url is None and (others := ConsoleFiles().addresses()):
+            say(f"you have a server at {', '.join(others)}: try `dragoman open {others[0]}`")
+        raise
     if prints:
         out(page)
     elif webbrowser.open(_without_token(server, page)):

@@ -141,6 +141,19 @@ def test_where_nobody_answers_nothing_is_opened(typed: Callable[..., Ended], ope
     assert "nobody answers at" in ended.err
 
 
+def test_where_nobody_answers_by_default_the_servers_of_this_user_are_named(
+    typed: Callable[..., Ended], opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_AGENT", "127.0.0.1:9")
+    started("http://127.0.0.1:18081", tmp_path)
+    ended = typed("open")
+    assert ended.code == 3
+    assert "you have a server at http://127.0.0.1:18081: try `dragoman open http://127.0.0.1:18081`" in ended.err
+    assert TOKEN not in ended.err
+    assert "you have a server" not in typed("open", "127.0.0.1:9").err, "it was asked for by name"
+    assert opened == []
+
+
 def test_a_server_whose_console_is_off_says_so(typed: Callable[..., Ended], opened: list[str]) -> None:
     with served(Agent("hello"), console="off") as url:
         ended = typed("open", url)
