@@ -17,6 +17,8 @@ from playwright.async_api import Page, expect
 
 from dragoman.testing import served
 
+pytestmark = pytest.mark.console
+
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'"
 GOOD = (
     "<!doctype html><html lang=en><title>Good</title><main><h1>Good</h1><label>Name <input></label>"
@@ -71,7 +73,6 @@ async def test_a_page_that_does_nothing_wrong_passes(visit: Any, watch: Watch):
     watch.verdict()
 
 
-@pytest.mark.console
 async def test_a_request_to_another_port_fails_the_test(visit: Any, watch: Watch):
     with a_page("nothing") as other:
         script = f"fetch('{other}').catch(() => {{}})"
@@ -87,7 +88,6 @@ async def test_a_request_to_another_port_fails_the_test(visit: Any, watch: Watch
         ("<iframe src=http://tracker.example/frame></iframe>", "outside: GET /frame"),
     ],
 )
-@pytest.mark.console
 async def test_whatever_leaves_the_machine_fails_the_test(visit: Any, watch: Watch, body: str, problem: str):
     await problems_of(visit, watch, problem, GOOD + body, policy="default-src * 'unsafe-inline'")
 
@@ -100,7 +100,6 @@ async def test_a_broken_policy_fails_the_test(visit: Any, watch: Watch):
     assert "a script of an agent ran" not in problems
 
 
-@pytest.mark.console
 async def test_a_script_of_an_agent_that_runs_fails_the_test(visit: Any, watch: Watch):
     policy, hostile = "default-src * 'unsafe-inline'", "<svg><script>pwned(1)</script></svg>"
     await problems_of(visit, watch, "a script of an agent ran", GOOD + hostile, policy=policy)
@@ -116,12 +115,10 @@ async def test_a_script_of_an_agent_that_runs_fails_the_test(visit: Any, watch: 
         ("new WebSocket(location.href.replace('http', 'ws'))", "websocket: ws://127.0.0.1"),
     ],
 )
-@pytest.mark.console
 async def test_errors_dialogs_and_sockets_fail_the_test(visit: Any, watch: Watch, script: str, problem: str):
     await problems_of(visit, watch, problem, GOOD, script)
 
 
-@pytest.mark.console
 async def test_axe_finds_what_is_planted(visit: Any):
     with a_page(
         GOOD.replace("<button>Send</button>", "<button></button><img src='data:image/gif;base64,R0lGODlh'>")
@@ -130,7 +127,6 @@ async def test_axe_finds_what_is_planted(visit: Any):
         assert {each.rule for each in await axe(page)} == {"button-name", "image-alt"}
 
 
-@pytest.mark.console
 async def test_a_long_task_is_seen(visit: Any):
     busy = "const end = performance.now() + 150; while (performance.now() < end);"
     script = f"setTimeout(() => {{ {busy} document.title = 'Over' }})"
@@ -141,7 +137,6 @@ async def test_a_long_task_is_seen(visit: Any):
         assert await long_tasks(page) == []
 
 
-@pytest.mark.console
 async def test_what_sticks_out_of_a_narrow_window_is_seen(visit: Any):
     body = GOOD.replace("<html lang=en>", "<html lang=en><meta name=viewport content='width=device-width'>")
     style = "<link rel=stylesheet href=style.css><table width=500><tr><td>wide</table>"
@@ -150,7 +145,6 @@ async def test_what_sticks_out_of_a_narrow_window_is_seen(visit: Any):
         assert [each for each in await sideways(page) if each.startswith("table")]
 
 
-@pytest.mark.console
 async def test_the_keyboard_leads_to_what_can_be_used(visit: Any):
     with a_page(GOOD) as url:
         page = await visit(url)
@@ -163,7 +157,6 @@ async def test_the_keyboard_leads_to_what_can_be_used(visit: Any):
             await tab_to(page, page.get_by_role("heading"), at_most=5)
 
 
-@pytest.mark.console
 async def test_each_visit_has_its_own_profile_colors_and_size(visit: Any):
     look = "() => [innerWidth, matchMedia('(prefers-color-scheme: dark)').matches, document.cookie]"
     with a_page(GOOD, policy="default-src 'self'") as url:
@@ -174,7 +167,6 @@ async def test_each_visit_has_its_own_profile_colors_and_size(visit: Any):
         assert (await phone.evaluate(look))[1:] == [True, ""]
 
 
-@pytest.mark.console
 async def test_a_screenshot_of_few_colors_is_kept_exactly_and_takes_fewer_bytes(visit: Any):
     with a_page(GOOD) as url:
         page = await visit(url)

@@ -6,8 +6,11 @@ import json
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
 from console.hostile import CARDS, FILES, NAMES, TEXTS
 from console.serving import GUARDED, ServedConsole
+
+pytestmark = pytest.mark.console
 
 
 def fetched(url: str, **headers: str) -> Any:
