@@ -14,6 +14,8 @@ from console.serving import AGENTS, HOSTILE, ServedConsole
 from console.watching import Outside, Watch, origin_of
 from playwright.async_api import Browser, Page, async_playwright
 
+from dragoman import Client
+
 HERE = Path(__file__).parent
 Visit = Callable[..., Awaitable[Page]]
 
@@ -114,3 +116,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]
     server = ServedConsole(tmp_path_factory.mktemp("hostile"), HOSTILE)
     yield server
     server.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(studio: ServedConsole) -> AsyncIterator[Client]:
+    """A client of the agent `studio`."""
+    async with Client(f"{studio.url}/agents/studio") as client:
+        yield client

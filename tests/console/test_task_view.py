@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from console.browser import DESKTOP, PHONE, View
 from console.driving import axe, press, sideways, tab_to
 from console.hostile import DATA, LARGE, NAMES, TEXTS
 from console.receiving import Receiver
+from console.sending import send, state_of
 from console.serving import AGENTS, ServedConsole
 from console.stored_tasks import TimedEvent, add_task, chunk_event, status_event, task_json
 from console.watching import Watch
@@ -22,7 +22,6 @@ from playwright.async_api import Locator, Page, expect
 
 from dragoman import Client
 from dragoman.engine.ports.store import Note
-from dragoman.model.task import Task
 
 pytestmark = pytest.mark.console
 
@@ -45,23 +44,6 @@ def panel(page: Page) -> Locator:
 
 def slider(page: Page) -> Locator:
     return page.get_by_role("slider", name="Event")
-
-
-def state_of(page: Page) -> Locator:
-    """The state of the task, beside its title."""
-    return page.get_by_role("main").locator("header .badge").first
-
-
-async def send(client: Client, text: str | None = None, **options: Any) -> Task:
-    sent = await client.send(text, **options)
-    assert isinstance(sent, Task)
-    return sent
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def client(studio: ServedConsole) -> AsyncIterator[Client]:
-    async with Client(f"{studio.url}/agents/studio") as client:
-        yield client
 
 
 # -- the timeline of a task whose times are known ----------------------------------------------------------------------

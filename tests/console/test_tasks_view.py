@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 from console.browser import DESKTOP, PHONE, View
 from console.driving import axe, press, sideways, tab_to
 from console.hostile import LARGE, NAMES, TEXTS
+from console.sending import send, state_of
 from console.serving import AGENTS, HERE, ServedConsole
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
@@ -30,23 +29,6 @@ def grid(page: Page) -> Locator:
 def titles(page: Page) -> Locator:
     """The links to the tasks of the list, from the top."""
     return grid(page).get_by_role("link").and_(page.locator("[href*='#/tasks/']"))
-
-
-def state_of(page: Page) -> Locator:
-    """The state of the task that is open, beside its title."""
-    return page.get_by_role("main").locator("header .badge").first
-
-
-async def send(client: Client, text: str | None = None, **options: Any) -> Task:
-    sent = await client.send(text, **options)
-    assert isinstance(sent, Task)
-    return sent
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def client(studio: ServedConsole) -> AsyncIterator[Client]:
-    async with Client(f"{studio.url}/agents/studio") as client:
-        yield client
 
 
 @pytest.fixture
