@@ -146,7 +146,7 @@ class LocalBus:
         """Add the wake-ups since the last call to the metrics."""
         for source, count in self._wakeups.items():
             if count:
-                METRICS.wakeups.add(count, source)
+                METRICS.wakeups.add(count, (source,))
                 self._wakeups[source] = 0
 
     async def open(self) -> None:

@@ -25,7 +25,8 @@ class CallContext(Struct, frozen=True):
     gets data as JSON text, and `closing` is how it reads the end of a streamed text; both are stored with a task that
     this call creates. `task_metadata` and `progress_metadata` are metadata of that task and of its progress, by which
     the caller knows how to read them. `trace` is the W3C trace context of the request, which is stored with the task
-    that it creates: what is done for the task later belongs to that trace.
+    that it creates: what is done for the task later belongs to that trace. `arrived` is when the message of a caller
+    who streams came, by `perf_counter`, while metrics are on.
     """
 
     user: User | None = None
@@ -39,6 +40,7 @@ class CallContext(Struct, frozen=True):
     task_metadata: dict[str, Any] | None = None
     progress_metadata: dict[str, Any] | None = None
     trace: dict[str, str] | UnsetType = UNSET
+    arrived: float = 0.0
 
     @property
     def owner(self) -> str:

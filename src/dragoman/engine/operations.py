@@ -138,8 +138,8 @@ class Service:
 
     def sample(self) -> None:
         """Set the metrics of what is under way: runs and streams."""
-        METRICS.tasks_in_progress.set(len(self.runner), self._agent.name)
-        METRICS.streams.set(self.open_streams, self._agent.name)
+        METRICS.tasks_in_progress.set(len(self.runner), (self._agent.name,))
+        METRICS.streams.set(self.open_streams, (self._agent.name,))
 
     async def start(self) -> None:
         """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""

@@ -46,4 +46,4 @@ def record_commits(
     for error in outcomes:
         if error is not None:
             lost = "lost" if isinstance(error, OwnershipLost) else "error"
-            METRICS.refused_writes.add(1, "conflict" if isinstance(error, conflicts) else lost)
+            METRICS.refused_writes.add(1, ("conflict" if isinstance(error, conflicts) else lost,))

@@ -144,7 +144,7 @@ class _Ticker:
             METRICS.loop_lag.observe(lag)
             while self.stalls:
                 stall = self.stalls.popleft()
-                METRICS.loop_stalls.add(1, stall.agent, stall.skill)
+                METRICS.loop_stalls.add(1, (stall.agent, stall.skill))
             if number % SAMPLE_TICKS == 0:
                 METRICS.flush()
                 for monitor in self.monitors:

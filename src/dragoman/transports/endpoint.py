@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
 _SENDING = (Operation.SEND, Operation.STREAM)
-_STREAMING = (Operation.STREAM, Operation.SUBSCRIBE)
+_STREAMING = frozenset((Operation.STREAM, Operation.SUBSCRIBE))
 
 
 class PluginOperations(Protocol):
@@ -152,11 +151,10 @@ class Endpoint:
         """
         started = 0.0
         if (METRICS.on or TRACING.on or LOG_CONTEXT.on) and on_end is None:
+            started = (0.0 if request is None else request.arrived) or perf_counter()
             if TRACING.on or LOG_CONTEXT.on or operation in _STREAMING:
-                perform = partial(self.perform, operation, call, params, after, request)
-                return await observe(perform, self.agent, operation, call, params, request)
+                return await observe(self, started, operation, call, params, after, request)
             # Without the coroutines around it that spans and streams need: they cost more than all the rest.
-            started = perf_counter()
         service = self.service
         caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if request is not None and operation in _SENDING and is_from_adk(params.message, request.headers):

@@ -134,7 +134,8 @@ class Request:
         self.may_list = True
         # Its share of the memory quota.
         self.lease: Lease | None = None
-        self._arrived = perf_counter() if METRICS.on else 0.0
+        # By `perf_counter`; 0 when it came while metrics were off.
+        self.arrived = perf_counter() if METRICS.on else 0.0
 
     def admit(self, user: User | None, caller: str, may_list: bool) -> None:
         """Set the user, the caller whose quota it uses, and whether that user's tasks may be listed."""
@@ -163,7 +164,7 @@ class Request:
 
     def age(self) -> float:
         """Return for how many seconds it has been here; 0 when it came while metrics were off."""
-        return perf_counter() - self._arrived if self._arrived else 0.0
+        return perf_counter() - self.arrived if self.arrived else 0.0
 
     @property
     def content_type(self) -> str:

@@ -158,7 +158,7 @@ class DenialLog:
             return
         if METRICS.on:
             # Agents raise errors too, with whatever they like in them.
-            METRICS.limits_hit.add(1, name if (name := str(limit)) in LIMITS else OTHER)
+            METRICS.limits_hit.add(1, (name if (name := str(limit)) in LIMITS else OTHER,))
         second = self._clock.now() // 1000
         if second != self._second:
             self._second, self._logged_callers = second, set()

@@ -12,20 +12,20 @@ from msgspec.structs import replace
 from dragoman.engine.journal.follow import Stream
 from dragoman.model import error as errors
 from dragoman.model.error import DragomanError, InternalError
+from dragoman.model.operation import Operation
 from dragoman.telemetry.conventions import CANCELED, call_attributes, request_attributes, result_attributes
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.registry import OTHER
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator
 
     from dragoman.engine.call import CallContext
-    from dragoman.engine.journal.follow import Batch, OnEnd
+    from dragoman.engine.journal.follow import Batch
     from dragoman.model.error import A2AError
-    from dragoman.model.operation import Operation
     from dragoman.telemetry.spans import Span
-    from dragoman.transports.endpoint import Outcome
+    from dragoman.transports.endpoint import Endpoint, Outcome
     from dragoman.transports.http import Request
 
 _REASONS = {each.reason for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DragomanError)}
@@ -39,7 +39,7 @@ def record_outcome(started: float, agent: str, operation: Operation, call: CallC
     if METRICS.on:
         origin = call.origin
         version = call.version if "/" in origin else origin
-        METRICS.operations.observe(perf_counter() - started, agent, operation, version, "")
+        METRICS.operations.observe(perf_counter() - started, (agent, operation, version, ""))
     return outcome
 
 
@@ -55,7 +55,7 @@ def record_failure(
     if request is not None:
         request.mark_observed()
     if METRICS.on:
-        METRICS.operations.observe(perf_counter() - started, agent, operation, call.version, _error_label(error))
+        METRICS.operations.observe(perf_counter() - started, (agent, operation, call.version, _error_label(error)))
 
 
 class _ObservedStream:
@@ -85,7 +85,7 @@ class _ObservedStream:
             _end_span(self._span, error)
         if METRICS.on:
             failure = "" if error is None else _error_label(error)
-            METRICS.operations.observe(perf_counter() - self._started, *self._labels, failure)
+            METRICS.operations.observe(perf_counter() - self._started, (*self._labels, failure))
 
 
 async def _described(span: Span, batches: AsyncGenerator[Batch, None]) -> AsyncGenerator[Batch, None]:
@@ -98,15 +98,18 @@ async def _described(span: Span, batches: AsyncGenerator[Batch, None]) -> AsyncG
 
 
 async def observe(
-    perform: Callable[[OnEnd], Awaitable[Outcome]],
-    agent: str,
+    endpoint: Endpoint,
+    started: float,
     operation: Operation,
     call: CallContext,
     params: Any,
+    after: int | None,
     request: Request | None,
 ) -> Outcome:
-    """Perform an operation and observe it; `perform` is told who observes its stream. Raises what `perform` raises."""
-    span = None
+    """Have an endpoint perform an operation, and observe it, its stream until the end. Raises what `perform` raises."""
+    span, agent = None, endpoint.agent
+    if operation is Operation.STREAM:
+        call = replace(call, arrived=started)
     if request is not None:
         request.set_target(agent, params)
         # A call inside this process has no server: its run is a child of whatever called it.
@@ -114,14 +117,13 @@ async def observe(
             span = _start_span(agent, operation, call.version, request)
             if span.recording:
                 span.describe(request_attributes(params))
-    started = perf_counter()
     on_end = _ObservedStream(started, agent, operation, call, request, span).end
     try:
         if span is None:
-            outcome = await perform(on_end)
+            outcome = await endpoint.perform(operation, call, params, after, request, on_end)
         else:
             with span.current():
-                outcome = await perform(on_end)
+                outcome = await endpoint.perform(operation, call, params, after, request, on_end)
     except BaseException as error:
         if span is not None:
             _end_span(span, error)
@@ -167,7 +169,7 @@ def count_refused(request: Request, error: A2AError, agent: str, operation: Oper
         span.fail(error_type(error))
         span.end()
     if METRICS.on:
-        METRICS.operations.observe(request.age(), agent, operation or "", version, _error_label(error))
+        METRICS.operations.observe(request.age(), (agent, operation or "", version, _error_label(error)))
 
 
 def _error_label(error: BaseException) -> str:

@@ -360,4 +360,4 @@ class Delivery:
 
 def _count(outcome: str) -> None:
     if METRICS.on:
-        METRICS.deliveries.add(1, outcome)
+        METRICS.deliveries.add(1, (outcome,))

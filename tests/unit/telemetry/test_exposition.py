@@ -49,10 +49,10 @@ def test_names_end_with_the_unit_and_counters_with_total() -> None:
 
 def test_what_was_recorded_can_be_parsed_in_both_formats() -> None:
     metrics = Metrics()
-    metrics.operations.observe(0.003, "demo", "SendMessage", "1.0", "")
-    metrics.operations.observe(1000, "demo", "SendMessage", "1.0", "")
-    metrics.limits_hit.add(2, 'a "quoted"\nname\\')
-    metrics.streams.set(7, "demo")
+    metrics.operations.observe(0.003, ("demo", "SendMessage", "1.0", ""))
+    metrics.operations.observe(1000, ("demo", "SendMessage", "1.0", ""))
+    metrics.limits_hit.add(2, ('a "quoted"\nname\\',))
+    metrics.streams.set(7, ("demo",))
     registry = prometheus_registry(metrics, metrics.read, "9.9")
     labels = {"gen_ai_agent_name": "demo", "a2a_method_name": "SendMessage"}
     labels |= {"a2a_protocol_version": "1.0", "error_type": ""}

@@ -56,10 +56,10 @@ def reader() -> Iterator[Reader]:
 def test_every_kind_is_forwarded_with_the_names_of_the_catalog(metrics: Metrics, reader: Reader) -> None:
     MeterForwarding(metrics).start(reader.provider)
     assert metrics.on
-    metrics.deliveries.add(3, "ok")
-    metrics.streams.set(5, "demo")
-    metrics.operations.observe(0.003, "demo", "SendMessage", "1.0", "")
-    metrics.operations.observe(0.5, "demo", "SendMessage", "1.0", "TASK_NOT_FOUND")
+    metrics.deliveries.add(3, ("ok",))
+    metrics.streams.set(5, ("demo",))
+    metrics.operations.observe(0.003, ("demo", "SendMessage", "1.0", ""))
+    metrics.operations.observe(0.5, ("demo", "SendMessage", "1.0", "TASK_NOT_FOUND"))
     metrics.commit_bytes.add(10)
     [delivered] = reader.points("dragoman.webhook.deliveries").items()
     assert (delivered[0], delivered[1].value) == ((("outcome", "ok"),), 3)
@@ -78,9 +78,9 @@ def test_every_kind_is_forwarded_with_the_names_of_the_catalog(metrics: Metrics,
 def test_every_metric_of_the_catalog_can_be_forwarded(metrics: Metrics, reader: Reader) -> None:
     MeterForwarding(metrics).start(reader.provider)
     for metric in metrics.metrics.values():
-        labels = ["x"] * len(metric.labels)
+        labels = ("x",) * len(metric.labels)
         record = getattr(metric, {"counter": "add", "gauge": "set", "histogram": "observe"}[metric.kind])
-        record(1, *labels)
+        record(1, labels)
     assert set(reader.metrics()) == set(metrics.metrics)
 
 
@@ -106,7 +106,7 @@ def test_labels_without_end_are_forwarded_as_others(
     monkeypatch.setattr(otel, "MAX_SERIES", 3)
     MeterForwarding(metrics).start(reader.provider)
     for number in range(10):
-        metrics.first_tokens.observe(1, f"agent{number}", "skill")
+        metrics.first_tokens.observe(1, (f"agent{number}", "skill"))
     points = reader.points("a2a.server.time_to_first_token")
     assert points[("dragoman.skill", "other"), ("gen_ai.agent.name", "other")].count == 7
     assert len(points) == 4

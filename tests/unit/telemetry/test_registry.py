@@ -27,11 +27,11 @@ calls = metrics.counter("calls", "Calls.", ("agent",))
 busy = metrics.gauge("busy", "Busy.")
 left = metrics.gauge("left", "Left.", merge="min")
 times = metrics.histogram("times", "Times.", bounds=(1, 2))
-calls.add(1, "before")
+calls.add(1, ("before",))
 metrics.share(Path(sys.argv[1]))
 for line in sys.stdin:
     for agent in line.split():
-        calls.add(1, agent)
+        calls.add(1, (agent,))
         busy.set(busy_now := len(agent))
         left.set(busy_now)
         times.observe(1.5)
@@ -78,9 +78,9 @@ def test_counters_add_gauges_set_and_histograms_count_by_size() -> None:
     calls = metrics.counter("calls", "Calls.", ("agent",))
     busy = metrics.gauge("busy", "Busy.")
     times = metrics.histogram("times", "Times.", bounds=(1, 2))
-    calls.add(1, "a")
-    calls.add(2.5, "a")
-    calls.add(1, "b")
+    calls.add(1, ("a",))
+    calls.add(2.5, ("a",))
+    calls.add(1, ("b",))
     busy.set(7)
     busy.set(3)
     for value in (0.5, 1, 1.5, 100):
@@ -96,7 +96,7 @@ def test_counters_add_gauges_set_and_histograms_count_by_size() -> None:
 def test_labels_must_be_as_many_as_were_declared() -> None:
     calls = MetricRegistry().counter("calls", "Calls.", ("agent",))
     with pytest.raises(ValueError, match=r"calls has the labels \('agent',\), not \('a', 'b'\)"):
-        calls.add(1, "a", "b")
+        calls.add(1, ("a", "b"))
 
 
 def test_a_series_too_many_is_counted_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +104,8 @@ def test_a_series_too_many_is_counted_with_the_others(monkeypatch: pytest.Monkey
     metrics = MetricRegistry()
     calls = metrics.counter("calls", "Calls.", ("agent", "skill"))
     for number in range(10):
-        calls.add(1, f"agent{number}", "x")
-        calls.add(1, "agent0", "x")
+        calls.add(1, (f"agent{number}", "x"))
+        calls.add(1, ("agent0", "x"))
     numbers = _numbers(metrics.read())
     assert numbers["calls", "other", "other"] == [7]
     assert numbers["calls", "agent0", "x"] == [11]
@@ -115,9 +115,9 @@ def test_a_series_too_many_is_counted_with_the_others(monkeypatch: pytest.Monkey
 def test_labels_that_are_no_names_are_counted_with_the_others() -> None:
     metrics = MetricRegistry()
     calls = metrics.counter("calls", "Calls.", ("agent",))
-    calls.add(1, "x" * 100_000)
-    calls.add(1, "\ud800")
-    calls.add(1, "ü" * 10)
+    calls.add(1, ("x" * 100_000,))
+    calls.add(1, ("\ud800",))
+    calls.add(1, ("ü" * 10,))
     assert set(_numbers(metrics.read())) == {("calls", "other"), ("calls", "\ud800"), ("calls", "ü" * 10)}
 
 
@@ -127,8 +127,8 @@ def test_a_full_buffer_still_has_room_for_one_more_of_each_metric(monkeypatch: p
     calls = metrics.histogram("calls", "Calls.", ("agent",))
     times = metrics.histogram("times", "Times.", ("agent",))
     for number in range(500):
-        calls.observe(1, f"agent{number}")
-    times.observe(1, "late")
+        calls.observe(1, (f"agent{number}",))
+    times.observe(1, ("late",))
     numbers = _numbers(metrics.read())
     assert numbers["times", "other"][-1] == 1
     assert sum(values[-1] for (name, _), values in numbers.items() if name == "calls") == 500
@@ -142,8 +142,8 @@ def test_threads_that_make_the_same_series_at_once_make_one() -> None:
     def work(thread: int) -> None:
         ready.wait()
         for number in range(200):
-            gauges.set(number, str(number))
-            gauges.set(thread, f"own{thread}")
+            gauges.set(number, (str(number),))
+            gauges.set(thread, (f"own{thread}",))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -225,9 +225,9 @@ def test_a_file_that_is_half_written_or_none_is_read_as_far_as_it_goes(tmp_path:
     metrics = MetricRegistry()
     calls = metrics.counter("calls", "Calls.", ("agent",))
     metrics.share(path)
-    calls.add(1, "a")
+    calls.add(1, ("a",))
     whole = path.read_bytes()
-    calls.add(1, "b")
+    calls.add(1, ("b",))
     # As if the number of series had become visible before the second one.
     path.write_bytes(path.read_bytes()[:16] + whole[16:])
     assert _numbers(read_series(path)) == {("calls", "a"): [1]}
@@ -238,10 +238,10 @@ def test_numbers_are_shared_where_a_system_cannot_reserve_room(tmp_path: Path, m
     monkeypatch.delattr(os, "posix_fallocate")
     metrics = MetricRegistry()
     calls = metrics.counter("calls", "Calls.", ("agent",))
-    calls.add(1, "before")
+    calls.add(1, ("before",))
     metrics.share(tmp_path / "numbers")
     for number in range(registry.MAX_SERIES - 1):
-        calls.add(1, f"agent{number}")
+        calls.add(1, (f"agent{number}",))
     numbers = _numbers(read_series(tmp_path / "numbers"))
     assert len(numbers) == registry.MAX_SERIES
     assert set(map(tuple, numbers.values())) == {(1.0,)}
@@ -258,7 +258,7 @@ def test_a_disk_without_room_costs_series_and_no_process(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     for number in range(registry.MAX_SERIES):
-        calls.add(1, f"agent{number}")
+        calls.add(1, (f"agent{number}",))
     numbers = _numbers(read_series(tmp_path / "numbers"))
     assert numbers["calls", "other"][0] > 0
     assert sum(values[0] for values in numbers.values()) == registry.MAX_SERIES
@@ -298,9 +298,9 @@ def test_numbers_of_a_histogram_are_counted_in_the_same_buckets_one_by_one_and_t
     single = metrics.histogram("single", "One by one.", ("a",), bounds=bounds)
     together = metrics.histogram("together", "Together.", ("a",), bounds=bounds)
     for number in numbers:
-        single.observe(number, "x")
+        single.observe(number, ("x",))
         assert sum(next(values for _, values in single.series())[:-1]) > 0
-        together.observe(number, "x")
+        together.observe(number, ("x",))
     expected = [14, 21, 14, 14, sum(numbers)]
     assert [list(values) for _, values in single.series()] == [pytest.approx(expected)]
     assert [list(values) for _, values in together.series()] == [pytest.approx(expected)]

@@ -59,7 +59,7 @@ class CallObservation:
         version = self._connection.protocol or ""
         failure = "" if error is None or isinstance(error, GeneratorExit) else error_type(error)
         if METRICS.on:
-            METRICS.client_operations.observe(perf_counter() - self._started, self._operation, version, failure)
+            METRICS.client_operations.observe(perf_counter() - self._started, (self._operation, version, failure))
         span = self._span
         if span is None:
             return

@@ -77,8 +77,8 @@ class Context:
     ) -> None:
         self._live = live
         self._call = call
-        # When the message came, while metrics are on and until there is output.
-        self._waiting_since = perf_counter() if METRICS.on else 0.0
+        # When the message came of a caller who waits for the first output; 0 once there is some, or if nobody does.
+        self._waiting_since = call.arrived
         self._once = once if once is not None else {}
         self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
@@ -321,7 +321,7 @@ class Context:
         """
         if self._drops_output:
             return
-        if METRICS.on:
+        if self._waiting_since:
             self.record_output()
         if last_chunk and not append and not self._live.folding.has_artifact(artifact.artifact_id):
             # New and complete: nothing is streamed.
@@ -333,10 +333,10 @@ class Context:
         await self._live.drain()
 
     def record_output(self) -> None:
-        """Record how long the caller has waited for the first output of the run. Does nothing after that."""
+        """Record how long a caller who streams has waited for the first output of the run. Does nothing after that."""
         since, self._waiting_since = self._waiting_since, 0.0
-        if since:
-            METRICS.first_tokens.observe(perf_counter() - since, self._live.row.scope.agent, chosen_skill(self))
+        if since and METRICS.on:
+            METRICS.first_tokens.observe(perf_counter() - since, (self._live.row.scope.agent, chosen_skill(self)))
 
     def open_task(self) -> None:
         """Make a task of a message that might be answered without one, before there is any output; for bridges."""
@@ -379,4 +379,4 @@ def agent_message(live: LiveTask, parts: tuple[Part, ...], metadata: dict[str, A
 def chosen_skill(ctx: Context) -> str:
     """Return the skill that the message has chosen; empty when it is the agent as a whole that runs."""
     # Bridges to other agents and executors use a name of their own there.
-    return "" if ctx.skill.startswith("dragoman.") else ctx.skill
+    return "" if (skill := ctx.skill)[:9] == "dragoman." else skill

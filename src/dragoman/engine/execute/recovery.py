@@ -120,7 +120,7 @@ class Recovery:
     def _count(self, claimed: ClaimedTask, outcome: str) -> None:
         # What had not begun is not taken over from anybody: it was waiting for its turn.
         if METRICS.on and claimed.begun:
-            METRICS.takeovers.add(1, self._agent.name, outcome)
+            METRICS.takeovers.add(1, (self._agent.name, outcome))
 
     async def _hand_over(self, live: LiveTask, claimed: ClaimedTask) -> None:
         """Leave a task that cannot run here to the other processes."""

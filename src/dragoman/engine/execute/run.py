@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +21,6 @@ from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentRe
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
-from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,7 +73,6 @@ class Run:
         # What the agent has raised, by its name: the exception itself would keep all its frames.
         self.error = ""
         self.began_ms = 0  # when the agent's code was called, once it was
-        self.began = 0.0  # the same by the clock of metrics, while they are on
         self._runner = runner
         self._ctx: Context | None = ctx
         self._plan = plan
@@ -163,7 +160,6 @@ class Run:
                 return
             live.begin()
             self.began_ms = live.row.status_ms
-            self.began = perf_counter() if METRICS.on else 0.0
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
@@ -274,15 +270,14 @@ class Run:
         self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _result_writer(self, ctx: Context, *, is_first: bool = False) -> ResultWriter:
-        if is_first and METRICS.on:
+        if is_first:
             ctx.record_output()
         name = ctx.skill or self._runner.agent.name
         return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
-        if METRICS.on:
-            ctx.record_output()
+        ctx.record_output()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))

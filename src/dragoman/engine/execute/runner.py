@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from contextvars import copy_context
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -252,8 +251,10 @@ class Runner:
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
         if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
-            seconds = perf_counter() - run.began if run.began else 0.0
-            METRICS.tasks.observe(seconds, self.agent.name, run.skill, state if live.reply is None else REPLIED)
+            # As the journal and the log of tasks have it, to the millisecond; the clock may have been set back.
+            began, ended = run.began_ms, live.row.status_ms
+            seconds = (ended - began) / 1000 if ended > began > 0 else 0.0
+            METRICS.tasks.observe(seconds, (self.agent.name, run.skill, state if live.reply is None else REPLIED))
         queue = self._queues.get(key)
         while queue:
             run, context = queue.popleft()

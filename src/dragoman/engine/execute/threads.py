@@ -282,7 +282,7 @@ def sample_threads() -> None:
     """Set the metrics of threads."""
     METRICS.threads.set(threading.active_count())
     for pool, name in ((skill_threads(), "skills"), (helper_threads(), "helpers")):
-        METRICS.busy_threads.set(pool.busy, name)
+        METRICS.busy_threads.set(pool.busy, (name,))
 
 
 @cache

@@ -197,7 +197,7 @@ class Heartbeat:
     def _count(self, outcome: str) -> None:
         if METRICS.on:
             # Recorded in the thread of the beat: nobody else counts these.
-            METRICS.lease_renewals.add(1, outcome)
+            METRICS.lease_renewals.add(1, (outcome,))
 
     async def _bury_former(self) -> None:
         """Make sure that the database knows a former self of this node as dead.

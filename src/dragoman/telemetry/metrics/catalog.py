@@ -42,7 +42,7 @@ class Metrics(MetricRegistry):
         self.tasks_in_progress = self.gauge("a2a.server.task.in_progress", "Runs that are at work.", (AGENT,))
         self.first_tokens = self.histogram(
             "a2a.server.time_to_first_token",
-            "Time from the arrival of a message to the first output of its run.",
+            "Time from the arrival of a message whose caller streams to the first output of its run.",
             (AGENT, "dragoman.skill"),
         )
         # -- the journal

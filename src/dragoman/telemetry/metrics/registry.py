@@ -35,6 +35,7 @@ class Metric:
     """What all kinds of metrics have in common. `labels` are the names of its labels, `unit` is "s", "By" or "".
 
     A metric is recorded on one thread, that of the event loop, unless its class says otherwise: numbers are not locked.
+    Labels come as a tuple, which costs less than arguments of their own.
     """
 
     kind: Kind
@@ -83,7 +84,7 @@ class Counter(Metric):
 
     kind = "counter"
 
-    def add(self, amount: float, *labels: str) -> None:
+    def add(self, amount: float, labels: tuple[str, ...] = ()) -> None:
         """Count."""
         start = self._series.get(labels)
         if start is None:
@@ -108,7 +109,7 @@ class Gauge(Metric):
         super().__init__(registry, name, text, labels, unit)
         self.merge: Merge = merge
 
-    def set(self, value: float, *labels: str) -> None:
+    def set(self, value: float, labels: tuple[str, ...] = ()) -> None:
         """Set it."""
         start = self._series.get(labels)
         if start is None:
@@ -138,7 +139,7 @@ class Histogram(Metric):
         self._pending: dict[tuple[str, ...], list[float]] = {}
         self._flushing = threading.Lock()
 
-    def observe(self, value: float, *labels: str) -> None:
+    def observe(self, value: float, labels: tuple[str, ...] = ()) -> None:
         """Record a number. It is in the buffer after the next `flush`, and so for other processes."""
         try:
             pending = self._pending[labels]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from dragoman import Agent, Client, Context
-from dragoman.errors import TaskEnded
+from dragoman import Agent, Client, Context, Event
+from dragoman.client.streams.stream import EventStream
 from dragoman.outputs import Reply
 
 from .conftest import Recorded
@@ -71,7 +70,6 @@ async def test_an_answer_without_a_task_is_recorded_as_such(recorded: Recorded) 
         await client.send(tool="answer")
         await recorded.until(lambda: recorded.counts(recorded.metrics.tasks))
     assert recorded.counts(recorded.metrics.tasks) == {(NAME, "answer", "REPLIED"): 1}
-    assert recorded.counts(recorded.metrics.first_tokens) == {(NAME, "answer"): 1}
 
 
 async def test_a_canceled_run_is_recorded_and_one_that_is_cut_off_is_not(recorded: Recorded) -> None:
@@ -94,12 +92,23 @@ async def test_a_canceled_run_is_recorded_and_one_that_is_cut_off_is_not(recorde
     assert not recorded.counts(recorded.metrics.first_tokens)
 
 
-@pytest.mark.parametrize(("tool", "count"), [("act", 1), ("draw", 1), ("nothing", 0)])
+@pytest.mark.parametrize(("tool", "count"), [("act", 1), ("draw", 1), ("answer", 1), ("nothing", 0)])
 async def test_the_first_output_of_a_run_is_recorded_whatever_it_is(recorded: Recorded, tool: str, count: int) -> None:
     async with Client(agent_of_all_ends()) as client:
-        with suppress(TaskEnded):
-            await client.call(tool, **({"text": "x"} if tool == "act" else {}))
+        arguments = {"text": "x"} if tool == "act" else {}
+        assert [event async for event in client.stream(tool=tool, arguments=arguments)]
     assert recorded.counts(recorded.metrics.first_tokens) == ({(NAME, tool): 1} if count else {})
+
+
+async def test_a_caller_who_does_not_stream_waits_for_no_first_output(recorded: Recorded) -> None:
+    async with Client(agent_of_all_ends()) as client:
+        await client.send("x")
+        await recorded.until(lambda: recorded.counts(recorded.metrics.tasks))
+    assert not recorded.counts(recorded.metrics.first_tokens)
+
+
+async def _all(stream: EventStream) -> list[Event]:
+    return [event async for event in stream]
 
 
 async def test_only_the_first_of_many_outputs_is_recorded_and_at_once(recorded: Recorded) -> None:
@@ -114,11 +123,14 @@ async def test_only_the_first_of_many_outputs_is_recorded_and_at_once(recorded: 
         yield "three"
 
     async with Client(Agent("talker", run=run)) as client:
-        sending = asyncio.ensure_future(client.send("go"))
+        stream = client.stream("go")
+        following = asyncio.ensure_future(_all(stream))
         await recorded.until(lambda: recorded.counts(metric))
         assert not recorded.counts(recorded.metrics.tasks)
         finish.set()
-        assert (await sending).text == "one two three"
+        await following
+        assert stream.task is not None and stream.task.text == "one two three"
+        await recorded.until(lambda: recorded.counts(recorded.metrics.tasks))
     assert recorded.counts(metric) == {("talker", ""): 1}
     assert 0.04 <= recorded.sums(metric)["talker", ""] < 5
     assert recorded.sums(recorded.metrics.tasks)["talker", "", "TASK_STATE_COMPLETED"] >= 0.04

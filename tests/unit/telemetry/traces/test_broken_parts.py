@@ -147,5 +147,5 @@ def test_the_reason_of_an_agents_error_is_a_text_whatever_it_is() -> None:
         reason: Any = 42
 
     metrics = Metrics()
-    metrics.operations.observe(0.1, "a", "SendMessage", "1.0", error_type(Own()))
+    metrics.operations.observe(0.1, ("a", "SendMessage", "1.0", error_type(Own())))
     assert [labels for labels, _ in metrics.operations.series()] == [("a", "SendMessage", "1.0", "42")]
