@@ -91,6 +91,13 @@ def trees(spans: Iterable[CollectedSpan]) -> list[SpanTree]:
     return [tree(span) for span in ordered if (span.trace_id, span.parent_id) not in ids]
 
 
+class _Listener(ThreadingHTTPServer):
+    """A server whose queue holds what several processes send at once: with five places, some would be turned away."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
 class OtlpCollector:
     """The collector: a context manager. Give `url` to a process as `OTEL_EXPORTER_OTLP_ENDPOINT`."""
 
@@ -102,8 +109,7 @@ class OtlpCollector:
         self.refused: set[str] = set()
         self.refusals = 0
         self._news = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Listener(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     def __enter__(self) -> OtlpCollector:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -87,6 +88,7 @@ class Terminal:
         **environ: str,
     ) -> None:
         self._master, slave = pty.openpty()
+        self.initial_mode = self.mode  # before the program can change it
         self.seen = ""
         self.process = subprocess.Popen(
             [*program, *args],
@@ -106,6 +108,11 @@ class Terminal:
             assert self._read(deadline), f"it ended without {text!r}: {self.seen!r}"
         before, _, self.seen = self.seen.partition(text)
         return before
+
+    @property
+    def mode(self) -> list[Any]:
+        """The mode of the terminal: whether it echoes, waits for whole lines, and so on."""
+        return termios.tcgetattr(self._master)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

@@ -127,10 +127,6 @@ class TopTerminal(Terminal):
             stream.feed(self.seen)
             self.seen = ""
 
-    @property
-    def mode(self) -> list[Any]:
-        return termios.tcgetattr(self._master)
-
 
 @pytest.fixture
 def top(tmp_path: Path) -> Iterator[Callable[..., TopTerminal]]:
@@ -242,19 +238,17 @@ def test_whatever_ends_it_leaves_the_terminal_as_it_was(
     top: Callable[..., TopTerminal], busy: str, number: signal.Signals, code: int
 ) -> None:
     terminal = top(busy, "--interval", "0.1")
-    before = terminal.mode
     terminal.wait_for("SendMessage")
-    assert terminal.mode != before
+    assert terminal.mode != terminal.initial_mode
     terminal.process.send_signal(number)
     ended, rest = terminal.ended()
     assert ended == code
     assert rest.rstrip("\n").endswith("\x1b[?7h\x1b[?25h\x1b[?1049l")
-    assert terminal.mode == before
+    assert terminal.mode == terminal.initial_mode
 
 
 def test_it_gives_the_terminal_back_while_it_is_stopped(top: Callable[..., TopTerminal], busy: str) -> None:
     terminal = top(busy, "--interval", "0.1")
-    before = terminal.mode
     terminal.wait_for("SendMessage")
     terminal.process.send_signal(signal.SIGTSTP)
     # The group has no shell above it, so that Linux does not stop it; it goes on at once.
@@ -262,7 +256,7 @@ def test_it_gives_the_terminal_back_while_it_is_stopped(top: Callable[..., TopTe
     terminal.until("\x1b[?1049h")
     terminal.type("q")
     assert terminal.ended()[0] == 0
-    assert terminal.mode == before
+    assert terminal.mode == terminal.initial_mode
 
 
 def test_a_server_that_goes_away_is_waited_for_and_one_that_begins_anew_makes_no_negative_rates(

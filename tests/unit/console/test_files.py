@@ -7,6 +7,7 @@ import json
 import re
 from hashlib import sha256
 from importlib.resources import files
+from posixpath import normpath
 from typing import Any
 
 import pytest
@@ -121,3 +122,22 @@ def test_no_code_of_the_page_makes_html_or_code_out_of_texts() -> None:
     )
     found = {path: forbidden.findall(code) for path, code in own.items() if not path.startswith("vendor/")}
     assert not any(found.values()), found
+
+
+def reached(path: str, modules: set[str]) -> set[str]:
+    """A module, and all that it imports, at any depth."""
+    if path not in modules:
+        modules.add(path)
+        for name in re.findall(r'(?:from|import)\s*"(\.[^"]+)"', static_files()[path].body.decode()):
+            reached(normpath(f"{path}/../{name}"), modules)
+    return modules
+
+
+def test_the_page_asks_for_all_modules_at_once_and_not_one_after_the_other() -> None:
+    page = static_files()[PAGE].body.decode()
+    asked = re.findall(r'<link rel="modulepreload" href="console/([^"]+)">', page)
+    assert len(asked) > 40 and sorted({*asked, "app.js"}) == sorted(reached("app.js", set()))
+
+
+def test_a_browser_loads_less_than_250_kb_in_all() -> None:
+    assert sum(len(file.compressed or file.body) for file in static_files().values()) < 250_000
