@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from playwright.async_api import Browser, BrowserContext, Playwright, ViewportSize, expect
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The first is Chromium without what draws its windows, which the others start, and never show, for each profile.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 NO_BROWSER = "no browser: `make .peers/chromium/ready` installs one or says how, and TEST_BROWSER names another one"
 FLAGS = (

@@ -10,6 +10,7 @@ import { useNarrow, VirtualGrid } from "../ui/virtual.js";
 const PAGE = 100;
 const MAX_ROWS = 100_000; // in memory; older tasks are a list of their own
 const POLL = 2000;
+const TOP = 8; // pixels; whoever has scrolled further reads, and is not to lose the place
 const FILTERS = ["state", "agent", "context", "owner", "text", "since", "until"];
 const PRESETS = new Map([
   ["1h", ["Last hour", 3_600_000]], ["1d", ["Last day", 86_400_000]], ["7d", ["Last week", 604_800_000]],
@@ -266,12 +267,13 @@ export function TasksView() {
     if (list.current === tasks) draw();
   };
   useEffect(() => {
+    tasks.poll(tasks.scrollTop > TOP); // a list that was kept is as it was when the reader left it
     if (tasks.active >= 0) control.current?.element().focus({ preventScroll: true });
     return () => {
       kept = list.current;
     };
   }, []);
-  useInterval(() => tasks.poll((control.current?.element()?.scrollTop ?? 0) > 8), POLL);
+  useInterval(() => tasks.poll((control.current?.element()?.scrollTop ?? 0) > TOP), POLL);
 
   function onRange(first, last) {
     tasks.scrollTop = control.current.element().scrollTop;
