@@ -50,7 +50,7 @@ def opened(target: Any = None, **settings: Any) -> Generator[httpx2.Client]:
     given: dict[str, Any] = {} if isinstance(target, Starlette) else {"console_token": TOKEN, **settings}
     with (
         served(target, **given) as url,
-        httpx2.Client(base_url=url, trust_env=False, timeout=20, follow_redirects=False) as client,
+        httpx2.Client(base_url=url, trust_env=False, verify=False, timeout=20, follow_redirects=False) as client,
     ):
         yield client
 
@@ -65,7 +65,7 @@ def site() -> Iterator[httpx2.Client]:
 @pytest.fixture
 def browser(site: httpx2.Client) -> Iterator[httpx2.Client]:
     """A browser without cookies at that server."""
-    with httpx2.Client(base_url=site.base_url, trust_env=False, timeout=20, follow_redirects=False) as client:
+    with httpx2.Client(base_url=site.base_url, trust_env=False, verify=False, timeout=20, follow_redirects=False) as client:
         yield client
 
 

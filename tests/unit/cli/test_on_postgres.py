@@ -153,7 +153,7 @@ def serving(store: str) -> Generator[httpx2.Client]:
 
     with (
         served(agent, store=store, secret="0123456789abcdef0123456789abcdef", drain=0) as url,
-        httpx2.Client(base_url=url, trust_env=False, timeout=20) as client,
+        httpx2.Client(base_url=url, trust_env=False, verify=False, timeout=20) as client,
     ):
         yield client
 

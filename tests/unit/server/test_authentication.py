@@ -75,7 +75,7 @@ class Door:
         given = {"store": self.store, "secret": SECRET, "drain": 0, **settings}
         with (
             served(Server(make_agent()), **given) as url,
-            httpx2.Client(base_url=url, trust_env=False, timeout=20) as client,
+            httpx2.Client(base_url=url, trust_env=False, verify=False, timeout=20) as client,
         ):
             yield client
 

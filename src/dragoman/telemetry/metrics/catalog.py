@@ -26,7 +26,7 @@ class Metrics(MetricRegistry):
         super().__init__()
         self.operations = self.histogram(
             "a2a.server.operation.duration",
-            "Time of a call at the server, of a stream until its end.",
+            "Time of a call at the server, from the arrival of its request, of a stream until its end.",
             (AGENT, METHOD, VERSION, ERROR),
         )
         self.client_operations = self.histogram(
