@@ -65,7 +65,9 @@ def site() -> Iterator[httpx2.Client]:
 @pytest.fixture
 def browser(site: httpx2.Client) -> Iterator[httpx2.Client]:
     """A browser without cookies at that server."""
-    with httpx2.Client(base_url=site.base_url, trust_env=False, verify=False, timeout=20, follow_redirects=False) as client:
+    with httpx2.Client(
+        base_url=site.base_url, trust_env=False, verify=False, timeout=20, follow_redirects=False
+    ) as client:
         yield client
 
 

@@ -44,7 +44,7 @@ def _threads() -> list[threading.Thread]:
 
 
 def test_a_scrape_gets_the_numbers_of_this_process_as_text(listener: MetricsListener) -> None:
-    METRICS.limits_hit.add(2, "metrics_listener")
+    METRICS.limits_hit.add(2, ("metrics_listener",))
     status, headers, text = _get(listener.address)
     assert status == 200
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
