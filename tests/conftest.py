@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     os.environ.pop("SSL_CERT_DIR", None)
     # Every run tries other examples, so that few of them are enough; `make soak` tries many.
-    settings.register_profile("few", max_examples=40, deadline=None)
+    settings.register_profile("few", max_examples=30, deadline=None)
     settings.register_profile("many", max_examples=2000, deadline=None)
     settings.load_profile("few")
     _keep_folders_in_memory()

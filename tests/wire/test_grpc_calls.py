@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError  # pyright: ignore[reportMissingModuleSource]
 from tests.wire.grpc_caller import MODERN, OLD, calling, encode, message, serving
 
 from dragoman import Agent, Context
@@ -117,6 +118,19 @@ async def test_calls_that_are_given_up_leave_nothing_and_their_repeats_find_what
         await work.check_nothing_left(app, tasks)
     assert set(work.runs.values()) == {1}
     assert caplog.records == []
+
+
+async def test_a_caller_who_leaves_while_the_response_is_sent_is_no_error_in_the_log(
+    work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("grpc._cython.cygrpc")
+    async with serving(work.agent):
+        for error in (ExecuteBatchError("Failed"), RuntimeError("a bug")):
+            try:
+                raise error
+            except Exception:  # as grpcio does it
+                logger.exception("raised in core by servicer method")
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [RuntimeError]
 
 
 async def test_a_message_whose_caller_hangs_up_is_worked_on_and_counts(work: Work) -> None:

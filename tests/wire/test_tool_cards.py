@@ -22,7 +22,7 @@ from dragoman.testing import served
 
 CARD, OLD_CARD, SCHEMAS = (f"/.well-known/{name}.json" for name in ("agent-card", "agent", "skill-schemas"))
 PLACES = (CARD, OLD_CARD, SCHEMAS)
-SECRET = "a secret that seals cookies"
+SECRET = "dk1_" + "s" * 43  # as if it were generated: no slow derivation
 PUBLIC = "https://agents.example.com"
 OPEN_TOOLS = ("get_greeting", "current_time", "is_admin", "get_counter", "add_numbers")
 PLAIN_KEYS = [

@@ -103,10 +103,12 @@ def all_take_the_token_of_the_console(server: Supervised, cookie: str | None) ->
     """Open the console, or go on with the cookie of an open page, at whichever worker; gives the cookie."""
     url = next(line.split()[1] for line in server.process.output if line.split()[:1] == ["console"])
     if cookie is None:
-        page = httpx2.get(url, headers={"Accept": "text/html"}, follow_redirects=False, trust_env=False)
+        page = httpx2.get(url, headers={"Accept": "text/html"}, follow_redirects=False, trust_env=False, verify=False)
         cookie = page.headers["set-cookie"].partition(";")[0]
     for _ in range(20):  # each with a connection of its own
-        answer = httpx2.get(f"{server.url}/console/api/session", headers={"Cookie": cookie}, trust_env=False)
+        answer = httpx2.get(
+            f"{server.url}/console/api/session", headers={"Cookie": cookie}, trust_env=False, verify=False
+        )
         assert answer.json()["token"]
     return cookie
 

@@ -29,7 +29,7 @@ from dragoman.server.config.settings import load_settings
 from dragoman.testing import Clock, served
 
 CARD = "/.well-known/agent-card.json"
-SECRET, OLD_SECRET = "the newer secret of the two", "the older secret of the two"
+SECRET, OLD_SECRET = "dk1_" + "n" * 43, "dk1_" + "o" * 43  # as if they were generated: no slow derivation
 PASSWORD = "correct horse battery"
 SEND = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"tool": "whoami"}}]}}
 

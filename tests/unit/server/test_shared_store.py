@@ -19,7 +19,7 @@ from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.config.settings import Settings
 from dragoman.server.listen.startup import Startup
 
-SECRET = "not very secret but long enough"
+SECRET = "dk1_" + "s" * 43  # as if it were generated: no slow derivation
 ELSEWHERE = "postgresql://me:hunter2@db.example.com/tasks"
 SECONDS = 15
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -329,11 +331,20 @@ async def _http_transport(source: Source) -> AsyncGenerator[TransportStreams, No
     timeout = httpx2.Timeout(_HTTP_TIMEOUT, read=None, pool=None)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     trust_env = not is_loopback(source.url)
+    context = _ssl_context(trust_env)
     async with (
-        httpx2.AsyncClient(headers=source.headers, timeout=timeout, limits=limits, trust_env=trust_env) as http,
+        httpx2.AsyncClient(
+            headers=source.headers, timeout=timeout, limits=limits, trust_env=trust_env, verify=context
+        ) as http,
         streamable_http_client(source.url, http_client=http) as streams,
     ):
         yield streams
+
+
+@cache
+def _ssl_context(trust_env: bool) -> ssl.SSLContext:
+    # Loading the certificate authorities takes longer than all the rest of a connection.
+    return httpx2.create_ssl_context(trust_env=trust_env)
 
 
 def _first_error(error: BaseException | None) -> BaseException | None:

@@ -321,7 +321,7 @@ class Context:
         """
         if self._drops_output:
             return
-        if self._waiting_since:
+        if METRICS.on:
             self.record_output()
         if last_chunk and not append and not self._live.folding.has_artifact(artifact.artifact_id):
             # New and complete: nothing is streamed.
@@ -335,7 +335,7 @@ class Context:
     def record_output(self) -> None:
         """Record how long a caller who streams has waited for the first output of the run. Does nothing after that."""
         since, self._waiting_since = self._waiting_since, 0.0
-        if since and METRICS.on:
+        if since:
             METRICS.first_tokens.observe(perf_counter() - since, (self._live.row.scope.agent, chosen_skill(self)))
 
     def open_task(self) -> None:

@@ -21,6 +21,7 @@ from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentRe
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
+from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -270,14 +271,15 @@ class Run:
         self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
 
     def _result_writer(self, ctx: Context, *, is_first: bool = False) -> ResultWriter:
-        if is_first:
+        if is_first and METRICS.on:
             ctx.record_output()
         name = ctx.skill or self._runner.agent.name
         return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
-        ctx.record_output()
+        if METRICS.on:
+            ctx.record_output()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))

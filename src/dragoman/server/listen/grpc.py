@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -170,6 +171,7 @@ class GrpcListener:
 
     async def start(self) -> None:
         """Accept calls."""
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_departure)
         await self._port.start()
 
     async def report_health(self) -> None:
@@ -207,6 +209,12 @@ class GrpcListener:
         call = GrpcCall(context, streams=streams)
         await self._app(scope, call.receive, call.send)
         return await call.finish()
+
+
+def _is_no_departure(record: logging.LogRecord) -> bool:
+    """Drop what grpcio logs, with a traceback, when a caller has left while the response was sent: it is no error."""
+    error = record.exc_info[0] if record.exc_info else None
+    return error is None or error.__name__ != "ExecuteBatchError"
 
 
 class _Handlers(grpc.GenericRpcHandler):
