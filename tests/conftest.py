@@ -64,6 +64,8 @@ def pytest_collection_finish() -> None:
     # Thousands of tests are there until the end: no collection of garbage, of which some tests ask for one, looks at
     # them again.
     gc.freeze()
+    # Nor is what a test makes looked at again and again while it runs: it is gone when the test is.
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 

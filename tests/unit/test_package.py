@@ -78,18 +78,9 @@ def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
 
 
 @pytest.mark.requirement("S2-116")
-# The types of all packages are left to `make check`: they take as long as a thousand tests.
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "tool",
-    [
-        ["ruff", "check", "."],
-        ["ruff", "format", "--check", "."],
-        ["basedpyright", "--pythonpath", sys.executable, "src/dragoman/model"],
-    ],
-    ids=["linter", "format", "types"],
-)
+# Types are left to `make check`: they take as long as a thousand tests.
+@pytest.mark.parametrize("tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."]], ids=["linter", "format"])
 def test_the_checkers_find_nothing(tool: list[str]) -> None:
     name, *words = tool
-    done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=55)
+    done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stdout + done.stderr
