@@ -99,7 +99,9 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@echo "Installing requirements/dev.lock …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	@$(BIN)/python -m compileall -q -j 0 src  # once, and not in each of the processes that run tests
+	@# Compile what is tested, and the tests, once, and not in each of the processes that run them.
+	@$(BIN)/python -m compileall -q -j 0 src
+	@$(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
 	@touch $@ $(VENV)/run.ready
 
 .peers/%/ready: tests/interop/peers/%.txt

@@ -137,7 +137,8 @@ class ProgramManager:
 
     def end_reason(self, session_id: str) -> str:
         """Return why the last program of a session was stopped or failed; empty if it exited or is not remembered."""
-        return self._end_reasons.get(session_id, "")
+        program = self._programs.get(session_id)  # it may still be ending
+        return (program.end_reason if program is not None else "") or self._end_reasons.get(session_id, "")
 
     async def stop_process(self, session_id: str, reason: str = "") -> None:
         """Stop the program of a session and everything it has started."""

@@ -141,6 +141,11 @@ class Program:
         ends = self._stop_reason is not None or self._problem is not None
         return not (ends or self.finished.done() or self._child.exited.done())
 
+    @property
+    def end_reason(self) -> str:
+        """Why it is being stopped, or was; empty if it is not."""
+        return self._stop_reason or "" if self._problem is None else events.problem_of(self._problem)
+
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     def begin(self, pipes: Pipes, prompt: str, stamps: dict[str, folders.FileStamp]) -> None:

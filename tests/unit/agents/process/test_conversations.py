@@ -98,8 +98,9 @@ async def test_of_an_answer_that_is_canceled_at_once_no_program_is_left() -> Non
         assert sessions.programs == 0
 
 
-async def test_the_program_that_has_waited_longest_makes_room() -> None:
-    agent = shell("while read x; do echo got $x; done", sessions=2)
+@pytest.mark.parametrize("at_first", ["", "trap '' TERM; "], ids=["it ends", "it is still ending"])
+async def test_the_program_that_has_waited_longest_makes_room(at_first: str) -> None:
+    agent = shell(f"{at_first}while read x; do echo got $x; done", sessions=2, grace=1)
     async with Client(agent) as client:
         first = await client.send("a")
         second = await client.send("b")
