@@ -25,6 +25,8 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 # The host is not a bare number: 12:30 is a time of day.
 _HOST_AND_PORT = re.compile(r"(?!\d+:)(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+):([0-9]{1,5})(?:[/?#]\S*)?")
+# Of this machine, as `dragoman top` takes it. One digit is a smile: `:3`.
+_PORT = re.compile(r":[0-9]{2,5}")
 _HTTPS_PORT = 443
 _MAX_PORT = 65535
 # Text may resemble the name of a remote by chance.
@@ -114,9 +116,11 @@ def misread_word(word: str) -> str | None:
 
 
 def _url_of(word: str) -> str | None:
-    """Return the URL of a word that is one, or a host with a port; None for everything else."""
+    """Return the URL of a word that is one, or a host with a port, or a port; None for everything else."""
     if word.startswith(("http://", "https://", "grpc://", "grpcs://")):
         return word if _SCHEME.fullmatch(word) else None
+    if _PORT.fullmatch(word):
+        word = f"127.0.0.1{word}"
     match = _HOST_AND_PORT.fullmatch(word)
     port = int(match[1]) if match else 0
     if not 0 < port <= _MAX_PORT:
