@@ -158,6 +158,7 @@ async def test_a_context_of_the_list_leads_to_its_tasks(
     await grid(page).get_by_role("link", name=context).first.click()
     await expect(page.get_by_label("Context")).to_have_value(context)
     await titles(page).first.click()
+    await expect(state_of(page)).to_have_text("completed")  # until then, the links are those of the list
     await page.get_by_role("main").get_by_role("link", name=context).click()
     await expect(page).to_have_url(re.compile(f"#/tasks.context={context}$"))
     await expect(titles(page)).to_have_count(3)

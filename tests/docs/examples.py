@@ -493,6 +493,8 @@ class Reader:
             told = f"{done.stdout}{done.stderr or ''}"
             server = self._server.output if self._server else "no server"
             raise Mismatch(f"{block.place} exits with {done.returncode}:\n\n{told}\n\nThe server said:\n\n{server}")
+        if "Warning:" in (done.stderr or ""):  # as Python and pytest write them: a reader would see it, too
+            raise Mismatch(f"{block.place} makes a warning appear:\n\n{done.stderr}")
         return done.stdout
 
     def _serve(self, block: Block, output: Block | None) -> None:

@@ -163,7 +163,7 @@ def add_a_question_and_a_file(me: Newcomer) -> None:
     me.caller.wait_for(PROMPT, 30, start=start)
     assert (me.folder / "trips/plan.md").read_text().count("walk around Lisbon") == 2
     me.save("trips/test_trips.py", files(page, "test_trips.py")[0])
-    me.run("pip install pytest pytest-asyncio", expect="Successfully installed", seconds=60)
+    me.run("pip install pytest", expect="Successfully installed", seconds=60)
     me.run("pytest -q", expect="1 passed")
 
 

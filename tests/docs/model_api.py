@@ -1,6 +1,7 @@
 """A language model that speaks the chat API of OpenAI and needs no network: it knows a few answers.
 
-Streams as that API does, checks the key, asks for a tool that it is offered, and is too busy when it reads "busy".
+Streams as that API does, checks the key, asks for a tool that it is offered, is too busy when it reads "busy", and
+breaks off with an error when it is to tell a story.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 from typing import Any
 
 KEY = "sk-a-key-for-tests"
+STORY = "Once upon a time"
 
 
 async def model_api(scope: Any, receive: Any, send: Any) -> None:
@@ -43,9 +45,13 @@ async def _complete(request: dict[str, Any], send: Any) -> None:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": f"{word} "} for word in words[:-1]] + [{"content": words[-1]}]
     choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]
     chunks = [f"data: {_object('chat.completion.chunk', request, choice)}\n\n" for choice in choices]
-    await _answer(send, 200, "text/event-stream", [*chunks, "data: [DONE]\n\n"])
+    if message["content"] == STORY:
+        end = [f"data: {_error('The server had an error while processing your request')}\n\n"]
+    else:
+        stop = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        end = [f"data: {_object('chat.completion.chunk', request, stop)}\n\n", "data: [DONE]\n\n"]
+    await _answer(send, 200, "text/event-stream", [*chunks, *end])
 
 
 def _reply(messages: list[dict[str, Any]], tools: Any) -> dict[str, Any] | None:
@@ -66,6 +72,8 @@ def _reply(messages: list[dict[str, Any]], tools: Any) -> dict[str, Any] | None:
     if "Spain" in questions[-1]:
         followed = any("capital" in each for each in questions[:-1])
         return {"role": "assistant", "content": "It is Madrid." if followed else "What about Spain?"}
+    if "story" in questions[-1]:
+        return {"role": "assistant", "content": STORY}
     return {"role": "assistant", "content": "The capital of Portugal is Lisbon."}
 
 
@@ -75,9 +83,12 @@ def _object(kind: str, request: dict[str, Any], choice: dict[str, Any]) -> str:
     )
 
 
+def _error(text: str) -> str:
+    return json.dumps({"error": {"message": text, "type": "error", "param": None, "code": None}})
+
+
 async def _refuse(send: Any, status: int, text: str) -> None:
-    error = {"error": {"message": text, "type": "error", "param": None, "code": None}}
-    await _answer(send, status, "application/json", [json.dumps(error)])
+    await _answer(send, status, "application/json", [_error(text)])
 
 
 async def _answer(send: Any, status: int, media_type: str, pieces: list[str]) -> None:

@@ -67,11 +67,24 @@ def test_a_page_does_what_it_shows(
             port = collector.url.rpartition(":")[2]
             places = {"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318": f"{soon}{port}"}
         environment["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin"  # as here: see pyproject.toml
+        if "pytest-asyncio" not in page.read_text(encoding="utf-8"):
+            environment["PYTEST_ADDOPTS"] += " -p no:asyncio"  # its readers have only installed what it says
         path = f"{warm_path}{os.pathsep}{examples.environment()['PATH']}"
         examples.Reader(tmp_path, places, {"PATH": path, **environment}).read(page)
         if collector is not None:
             (tree,) = trees(collector.spans)
             assert tree.outline() == TREE
+
+
+def test_every_nginx_block_forwards_the_host_with_its_port() -> None:
+    # The card names the address that callers used: `$host` would lose the port.
+    headers = [
+        line
+        for page in PAGES
+        for block in re.findall(r"^```nginx\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for line in re.findall(r"proxy_set_header (?:Host|X-Forwarded-Host) (\S+);", block)
+    ]
+    assert headers == ["$http_host"] * 4
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,14 @@ def test_every_line_that_installs_dragoman_names_the_checkout_and_extras_there_a
     assert lines > 8
 
 
+def test_the_readme_says_what_the_team_needs():
+    team = (ROOT / "src/dragoman/examples/team.py").read_text()
+    extras = re.findall(r'require\("[\w.]+", "(\w+)"\)', team)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (entry,) = re.findall(r"`python -m dragoman\.examples\.team`.*?(?=\n- )", readme, re.DOTALL)
+    assert f"dragoman[{','.join(extras)}]" in entry
+
+
 def test_only_one_module_builds_install_lines():
     builders = [
         name

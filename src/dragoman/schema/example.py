@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from dragoman.schema.budget import try_spend
+from dragoman.schema.example_text import example_text
 from dragoman.schema.outline import TYPES, Node, Outline, list_of, node_of
 
 # Maximum nesting of an example: a schema may be recursive.
@@ -105,17 +106,25 @@ class ExampleBuilder:
         if not self._may_descend(depth):
             yield {}
             return
-        bare = {name: self.build(properties.get(name, {}), depth + 1) for name in required}
+        bare = {name: self._property(name, properties.get(name, {}), depth) for name in required}
         if required:
             yield bare
         full = dict(bare)
         for name, schema in properties.items():
             if name not in full:
-                value = self.build(schema, depth + 1)
+                value = self._property(name, schema, depth)
                 if self._is_valid(value, schema):
                     full[name] = value
         yield full
         yield {}
+
+    def _property(self, name: str, subschema: Any, depth: int) -> Any:
+        value = self.build(subschema, depth + 1)
+        if value != _TEXTS[0]:
+            return value
+        # The schema says nothing about the text, but the name may.
+        text = example_text(name, value)
+        return text if self._is_valid(text, subschema) else value
 
     def _arrays(self, subschema: Any, merged: Node, depth: int) -> Iterator[Any]:
         least = _bound(merged.get("minItems"), 0)

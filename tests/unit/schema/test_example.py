@@ -19,6 +19,13 @@ def _example(schema: Any) -> Any:
     return found["x"]
 
 
+def test_a_text_of_which_the_schema_says_nothing_suits_its_name() -> None:
+    texts = {"type": "object", "properties": {"city": {"type": "string"}, "why": {"type": "string"}}}
+    assert Schema({**texts, "required": ["city", "why"]}).example() == {"city": "Lisbon", "why": "text"}
+    short = {"properties": {"city": {"type": "string", "maxLength": 4}}, "required": ["city"]}
+    assert Schema(short).example() == {"city": "text"}
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -172,6 +172,26 @@ def test_the_line_to_try_sends_an_example_that_looks_like_something_else(example
     assert lines_of(agent)[-1] == f"  try     dragoman send {words}"
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("city: str", 'send "Lisbon"'),
+        ("home_city: str", 'send "Lisbon"'),
+        ("name: str, loud: bool = False", 'send "Ada"'),
+        ("city: str, days: int", 'send "Lisbon"'),
+        ("city: str, name: str, days: int", "call act city=Lisbon name=Ada days=2"),
+        ("name: str = 'you'", 'send "hello"'),
+        ("gizmo: str", 'send "hello"'),
+    ],
+)
+def test_the_line_to_try_has_a_text_that_suits_the_parameter(text: str, words: str) -> None:
+    agent = Agent("a")
+    module: dict[str, Any] = {}
+    exec(f"def act({text}) -> str: return ''", module)
+    agent.skill(module["act"])
+    assert lines_of(agent)[-1] == f"  try     dragoman {words}"
+
+
 def test_the_line_to_try_names_the_program_where_the_shell_does_not_find_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from dragoman.engine.execute.outputs import Reply
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
 from dragoman.model.part import File, Part
+from dragoman.schema.example_text import example_text
 
 
 class FunctionKind(Enum):
@@ -145,10 +146,13 @@ class Skill(Struct, frozen=True):
         if self.examples:
             return {"text": self.examples[0]}
         required = {parameter.name: parameter.type for parameter in self.parameters if parameter.required}
-        samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
-        if required and str not in required.values() and all(type_ in samples for type_ in required.values()):
-            return {"data": {"tool": self.id, "arguments": {name: samples[type_] for name, type_ in required.items()}}}
-        return {"text": "hello"}
+        texts = {name: example_text(name) for name, type_ in required.items() if type_ is str}
+        samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True}
+        if required and len(texts) != 1 and all(type_ is str or type_ in samples for type_ in required.values()):
+            arguments = {name: texts.get(name) or samples[type_] for name, type_ in required.items()}
+            return {"data": {"tool": self.id, "arguments": arguments}}
+        # Text fills the one text parameter; the skill asks for what else it needs.
+        return {"text": next(iter(texts.values()), "hello")}
 
 
 def _is_record(hint: object) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.model.error import DragomanError
 from dragoman.net.postgres import is_postgres_url, without_password
+from dragoman.schema.example_text import example_text
 from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import Settings
 from dragoman.server.http.authentication import AuthSettings
@@ -156,5 +157,5 @@ def _quoted(text: str) -> str:
 def _argument(name: str, value: Any) -> str:
     """Write one argument of `dragoman call`: text and numbers as they are, anything else as JSON."""
     if isinstance(value, str) or type(value) in (int, float):
-        return f"{name}={'hello' if value == '' else value}"
+        return f"{name}={example_text(name) if value == '' else value}"
     return f"{name}:={json.dumps(value, ensure_ascii=False)}"
