@@ -43,6 +43,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._last_read = 0.0
         self._resume_timer: asyncio.TimerHandle | None = None
+        # The values of headers that a response has more than once.
+        self._repeated: dict[str, list[str]] = {}
 
     # -- for the client ------------------------------------------------------------------------------------------------
 
@@ -132,8 +134,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         else:
             if not response.has_head:
                 response.head_size += len(data)
-                if response.head_size > _MAX_HEADER_BYTES:
-                    self._fail("its headers are too long")
+            if response.head_size > _MAX_HEADER_BYTES and self.response is response:
+                self._fail("its headers are too long")
 
     def _fail(self, why: str) -> None:
         response = self.response
@@ -169,16 +171,26 @@ class HttpConnection(asyncio.BufferedProtocol):
     # -- httptools -----------------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header."""
-        assert self.response is not None
-        headers, key, text = self.response.headers, name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        """Store a header; trailers only count."""
+        response = self.response
+        assert response is not None
+        if response.has_head:
+            response.head_size += len(name) + len(value)
+            return
+        headers, key, text = response.headers, name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in headers:
+            self._repeated.setdefault(key, [headers[key]]).append(text)
+        else:
+            headers[key] = text
 
     def on_headers_complete(self) -> None:
         """Set the head of the response, unless it is informational."""
         response = self.response
         assert response is not None
         status = self._parser.get_status_code()
+        if self._repeated:  # joined once: a server may send one name any number of times
+            response.headers.update((name, ", ".join(texts)) for name, texts in self._repeated.items())
+            self._repeated.clear()
         if status < 200:
             response.headers.clear()
             return

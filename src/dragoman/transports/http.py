@@ -122,9 +122,16 @@ class Request:
         # By lower-case name; repeated headers are joined by commas.
         self.headers: dict[str, str] = {}
         headers = self.headers
+        repeated: dict[str, list[str]] | None = None
         for raw, value in scope["headers"]:
             name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
-            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+            if name in headers:
+                repeated = {} if repeated is None else repeated
+                repeated.setdefault(name, [headers[name]]).append(text)
+            else:
+                headers[name] = text
+        if repeated is not None:  # joined once: strangers may send one name any number of times
+            headers |= {name: ", ".join(texts) for name, texts in repeated.items()}
         query = scope.get("query_string")
         self.query: dict[str, str] = _parse_query(query) if query else {}
         self._shared = shared
@@ -334,10 +341,10 @@ def _too_large_error(limit: int) -> TooLarge:
 
 
 def _parse_query(query_string: bytes) -> dict[str, str]:
-    values: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
-        values[name] = f"{values[name]},{value}" if name in values else value
-    return values
+        values.setdefault(name, []).append(value)
+    return {name: ",".join(texts) for name, texts in values.items()}
 
 
 async def respond(

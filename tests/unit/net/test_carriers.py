@@ -327,3 +327,25 @@ async def test_an_answer_that_breaks_off_within_its_head_has_its_status(
         with pytest.raises(CannotConnect) as caught:
             await http.send(HttpRequest("POST", stub.url, {}, b"2"))
     assert (caught.value.reason, caught.value.status, caught.value.arrived) == ("CONNECTION_LOST", status, None)
+
+
+async def test_a_header_that_comes_many_times_is_one_header(http: HttpClient) -> None:
+    many = b"".join(b"X-Many: %d\r\n" % number for number in range(50))
+    async with Stub(lambda _: b"HTTP/1.1 200 OK\r\n" + many + b"Content-Length: 0\r\n\r\n") as stub:
+        response = await http.send(HttpRequest("GET", stub.url))
+        await response.read()
+    assert response.headers["x-many"].startswith("0")
+
+
+async def test_trailers_are_no_headers_and_have_an_end() -> None:
+    http = SocketClient()
+    start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+    said = [start + b"X-Late: yes\r\n\r\n", start + b"X-Late: yes\r\n" * 20_000 + b"\r\n"]
+    async with Stub(lambda _: said.pop(0)) as stub:
+        response = await http.send(HttpRequest("GET", stub.url))
+        assert await response.read() == b"ok"
+        assert "x-late" not in response.headers
+        response = await http.send(HttpRequest("GET", stub.url))
+        with pytest.raises(CannotConnect, match="headers are too long"):
+            await response.read()
+    await http.close()

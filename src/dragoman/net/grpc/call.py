@@ -224,11 +224,10 @@ class GrpcResponse:
 
 def _headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> Headers:
     """Return metadata as headers: several values of a name joined with commas, bytes in Base64 as over HTTP/2."""
-    headers = Headers()
+    values: dict[str, list[str]] = {}
     for name, value in metadata:
-        text = b64encode(value).decode() if isinstance(value, bytes) else value
-        headers[name] = f"{headers[name]},{text}" if name in headers else text
-    return headers
+        values.setdefault(name, []).append(b64encode(value).decode() if isinstance(value, bytes) else value)
+    return Headers((name, ",".join(texts)) for name, texts in values.items())
 
 
 def _connect_error(where: str, detail: str) -> CannotConnect:

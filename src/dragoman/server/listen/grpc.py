@@ -24,8 +24,8 @@ from dragoman.server.listen.tls import tls_extension, tls_options
 from dragoman.transports.grpc.health import HealthService
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.reflection import reflection_methods
-from dragoman.transports.grpc.status import DETAILS, MESSAGE, OK, STATUS
-from dragoman.transports.http import GRPC_CALL
+from dragoman.transports.grpc.status import DETAILS, MESSAGE, OK, STATUS, status_trailers
+from dragoman.transports.http import GRPC_CALL, TooLarge
 
 if TYPE_CHECKING:
     from dragoman.server.config.settings import Settings
@@ -40,7 +40,8 @@ _BY_HTTP = {http: _CODES[number] for number, http in reversed(CODES.values())}
 _PING_MS, _PING_TIMEOUT_MS = 30_000, 20_000
 # How often callers may probe in turn; grpcio refuses those who do it more often than every five minutes by default.
 _MIN_PING_MS = 10_000
-
+# What each field of metadata counts beside its name and value, as HTTP/2 has it.
+_FIELD = 32
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not used
 
@@ -151,7 +152,7 @@ class GrpcListener:
         # Neither needs credentials, as the pages of health and the public card need none.
         self._health = HealthService(app.is_ready, [row.service for row in GRPC_ROWS], SystemClock())
         others = self._health.methods() | reflection_methods()
-        handlers = [_Handlers(self._serve, others)]
+        handlers = [_Handlers(self._serve, others, limits.headers)]
         try:
             self._port = GrpcPort(self._host, settings.grpc.port, credentials, handlers, options, shared=shared)
         except RuntimeError:
@@ -220,17 +221,24 @@ def _is_no_departure(record: logging.LogRecord) -> bool:
 class _Handlers(grpc.GenericRpcHandler):
     """Finds the handler of a path; `others` are those that the app does not serve.
 
-    A call is admitted before its message is read, so all of them read it themselves.
+    A call is admitted before its message is read, so all of them read it themselves. One with more than `limit` bytes
+    of metadata is refused: grpcio does so only once its caller has confirmed the settings of the connection.
     """
 
-    def __init__(self, serve: Callable[..., Awaitable[bytes]], others: Mapping[str, Any]) -> None:
+    def __init__(self, serve: Callable[..., Awaitable[bytes]], others: Mapping[str, Any], limit: int) -> None:
         self._serve = serve
+        self._limit = limit
+        self._refusal = _refusal(limit)
         self._handlers: dict[str, Any] = dict(others)
         for path, method in METHODS.items():
             self._handlers[path] = _handler(path, serve, streams=method.operation.streams)
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler of a call. The app refuses those of methods that there are not."""
+        metadata = handler_call_details.invocation_metadata
+        size = len(metadata) * _FIELD
+        if size > self._limit or size + sum(len(name) + len(value) for name, value in metadata) > self._limit:
+            return self._refusal
         path: str = handler_call_details.method
         return self._handlers.get(path) or _handler(path, self._serve, streams=False)
 
@@ -248,6 +256,18 @@ def _handler(path: str, serve: Callable[..., Awaitable[bytes]], *, streams: bool
         return await serve(path, context, streams=False)
 
     return cast("Any", grpc.stream_unary_rpc_method_handler(answer))
+
+
+def _refusal(limit: int) -> Any:
+    """Build the handler of calls that have more metadata than the limit."""
+    error = TooLarge(f"the metadata of a call may have {limit} bytes, with 32 for each field", limit="headers")
+    trailers = dict(status_trailers(error, GRPC_ROWS[0].version))
+
+    async def refuse(_: object, context: Any) -> None:
+        code, text = _CODES[int(trailers[STATUS])], trailers[MESSAGE].decode()
+        await context.abort(code, text, ((DETAILS.decode(), trailers[DETAILS]),))
+
+    return cast("Any", grpc.stream_unary_rpc_method_handler(refuse))
 
 
 def _credentials(settings: Settings) -> Any:
