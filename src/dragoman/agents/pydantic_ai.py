@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
@@ -19,7 +19,7 @@ from dragoman.agents.text import (
     text_of,
 )
 from dragoman.engine.execute.outputs import Replace
-from dragoman.model.error import Failed, Rejected
+from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
 
 if TYPE_CHECKING:
@@ -38,12 +38,16 @@ class PydanticAiRuns(PausingBridge):
     of a conversation are stored in its state, at most `memory` bytes. Tools that need approval, or run elsewhere, pause
     the task: the agent's `output_type` must allow `DeferredToolRequests`. `deps` are the agent's dependencies, or a
     function that creates them from the run's context.
+
+    Raises:
+        ConfigError: a tool needs approval or runs elsewhere, and the `output_type` does not allow that.
     """
 
     def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, memory: int = DEFAULT_HISTORY_BYTES) -> None:
         self._agent = agent
         self._deps = deps
         self._memory = memory
+        check_deferred_tools(agent)
         description: object = getattr(agent, "description", None)
         super().__init__(agent.name or "agent", description if isinstance(description, str) else "")
 
@@ -106,6 +110,44 @@ class PydanticAiRuns(PausingBridge):
         output = _final(result.output, messages, text_stream)
         if output is not None:
             yield output
+
+
+def check_deferred_tools(agent: Agent[Any, Any]) -> None:
+    """Check that an agent may pause for its tools. What only its code decides, such as `CallDeferred`, is not known.
+
+    Raises:
+        ConfigError: a tool is known to need approval, or to run elsewhere, and the `output_type` does not allow that.
+    """
+    from pydantic_ai import DeferredToolRequests
+    from pydantic_ai.capabilities import AbstractCapability
+
+    if _allows(agent.output_type, lambda type_: type_ is DeferredToolRequests):
+        return
+    own = AbstractCapability.handle_deferred_tool_calls
+    if any(type(each).handle_deferred_tool_calls is not own for each in agent.root_capability.capabilities):
+        return  # it may decide by itself
+    reason = next(filter(None, map(_deferral, agent.toolsets)), None)
+    if reason is not None:
+        raise ConfigError(
+            f"{reason}, and the agent's output_type has no DeferredToolRequests, so every such call would fail: write "
+            "output_type=[str, DeferredToolRequests] (from pydantic_ai) instead of str, or add it to the types you have"
+        )
+
+
+def _deferral(toolset: Any) -> str | None:
+    """Say which tool of a toolset needs approval or runs elsewhere; None where no tool is known to."""
+    from pydantic_ai.toolsets import ApprovalRequiredToolset, ExternalToolset
+
+    if isinstance(toolset, ExternalToolset):
+        names = [each.name for each in toolset.tool_defs]
+        return f"the tool {names[0]!r} runs elsewhere" if names else None
+    if isinstance(toolset, ApprovalRequiredToolset):
+        return "the tools of an ApprovalRequiredToolset need approval"
+    for name, tool in getattr(toolset, "tools", {}).items():
+        if getattr(tool, "requires_approval", False):
+            return f"the tool {name!r} needs approval"
+    inner: Sequence[Any] = (*filter(None, (getattr(toolset, "wrapped", None),)), *getattr(toolset, "toolsets", ()))
+    return next(filter(None, map(_deferral, inner)), None)
 
 
 def _final(output: Any, messages: list[ModelMessage], text_stream: PydanticTextStream) -> Replace | None:
@@ -250,14 +292,17 @@ def allows_text(output_type: Any) -> bool:
     """Return True if the output may be text: otherwise all text is JSON, or a step towards it."""
     from pydantic_ai import TextOutput
 
+    return _allows(output_type, lambda type_: type_ is str or isinstance(type_, TextOutput))
+
+
+def _allows(output_type: Any, fits: Callable[[Any], bool]) -> bool:
+    """Return True if one of the output types fits."""
     if isinstance(output_type, list | tuple):
-        return any(allows_text(each) for each in cast("Sequence[Any]", output_type))
+        return any(_allows(each, fits) for each in cast("Sequence[Any]", output_type))
     if get_origin(output_type) in (Union, types.UnionType):
-        return any(allows_text(each) for each in get_args(output_type))
+        return any(_allows(each, fits) for each in get_args(output_type))
     alias: Any = getattr(output_type, "__value__", None)
-    if alias is not None:
-        return allows_text(alias)
-    return output_type is str or isinstance(output_type, TextOutput)
+    return _allows(alias, fits) if alias is not None else fits(output_type)
 
 
 def accepted_texts(messages: Sequence[ModelMessage]) -> list[str]:

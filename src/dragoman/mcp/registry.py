@@ -240,6 +240,13 @@ class Registry:
         """Return a task by its remote or local id, or None."""
         return self._tasks.get(self._aliases.get(task_id, task_id))
 
+    def task_of(self, agent_id: str, task_id: str) -> TaskRecord | None:
+        """Return a task of an agent by its remote or local id, or None. Raises ToolError when it is another agent's."""
+        record = self._tasks.get(self._by_remote_id.get((agent_id, task_id), "")) or self.task(task_id)
+        if record is not None and record.agent_id != agent_id:
+            raise ToolError(f"Task {task_id} is not one of this agent's: its agent_id is {record.agent_id}")
+        return record
+
     def require_task(self, task_id: str) -> TaskRecord:
         """Return a task by its remote or local id. Raises ToolError when there is none."""
         record = self.task(task_id)

@@ -468,3 +468,37 @@ async def test_the_agents_own_list_comes_in_pages(hosted: Any) -> None:
             assert len(page["tasks"]) == 2
             rest = await host.ok("list_tasks", agent_id=agent_id, limit=2, page_token=page["next_page_token"])
             assert len({each["id"] for each in (*page["tasks"], *rest["tasks"])}) == 3
+
+
+async def test_a_task_of_the_agents_own_list_is_followed_read_and_canceled_by_its_agent_id(
+    hosted: Any, gate: Any
+) -> None:
+    with served(agent) as url:
+        async with hosted() as other:
+            theirs = await other.agent(url)
+            begun_there = await other.ok("send_streaming_message", agent_id=theirs, text="go", skill_id="wait")
+            await other.ok("send_streaming_message", agent_id=theirs, text="go", skill_id="forever")
+        async with hosted() as host:
+            agent_id = await host.agent(url)
+            listed = (await host.ok("list_tasks", agent_id=agent_id))["tasks"]
+            (waiting,) = [each["id"] for each in listed if each["id"] == begun_there["task_id"]]
+            (endless,) = [each["id"] for each in listed if each["id"] != waiting]
+            assert await host.error("subscribe_to_task", task_id=waiting) == f"Task not found: {waiting}"
+            gate.set()
+            shown = await host.ok("subscribe_to_task", task_id=waiting, agent_id=agent_id)
+            assert (shown["current_state"], shown["text"]) == ("completed", "first second")
+            assert (await host.ok("get_task", task_id=waiting, agent_id=url))["text"] == "first second"
+            assert (await host.ok("cancel_task", task_id=endless, agent_id=agent_id))["status"] == "canceled"
+            assert {each["id"] for each in (await host.ok("list_tasks"))["tasks"]} == {waiting, endless}
+            assert "not found" in (await host.error("get_task", task_id="nothing", agent_id=agent_id)).lower()
+
+
+async def test_a_task_is_not_looked_for_at_another_agent(hosted: Any, url: str, foreign: Any) -> None:
+    async with hosted() as host:
+        agent_id = await host.agent(url)
+        task = await host.ok("send_message", agent_id=agent_id, text="hi", skill_id="look")
+        foreign_id = await host.agent(foreign.url)
+        for tool in ("get_task", "cancel_task", "subscribe_to_task"):
+            said = await host.error(tool, task_id=task["id"], agent_id=foreign_id)
+            assert said == f"Task {task['id']} is not one of this agent's: its agent_id is {agent_id}"
+        assert not any(task["id"] in json.dumps(body) for body in foreign.bodies)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -217,6 +219,39 @@ def test_a_function_has_the_card_say_what_its_author_says(door: Door) -> None:
 
     with door.opened(auth=function) as client:
         assert "securitySchemes" not in client.get(CARD).json()
+        assert asked(client) == 401
+        assert asked(client, Authorization="Bearer x") == "ann"
+
+
+def test_a_plain_function_may_block_while_others_are_let_in(door: Door) -> None:
+    others = threading.Event()
+    threads: list[str] = []
+
+    def function(request: Any) -> User | None:
+        threads.append(threading.current_thread().name)
+        name = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if name == "slow":
+            others.wait(10)
+        elif name == "quick":
+            others.set()
+        elif name == "odd":
+            raise StopIteration
+        return User(name) if name else None
+
+    with door.opened(auth=function) as client, ThreadPoolExecutor() as callers:
+        slow = callers.submit(asked, client, Authorization="Bearer slow")
+        assert asked(client) == 401
+        assert asked(client, Authorization="Bearer odd") == 500
+        assert asked(client, Authorization="Bearer quick") == "quick"
+        assert slow.result(10) == "slow"
+    assert len(set(threads)) > 1
+
+
+def test_a_function_may_return_what_is_to_be_awaited(door: Door) -> None:
+    async def function(request: Any) -> User | None:
+        return User("ann") if request.headers.get("authorization") == "Bearer x" else None
+
+    with door.opened(auth=lambda request: function(request)) as client:
         assert asked(client) == 401
         assert asked(client, Authorization="Bearer x") == "ann"
 

@@ -136,11 +136,9 @@ def _task_record(context: ToolContext, request: ToolInvocation, agent: AgentReco
 def _existing_task(context: ToolContext, request: ToolInvocation, agent: AgentRecord) -> TaskRecord | None:
     """Return the registered task that a message continues, or None. Raises ToolError when it is not this agent's."""
     task_id = request.get("task_id")
-    record = context.registry.task(task_id) if task_id else None
+    record = context.registry.task_of(agent.agent_id, task_id) if task_id else None
     if record is None:
         return None
-    if record.agent_id != agent.agent_id:
-        raise ToolError(f"Task {task_id} is not one of this agent's: its agent_id is {record.agent_id}")
     if record.remote_id is None and record.task is None:
         raise ToolError(record.problem or NOT_YET)
     return record

@@ -34,6 +34,7 @@ _AGENT = _described(
     TEXT, "The agent_id from resolve_agent_card or list_remote_agents; a configured name or an address will do."
 )
 _TASK = _described(TEXT, "The task's id, as another tool gave it.")
+_OWNER = _described(TEXT, "The agent that works on the task. Only needed for a task that was not begun here.")
 _WAIT = _described(
     {"type": "number", "minimum": 0}, "How long to wait for the result, in seconds. After that, the task keeps running."
 )
@@ -158,7 +159,11 @@ TOOLS: tuple[ToolDefinition, ...] = (
     ToolDefinition(
         get_task,
         "How a task is now: its state, its artifacts and its history.",
-        parameters={"task_id": _TASK, "history_length": _described(COUNT, "How many messages of the history to show.")},
+        parameters={
+            "task_id": _TASK,
+            "agent_id": _OWNER,
+            "history_length": _described(COUNT, "How many messages of the history to show."),
+        },
         required=("task_id",),
         result=_TASK_RESULT,
         result_required=("id", "status"),
@@ -182,7 +187,7 @@ TOOLS: tuple[ToolDefinition, ...] = (
     ToolDefinition(
         cancel_task,
         "Cancel a task at the agent that works on it.",
-        parameters={"task_id": _TASK},
+        parameters={"task_id": _TASK, "agent_id": _OWNER},
         required=("task_id",),
         result={"task_id": TEXT, "status": _described(TEXT, "The state the agent says the task has now.")},
         result_required=("task_id", "status"),
@@ -192,7 +197,7 @@ TOOLS: tuple[ToolDefinition, ...] = (
     ToolDefinition(
         subscribe_to_task,
         "Follow a task for a while: progress is reported, and what has arrived is returned.",
-        parameters={"task_id": _TASK, "wait_seconds": _WAIT},
+        parameters={"task_id": _TASK, "agent_id": _OWNER, "wait_seconds": _WAIT},
         required=("task_id",),
         result={
             "task_id": TEXT,

@@ -125,8 +125,20 @@ async def subscribe_to_task(context: ToolContext, request: ToolInvocation) -> To
 
 
 async def _find_task_and_agent(context: ToolContext, request: ToolInvocation) -> tuple[TaskRecord, AgentRecord]:
-    record = context.registry.require_task(request.require_text("task_id"))
-    return record, await context.peers.find_agent(record.agent_id)
+    """Find a task that was started here; with `agent_id`, any task that this agent shows to us."""
+    task_id = request.require_text("task_id")
+    if request.get("agent_id") is None:
+        record = context.registry.require_task(task_id)
+        return record, await context.peers.find_agent(record.agent_id)
+    agent = await context.peers.find_agent(request.require_text("agent_id"))
+    record = context.registry.task_of(agent.agent_id, task_id)
+    if record is None:
+        # Read first: a task that is not there leaves no record.
+        task = await context.call_agent(agent, lambda client: client.get_task(task_id), _seconds(context))
+        if task.id != task_id:
+            raise ToolError(f"Task not found: {task_id}")
+        record = context.registry.update_task(context.registry.start_task(agent.agent_id), task)
+    return record, agent
 
 
 async def _refresh(context: ToolContext, agent: AgentRecord, record: TaskRecord) -> None:

@@ -278,7 +278,8 @@ class Agent(BareAgent):
         `memory` bytes of messages are stored.
 
         Raises:
-            ConfigError: it is not a Pydantic AI agent, or dragoman[pydantic-ai] is not installed.
+            ConfigError: it is not a Pydantic AI agent, dragoman[pydantic-ai] is not installed, or a tool needs approval
+                and its `output_type` has no `DeferredToolRequests`.
         """
         require("pydantic_ai", "pydantic-ai")
         from dragoman.agents.pydantic_ai import PydanticAiRuns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -35,12 +37,16 @@ _BROWSER_SCHEMES = ("", "basic", "digest", "negotiate", "ntlm")
 
 
 class Authentication:
-    """Authenticates with a function of the author's own. It has no login page and nothing on the card."""
+    """Authenticates with a function of the author's own. It has no login page and nothing on the card.
+
+    A plain `def` runs in a thread, as skills do: it may ask a database without keeping the event loop from others.
+    """
 
     login: Login | None = None
 
-    def __init__(self, function: Callable[[Request], Awaitable[User | None]]) -> None:
+    def __init__(self, function: Callable[[Request], Awaitable[User | None] | User | None]) -> None:
         self._function = function
+        self._is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))  # noqa: B004
 
     async def open(self) -> None:
         """Open what it needs. Raises ConfigError."""
@@ -75,12 +81,19 @@ class Authentication:
         if not ambient and not _has_explicit_credential(request):
             return None
         try:
-            return await self._function(request)
+            found = self._function(request) if self._is_async else await asyncio.to_thread(self._call, request)
+            return await found if inspect.isawaitable(found) else found
         except (A2AError, Disconnected):
             raise
         except Exception:
             logger.exception("the function given as auth raised an exception")
             raise InternalError from None
+
+    def _call(self, request: Request) -> Awaitable[User | None] | User | None:
+        try:
+            return self._function(request)
+        except StopIteration as error:  # no future can hold it
+            raise RuntimeError("the function given as auth raised StopIteration") from error
 
     async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
         """Return who reads the card, or None. Never raises for a wrong credential."""
