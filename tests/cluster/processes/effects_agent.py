@@ -101,6 +101,17 @@ async def again(ctx: Context, nonce: str, ms: int) -> AsyncIterator[str]:
         await ctx.once("debit", charge, nonce, ctx.task_id, "debit", ms // 4)
 
 
+@agent.skill(restart=True)
+async def leave(ctx: Context, nonce: str, ms: int) -> AsyncIterator[str]:
+    """Work until its process is stopped, end in the next one, and have an effect when it ends."""
+    try:
+        yield f"{os.getpid()} "
+        if not ctx.restarted:
+            await asyncio.Event().wait()
+    finally:
+        await ctx.once("leave", charge, nonce, ctx.task_id, "leave", 0)
+
+
 @agent.skill
 async def converse(ctx: Context, nonce: str, ms: int) -> str:
     """Remember what was said before in this conversation."""

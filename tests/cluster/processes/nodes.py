@@ -27,13 +27,16 @@ _SECRET = "dk1_" + "s" * 43  # as if it were generated: no slow derivation
 class Node:
     """One place of the cluster: a port, and the processes that have listened there, one after the other."""
 
-    def __init__(self, number: int, folder: Path, store: str, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, number: int, folder: Path, store: str, flags: Sequence[str] = (), target: Sequence[str] = (str(AGENT),)
+    ) -> None:
         self.name = f"node{number}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._store = store
         self._flags = flags
+        self._target = target
         self.source = SOURCE  # of the program: another version, if it is set before the next launch
         self.processes: list[NodeProcess] = []
 
@@ -50,7 +53,7 @@ class Node:
             "EFFECTS_FILE": str(self._folder / "effects.jsonl"),
             "DRAGOMAN_SECRET": _SECRET,
         }
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(AGENT), "--port", str(self.port)]
+        command = [sys.executable, "-m", "dragoman.cli.main", "serve", *self._target, "--port", str(self.port)]
         command += ["--node", self.name] if self._store.startswith("postgresql:") else []
         process = NodeProcess([*command, "--store", self._store, *self._flags], self._folder, environment)
         self.processes.append(process)

@@ -435,7 +435,7 @@ async def test_a_crash_between_an_answer_without_a_task_and_its_keeping_asks_nob
         assert behind.begun == ["hi"], after
 
 
-async def test_a_store_that_fails_cancels_the_work_behind(
+async def test_a_store_that_fails_cancels_the_work_behind_when_it_says_again_that_the_task_failed(
     behind: Behind, address: str, start: Any, failing_store: Any
 ) -> None:
     engine = await start(Agent.from_a2a(address), store=failing_store)
@@ -446,8 +446,13 @@ async def test_a_store_that_fails_cancels_the_work_behind(
     with pytest.raises(ServerError):
         await engine.send("two", task=task, wait=False)
     await engine.idle()
+    async with Client(address) as client:
+        [theirs] = [each async for each in client.list_tasks()]
+        assert theirs.state is State.WORKING  # the journal does not say yet that our task has ended
+    failing_store.refuses = lambda write: False
+    await engine.clock.advance(1)
     await until(lambda: behind.ended)
-    assert behind.ended == ["canceled"]
+    assert (behind.ended, (await engine.get(task)).state) == (["canceled"], State.FAILED)
 
 
 # Connections

@@ -96,7 +96,7 @@ class Execution:
                 self._question = None
                 self._remarks.clear()
         except asyncio.CancelledError:
-            if self._ctx.cancelled and not self._over:
+            if not self._over and await self._ctx.journaled_end() is not None:
                 situation = self._request(None, self._snapshot(None))
                 await cancel_executor(self._executor, self._adapter, self._queue, situation)
             await stop(self._work)

@@ -62,7 +62,7 @@ class QuestionReplay:
         self._answers = answers
         self._first_state = first_state
         self._next = 0
-        self.paused = False
+        self._pause: PauseSignal | None = None
 
     @property
     def replaying(self) -> bool:
@@ -97,9 +97,14 @@ class QuestionReplay:
         answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
         return (answer.text or None) if answer.data is None else answer.data
 
+    def check_goes_on(self) -> None:
+        """Raise the PauseSignal again if a question has paused the function: it only cleans up now."""
+        if self._pause is not None:
+            raise self._pause
+
     def check_not_paused(self) -> None:
         """Raise Failed if the function goes on after a question paused it: its code has caught the PauseSignal."""
-        if self.paused:
+        if self._pause is not None:
             raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
 
     def _ref(self) -> dict[str, Any] | None:
@@ -108,8 +113,8 @@ class QuestionReplay:
     def _answer(self, question: str, ask: Ask) -> AnsweredQuestion:
         self.check_not_paused()
         if not self.replaying:
-            self.paused = True
-            raise PauseSignal(ask)
+            self._pause = PauseSignal(ask)
+            raise self._pause
         answer = self._answers[self._next]
         if answer.question != question:
             raise Failed(

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from dragoman.engine.journal.writer import STOPPING
+from dragoman.model.error import ServerError
+
 if TYPE_CHECKING:
     import logging
 
@@ -72,7 +75,9 @@ class SyncContext:
         Raises:
             Failed: it was started in an earlier process and may or may not have completed.
             TypeError: the result has no JSON form.
+            ServerError: the run does not go on here, or its note cannot be stored: `fn` was not called.
         """
+        self._ctx.check_runs_here(key)
         return self._run(self._ctx.once(key, fn, *args, retry=retry))
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
@@ -90,4 +95,7 @@ class SyncContext:
         self._run(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():  # the server has stopped, and this thread has not
+            work.close()
+            raise ServerError(STOPPING, taskId=self.task_id)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

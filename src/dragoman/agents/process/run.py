@@ -114,8 +114,8 @@ class SessionRuns:
         is_started = ctx.task_id in self._started
         self._started.discard(ctx.task_id)
         if ctx.resume is not None and not is_started:
-            # Canceled before the answer reached the program: nothing else would stop it.
-            cancellation = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
+            # If it was canceled before the answer reached the program, nothing else would stop it.
+            cancellation = asyncio.get_running_loop().create_task(self._cancel_ended(ctx, ctx.resume.ref))
             self._cancellations.add(cancellation)
             cancellation.add_done_callback(self._cancellations.discard)
         session = self._sessions.pop(ctx.task_id, None)
@@ -125,6 +125,11 @@ class SessionRuns:
             self._folders.remove_if_empty(session.folder)
         if slots is not None:
             slots.release()
+
+    async def _cancel_ended(self, ctx: Context, ref: Any) -> None:
+        """Stop the program that waits for an answer, unless the task goes on and answers it later."""
+        if await ctx.journaled_end() is not None:
+            await self.canceled(ref)
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Send the message to the session's program and yield the outputs of the agent.

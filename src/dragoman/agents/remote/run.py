@@ -148,9 +148,12 @@ class RemoteProxy:
         except (Failed, Rejected):
             raise
         except (asyncio.CancelledError, DragomanError) as error:
-            # If the caller cancels, the remote task is canceled, too; if the server stops, it continues.
-            if remote_run is not None and (ctx.cancelled or isinstance(error, ResponseTooLarge)):
-                await remote_run.cancel()
+            # If the task has ended, the remote task is canceled, too. If the server stops or has lost the task, it goes
+            # on, and the next run follows it.
+            if remote_run is not None:
+                ctx.on_failed(remote_run.cancel)
+                if await ctx.journaled_end() if ctx.cancelled else isinstance(error, ResponseTooLarge):
+                    await remote_run.cancel()
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
                 raise
             ctx.log.warning("the agent behind: %s: %s", type(error).__name__, error)

@@ -15,6 +15,7 @@ from dragoman.engine.execute.artifact_stream import ArtifactStream
 from dragoman.engine.execute.context_calls import ContextCalls, must_be_awaited
 from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of_all
 from dragoman.engine.execute.threads import in_thread
+from dragoman.engine.journal.run_end import RunEnd, RunEnded, journaled_end, run_end
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
 from dragoman.model.event import ArtifactUpdate
@@ -26,7 +27,7 @@ from dragoman.model.task import Artifact
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.call import CallContext
@@ -43,6 +44,10 @@ class AskHandler(Protocol):
     @property
     def replaying(self) -> bool:
         """True while the run repeats code whose outputs were journaled before the last answer."""
+        ...
+
+    def check_goes_on(self) -> None:
+        """Raise what has paused the task, if something has."""
         ...
 
     async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
@@ -243,10 +248,14 @@ class Context:
         durable, nobody can know whether the effect happened: a later run fails and says so, or calls `fn` again with
         `retry=True`, which is for idempotent effects. A call that raises counts as not having happened.
 
+        Code that cleans up may still run when its run does not go on in this process: it was lost, the server stops, or
+        the task waits for an answer. Then nothing is called, because the next run does it. After a cancel that is
+        stored it may be called.
+
         Raises:
             Failed: the call was started in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
-            ServerError: the note cannot be stored.
+            ServerError: the note cannot be stored, or the run does not go on here: `fn` was not called.
         """
         if self._once_locks is None:
             self._once_locks = KeyedLocks()
@@ -262,11 +271,22 @@ class Context:
                 self._effects -= 1
             return self._once[key]
 
+    async def _check_may_act(self, key: str) -> None:
+        """Raise RunEnded, or what has paused the task, unless the run goes on here or its task has ended for good."""
+        if self.ask_handler is not None:
+            self.ask_handler.check_goes_on()
+        self.check_runs_here(key)
+        if run_end(self._live) is not None and await self.journaled_end() is None:
+            raise _run_over(key, run_end(self._live) or RunEnd.LOST, self.task_id)
+
     async def _call_once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool) -> Any:
-        if not retry and not self._live.ended:
-            await self._live.note("begun", key.encode())
-        if self._live.sharing is not None:
-            await self._live.sharing.wait_lease()
+        await self._check_may_act(key)
+        if not self._live.ended:
+            if not retry:
+                await self._live.note("begun", key.encode())
+            if self._live.sharing is not None:
+                await self._live.sharing.wait_lease()
+            await self._check_may_act(key)  # what was waited for takes time
         try:
             result = await _call(fn, *args)
         except asyncio.CancelledError:
@@ -332,6 +352,30 @@ class Context:
             self.artifact_stream.write(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
         await self._live.drain()
 
+    async def journaled_end(self) -> State | None:
+        """Return the final state that the journal has for the task; None while it may go on somewhere; for bridges.
+
+        What a run has begun elsewhere may be canceled when this is CANCELED or FAILED, and only then: a run also ends
+        when its process stops or has lost the task, and then the next run follows what this one has begun.
+        """
+        return await journaled_end(self._live)
+
+    def on_failed(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call back if the store has refused a write and the task is failed later, when the run is over; for bridges.
+
+        The callback raises nothing.
+        """
+        self._live.set_on_failed(callback)
+
+    def check_runs_here(self, key: str) -> None:
+        """Raise ServerError when an effect must be left to the next run; any thread may ask.
+
+        A run that was lost or has ended passes: what the journal says about it decides.
+        """
+        end = run_end(self._live)
+        if end not in (None, RunEnd.ENDED, RunEnd.LOST):
+            raise _run_over(key, end, self.task_id)
+
     def record_output(self) -> None:
         """Record how long a caller who streams has waited for the first output of the run. Does nothing after that."""
         since, self._waiting_since = self._waiting_since, 0.0
@@ -363,6 +407,10 @@ async def _call(fn: Callable[..., Any], *args: Any) -> Any:
         return await fn(*args)
     result = await in_thread(fn, *args)
     return await result if inspect.isawaitable(result) else result
+
+
+def _run_over(key: str, end: RunEnd, task_id: str) -> RunEnded:
+    return RunEnded(f"`{key}` was not called: {end.value}", taskId=task_id)
 
 
 def describe_in_doubt(effects: frozenset[str]) -> str:

@@ -14,6 +14,8 @@ from dragoman.model.state import State
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from dragoman.clock import Timer
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
@@ -137,15 +139,15 @@ class BrokenTaskReaper:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        # Task numbers by id: the id may belong to another task when it is read back.
-        self._ids: dict[str, int] = {}
+        # Task numbers by id: the id may belong to another task when it is read back. And what to call when it failed.
+        self._ids: dict[str, tuple[int, Callable[[], Awaitable[None]] | None]] = {}
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
 
-    def add(self, task_id: str, number: int) -> None:
+    def add(self, broken: LiveTask) -> None:
         """Add a task whose run was stopped because the store refused a write."""
-        self._ids[task_id] = number
+        self._ids[broken.id] = broken.row.number, broken.on_failed
         self._schedule()
 
     def close(self) -> None:
@@ -173,9 +175,12 @@ class BrokenTaskReaper:
     async def _work(self) -> None:
         await self._tasks.store.check()
         ended = 0
-        for task_id, number in tuple(self._ids.items()):
-            ended += await self._fail(task_id, number)
+        for task_id, (number, on_failed) in tuple(self._ids.items()):
+            failed = await self._fail(task_id, number)
             self._ids.pop(task_id, None)
+            ended += failed
+            if failed and on_failed is not None:
+                await on_failed()
         if ended:
             logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
 

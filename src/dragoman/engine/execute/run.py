@@ -16,6 +16,7 @@ from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
+from dragoman.engine.journal.run_end import RunEnded
 from dragoman.engine.traces import error_type
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
@@ -310,6 +311,8 @@ class Run:
         live = self.live
         if live.ended:
             return
+        if isinstance(error, RunEnded):  # recovery handles it, as any run that is interrupted
+            raise asyncio.CancelledError from error
         public = public_error(error, live.id)
         if public is None:
             self._end(State.FAILED, _text_part(self._log_and_describe(error)))
@@ -398,5 +401,7 @@ async def _close(outputs: AsyncIterator[Any] | None) -> None:
             await close()
         except (asyncio.CancelledError, GeneratorExit):
             raise
+        except RunEnded as error:
+            logger.debug("%s", error)
         except BaseException:
             logger.exception("an agent raised an exception while its generator was being closed")

@@ -287,6 +287,7 @@ class Runner:
             if self._shared and not run.live.over:
                 run.live.lose()  # it cancels the run, and whoever waits for the task goes on from its journal
             else:
+                run.live.mark_stopped()
                 worker.cancel()
         await self.wait_idle(CANCEL_GRACE_SECONDS)
         if self._workers:

@@ -84,7 +84,7 @@ class Tasks:
         if not live.over:
             live.abandon()
         if live.broken and not live.ownership_lost:
-            self._reaper.add(live.id, live.row.number)
+            self._reaper.add(live)
         # In a shared store a claim ends with the task's end or pause.
         elif live.claim is not None and (self.sharing is None or not is_settled):
             self.ownership.release(live.claim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Write
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from dragoman.clock import Clock
     from dragoman.engine.ownership.sharing import Sharing
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.message import Message
     from dragoman.model.record import Folding, Record
+    from dragoman.model.state import State
     from dragoman.model.task import Task
 
 # How far an agent may run ahead of the disk, and how many records of a task stay in memory for subscribers (its
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 MAX_AHEAD_EVENTS = 256
 MAX_AHEAD_BYTES = 1_000_000
 MAX_WINDOW_EVENTS = 512
+# How long the end of a task is waited for that another process has claimed.
+END_SECONDS = 2
 STOPPING = "the server is stopping: ask again when it is back"
 LOST = "this server has lost the task, which goes on elsewhere: try again with the same messageId"
 UNAVAILABLE = "the store cannot take writes now: try again later"
@@ -52,7 +56,7 @@ class TaskWriter:
         "_abandoned", "_ahead_bytes", "_bus", "_clock", "_error", "_has_pending", "_notes_durable",
         "_notes_queued", "_on_durable", "_reply_durable", "_settle_waiters", "_settled_at", "_settled_task",
         "_store", "_waiters", "_window", "_window_bytes", "broken", "committed", "context_id", "draft", "epoch",
-        "folding", "id", "row", "sharing",
+        "folding", "id", "is_stopped", "on_failed", "row", "sharing",
     )
     # fmt: on
 
@@ -93,6 +97,8 @@ class TaskWriter:
         self._settle_waiters: list[asyncio.Future[None]] = []
         self._error: BaseException | None = None
         self._abandoned = False
+        self.is_stopped = False  # True when this process stops, and its run with it
+        self.on_failed: Callable[[], Awaitable[None]] | None = None
         self._reply_durable = False
         self._settled_task: Task | None = None
 
@@ -205,12 +211,38 @@ class TaskWriter:
         """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""
         self._break(OwnershipLost(LOST))
 
+    async def end_elsewhere(self) -> State | None:
+        """Return the final state of a task that another process has claimed; None when it has not ended.
+
+        Whoever cancels a task claims it first, so its end is waited for, a moment: a node that takes a task over has
+        claimed it, too.
+        """
+        deadline = self._clock.now() + round(END_SECONDS * 1000)
+        with suppress(ServerError), self._bus.watch(self.id) as watch:
+            while (stored := await self._store.task(self.id)) is not None:
+                if stored.row.number != self.row.number or stored.epoch == self.epoch:
+                    return None
+                if stored.row.state.final:
+                    return stored.row.state
+                if (left := (deadline - self._clock.now()) / 1000) <= 0:
+                    return None
+                await watch.wait_past(stored.row.generation, left)
+        return None
+
+    def mark_stopped(self) -> None:
+        """Note that this process stops, and the run with it."""
+        self.is_stopped = True
+
+    def set_on_failed(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Set what is called when the task was failed after the store had refused a write of its run."""
+        self.on_failed = callback
+
     def abandon(self) -> None:
         """Mark a task whose run has stopped before the task ended or paused; its waiters get ServerError.
 
         The error names the task, so that they can ask for it when the server is back.
         """
-        self._abandoned = True
+        self._abandoned = self.is_stopped = True
         self._on_abandoned()
         self._fail_waiters(lambda: ServerError(STOPPING, taskId=self.id, interrupted="true"))
 
