@@ -78,9 +78,41 @@ def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
 
 
 @pytest.mark.requirement("S2-116")
-# Types are left to `make check`: they take as long as a thousand tests.
-@pytest.mark.parametrize("tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."]], ids=["linter", "format"])
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        # The whole of it takes as long as a thousand tests: `make check` does it, before every change that lands.
+        ["basedpyright", "src/dragoman/compat/executor"],
+    ],
+    ids=["linter", "format", "types"],
+)
 def test_the_checkers_find_nothing(tool: list[str]) -> None:
     name, *words = tool
-    done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.requirement("S2-116")
+def test_what_lands_has_passed_the_strict_type_checker_the_linter_and_the_suite() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["basedpyright"]
+    assert (settings["typeCheckingMode"], "src" in settings["include"]) == ("strict", True)
+    assert "make check test" in (ROOT / ".ci/run").read_text()
+    check = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
+    assert [line.strip() for line in check.splitlines() if "ruff" in line or "basedpyright" in line] == [
+        "$(BIN)/ruff check .",
+        "$(BIN)/ruff format --check .",
+        "$(BIN)/basedpyright",
+    ]
+
+
+@pytest.mark.requirement("S2-116")
+def test_the_type_checker_does_find_what_is_wrong(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from dragoman.compat.executor import TextPart\n\nTextPart(text=3)\n")
+    words = ["--pythonpath", sys.executable, str(wrong)]
+    done = subprocess.run([sys.executable, "-m", "basedpyright", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "wrong.py:3" in done.stdout

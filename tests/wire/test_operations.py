@@ -190,8 +190,10 @@ def test_the_history_is_cut_to_its_last_messages(speaker: Any, length: int, kept
     assert len(whole) == 3
     if speaker.form == "0.3-rest" and length == 0:
         kept = 3  # proto3 cannot tell 0 from nothing, and nothing is unlimited
-    shown = speaker.get(task, historyLength=length).result.get("history", [])
-    assert shown == whole[len(whole) - kept :]
+    answer = speaker.get(task, historyLength=length).result
+    assert answer.get("history", []) == whole[len(whole) - kept :]
+    # In 0.3 the answer says that there is none; later versions leave empty lists out.
+    assert "history" in answer or speaker.form not in ("0.3-rpc", "0.1-rpc")
 
 
 @pytest.mark.rows("length", [1, 0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -76,6 +78,8 @@ class Webhook(Struct, kw_only=True):
 # Tasks beyond this number are evicted: ended ones first, oldest first.
 MAX_TASKS = 10_000
 MAX_AGENTS = 1_000
+_WORD = re.compile(r"[a-z0-9]+")
+_MAX_STEM = 40
 # An agent with many tasks evicts its own, not those of other agents.
 MAX_TASKS_PER_AGENT = 2_000
 # A file that was written with higher limits shrinks step by step.
@@ -169,7 +173,7 @@ class Registry:
         if existing is None and len(self.agents) >= MAX_AGENTS:
             raise ToolError(f"{MAX_AGENTS} agents are registered: use one of them, see list_remote_agents")
         record = AgentRecord(
-            agent_id=f"agent_{uuid.uuid4().hex}" if existing is None else existing.agent_id,
+            agent_id=self._new_agent_id(name) if existing is None else existing.agent_id,
             name=name,
             base_url=base_url,
             status="connected",
@@ -181,6 +185,16 @@ class Registry:
         self.agents[record.agent_id] = record
         self._save(record)
         return record
+
+    def _new_agent_id(self, name: str) -> str:
+        """Return a readable id that is not in use: the words of the agent's name, and a random suffix."""
+        # Only plain words, and few of them: the name is the agent's own, and a model reads the id.
+        words = _WORD.findall(name.lower())
+        stem = "_".join(["agent", *(words[:-1] if words[-1:] == ["agent"] else words)])[:_MAX_STEM].rstrip("_")
+        while True:
+            agent_id = f"{stem}_{secrets.token_hex(3)}"
+            if agent_id not in self.agents:
+                return agent_id
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 

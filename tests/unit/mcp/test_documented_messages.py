@@ -171,7 +171,6 @@ async def test_an_agent_that_says_nothing_is_given_up(hosted: Any, foreign: Any)
     foreign.let_go("message/send")
 
 
-@pytest.mark.requirement("S4-34")
 async def test_by_default_the_limit_is_a_minute(hosted: Any) -> None:
     async with hosted() as host:
         assert (host.server.context.options.answer_seconds, host.server.context.options.wait_seconds) == (60, 45)

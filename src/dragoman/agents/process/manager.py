@@ -163,7 +163,6 @@ class ProgramManager:
             session.status = "stopped" if kind == "session_stopped" else "error"
         elif kind == "ask":
             session.status = "paused"
-        session.updated_ms = self._clock.now()
         if kind in events.END_TYPES:
             self._record_end(session.id, event)
         backlog_full: asyncio.Future[None] | None = None

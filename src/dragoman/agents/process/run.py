@@ -96,7 +96,6 @@ class SessionRuns:
             project_id=self._project_id,
             message=ctx.history[0].text if ctx.history else ctx.text,
             created_ms=ctx.clock.now(),
-            updated_ms=ctx.clock.now(),
         )
         if self._folders is not None:
             try:

@@ -38,7 +38,6 @@ class ProgramSession(Struct, kw_only=True):
     cost: float = 0.0
     turns: int = 0
     created_ms: int = 0
-    updated_ms: int = 0
 
 
 def title_of(message: str) -> str:

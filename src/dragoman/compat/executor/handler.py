@@ -57,8 +57,11 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.params import AgentCard
     from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.user import User
+    from dragoman.transports.endpoint import ExtendedCard
     from dragoman.transports.http import Header
     from dragoman.transports.http import Request as HttpRequest
+    from dragoman.transports.limits import DenialLog
+    from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.compat")
 _NO_CARD = b'{"error":"agent card not configured"}'
@@ -79,11 +82,22 @@ class FixedCard(Cards):
         return 200, self._body, headers
 
 
+class _Hosted(HostedAgent):
+    """Hosts the executor behind HTTP with the extended card that the handler was given, if any."""
+
+    extended_card: AgentCard | None = None
+
+    def rebuild(self, delivery: DeliveryService | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
+        """Build a new engine and its endpoints."""
+        card = self.extended_card
+        super().rebuild(delivery, extended if card is None else lambda _, __: card.to_model(), denials)
+
+
 class RequestHandler:
     """Handles requests with an executor. It starts with the first request; `close` or `async with` stops it.
 
-    `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`
-    in `handle`. With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without
+    `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`.
+    With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without
     one it is None. `task_store`, `push_sender` and `push_config_store` may be objects of your own with the methods of
     `TaskStoreInterface`, `PushSenderInterface` and `PushConfigStoreInterface`. `clock` is for a handler without a
     `TaskStore`.
@@ -118,7 +132,8 @@ class RequestHandler:
         run = run_of(executor, queues=self.queues, task_store=journal)
         self._agent = Agent(journal.agent, run=run)
         cards = FixedCard(self._agent, agent_card, journal.clock.now())
-        hosted = HostedAgent(self._agent, cards, self._make_service, Limits().body, blocking=True)
+        hosted = _Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
+        hosted.extended_card = extended_card
         self.push_configs: PushConfigStore | None = None
         deliveries = keys = None
         if push_sender is not None:

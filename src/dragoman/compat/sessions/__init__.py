@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent, get_agent_bundles
     from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
     from dragoman.compat.sessions.types import (
+        A2AAgentCard,
+        A2AAgentSkill,
         A2AMessage,
         A2AProtocolExtension,
         A2ATask,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "A2AAgentCard",
+    "A2AAgentSkill",
     "A2AMessage",
     "A2AProtocolExtension",
     "A2ATask",

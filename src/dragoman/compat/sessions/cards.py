@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# The path of a card under `/api/agents/{id}`.
-AGENT_CARD = "/agent-card"
 ORGANIZATION = "Dragoman"
 _MODES = ["text/plain", "application/json"]
 _TOOL_INPUT_MODES, _TOOL_OUTPUT_MODES = ["application/json"], ["application/json", "text/plain"]

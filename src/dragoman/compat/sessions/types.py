@@ -50,9 +50,61 @@ class A2ATaskSendRequest(TypedDict):
     params: A2ATaskSendParams
 
 
+class A2AAgentSkill(TypedDict):
+    """A skill on a card: one tool."""
+
+    id: str
+    name: str
+    description: str
+    tags: list[str]
+    inputModes: list[str]
+    outputModes: list[str]
+
+
 class A2AProtocolExtension(TypedDict):
     """An entry of `supportedProtocols` on a card."""
 
     protocol: str
     description: str
     endpoint: NotRequired[str]
+
+
+class A2AAgentProvider(TypedDict):
+    """The `provider` on a card."""
+
+    organization: str
+    url: str
+
+
+class A2AAgentCapabilities(TypedDict):
+    """The `capabilities` on a card."""
+
+    streaming: bool
+    pushNotifications: bool
+    stateTransitionHistory: bool
+
+
+class A2AAgentAuthentication(TypedDict):
+    """The `authentication` on a card."""
+
+    schemes: list[str]
+
+
+class A2AAgentCard(TypedDict):
+    """A card as `build_agent_card` and `build_agent_card_for_agent` return it.
+
+    The cards of other servers, which `fetch_agent_card` returns, have at least `name` and `version`.
+    """
+
+    name: str
+    description: str
+    url: str
+    provider: A2AAgentProvider
+    version: str
+    documentationUrl: str
+    capabilities: A2AAgentCapabilities
+    authentication: A2AAgentAuthentication
+    defaultInputModes: list[str]
+    defaultOutputModes: list[str]
+    skills: list[A2AAgentSkill]
+    supportedProtocols: list[A2AProtocolExtension]

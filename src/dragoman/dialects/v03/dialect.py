@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from msgspec.structs import replace
+
 from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import check_message
@@ -243,7 +245,11 @@ class V03:
         )
 
     def _result_to(self, operation: Operation, result: Task | Message) -> Any:
-        return CODEC.event_to(result, last=False)
+        written = CODEC.event_to(result, last=False)
+        if operation is Operation.GET and isinstance(result, Task) and not result.history:
+            # Who asks for no messages is told that there are none. A list, as an empty tuple would be left out.
+            return replace(cast("Task03", written), history=[])
+        return written
 
     def _result_from(self, data: Any) -> Task | Message:
         event = self.read_event(data)

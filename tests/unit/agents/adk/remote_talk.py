@@ -33,11 +33,12 @@ class Talk:
             self._session_id = (await sessions.create_session(app_name=APP, user_id=USER)).id
         return await sessions.get_session(app_name=APP, user_id=USER, session_id=self._session_id)
 
-    async def say(self, *said: str | types.Part) -> list[Event]:
-        async with aclosing(self.turn(*said)) as events:
+    async def say(self, *said: str | types.Part, **options: Any) -> list[Event]:
+        async with aclosing(self.turn(*said, **options)) as events:
             return [event async for event in events]
 
-    async def turn(self, *said: str | types.Part) -> AsyncGenerator[Event, None]:
+    async def turn(self, *said: str | types.Part, **options: Any) -> AsyncGenerator[Event, None]:
+        """One turn; with `config`, another run config than the mode's, or none."""
         await self.session()
         parts = [types.Part(text=each) if isinstance(each, str) else each for each in said]
         mode = StreamingMode.SSE if self.streaming else StreamingMode.NONE
@@ -45,7 +46,7 @@ class Talk:
             user_id=USER,
             session_id=self._session_id,
             new_message=types.Content(role="user", parts=parts),
-            run_config=RunConfig(streaming_mode=mode),
+            run_config=options.get("config", RunConfig(streaming_mode=mode)),
         )
         async with aclosing(events):
             async for event in events:

@@ -11,10 +11,12 @@ from typing import Any
 import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.genai import types
 from pydantic import ValidationError
 
 import dragoman.adk
+import dragoman.compat.executor as a2a
 from dragoman import Agent, Client, Context
 from dragoman.adk import RemoteAgent
 from dragoman.errors import ConfigError
@@ -246,6 +248,33 @@ async def test_the_run_config_says_whether_it_is_sent_or_streamed(remote: Make, 
     # Who sends may look afterwards what has become of it.
     assert [each for each in app.methods if each.startswith("Send")] == [method]
     assert not streaming or len(app.methods) == 1
+
+
+@pytest.mark.requirement("S2-106")
+@pytest.mark.parametrize(
+    ("config", "method"),
+    [
+        (RunConfig(streaming_mode=StreamingMode.NONE), "message/send"),
+        (RunConfig(streaming_mode=StreamingMode.SSE), "message/stream"),
+        (None, "message/send"),
+    ],
+)
+async def test_an_agent_of_0_3_is_called_with_the_method_that_the_run_config_asks_for(
+    remote: Make, config: RunConfig | None, method: str
+) -> None:
+    class Echo(a2a.AgentExecutor):
+        async def execute(self, context: a2a.RequestContext, task_id: str) -> None:
+            await context.queue.enqueue(a2a.Message("agent", (a2a.TextPart(f"heard {context.message.text}"),)))
+
+        async def cancel(self, context: a2a.RequestContext, task_id: str) -> None: ...
+
+    streaming = a2a.AgentCapabilities(streaming=True)
+    card = a2a.AgentCard("echo", "Says it again", "http://test", "1.0.0", capabilities=streaming)
+    app = Recorded(a2a.RequestHandler(Echo, agent_card=card).app())
+    talk = Talk(remote(app))
+    assert texts_of(await talk.say("hi", config=config)) == ["heard hi"]
+    assert app.methods[0] == method
+    assert {each for each in app.methods if each.startswith("message/")} == {method}
 
 
 async def test_credentials_go_along(remote: Make) -> None:

@@ -24,7 +24,7 @@ from dragoman.compat.executor import (
 from dragoman.engine.operations import EngineSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     Work = Callable[["Told"], Awaitable[Any]]
 
@@ -101,10 +101,12 @@ class Caller:
         assert "error" not in answer, answer
         return answer["result"]
 
-    def stream(self, text: str) -> AsyncIterator[dict[str, Any]]:
+    def stream(self, text: str) -> AsyncGenerator[dict[str, Any]]:
         said = {"kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": text}]}
-        request = {"jsonrpc": "2.0", "id": 7, "method": "message/stream", "params": {"message": said}}
-        return self.handler.handle_stream(request)
+        return self.follow("message/stream", message=said)
+
+    def follow(self, method: str, **params: Any) -> AsyncGenerator[dict[str, Any]]:
+        return self.handler.handle_stream({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 
 
 @pytest.fixture

@@ -397,6 +397,35 @@ async def test_the_queue_is_closed_however_the_executor_ends(doing: Any, end: st
     assert len(queues) == 0
 
 
+@pytest.mark.requirement("S2-103")
+@pytest.mark.parametrize("end", ["return", "crash", "ask"])
+async def test_nothing_can_be_enqueued_once_the_executor_has_returned(doing: Any, end: str) -> None:
+    outcomes: list[Any] = []
+    background: set[asyncio.Task[None]] = set()
+
+    async def work(told: Any) -> None:
+        returned = asyncio.Event()
+
+        async def go_on_behind_its_back() -> None:
+            await returned.wait()
+            artifact = Artifact("late", (TextPart("late"),))
+            update = TaskArtifactUpdateEvent(told.context.task_id, told.context.context_id, artifact)
+            outcomes.append(await told.context.queue.enqueue(update))
+
+        background.add(asyncio.create_task(go_on_behind_its_back()))
+        if end == "ask":
+            await told.status(TaskState.INPUT_REQUIRED, "which?")
+        await asyncio.sleep(0)
+        returned.set()  # wakes it at the next step of the loop, when this has returned
+        if end == "crash":
+            raise RuntimeError
+
+    task = await answer_of(doing(work))
+    await asyncio.wait(background)
+    assert outcomes == [("error", "not_found")]
+    assert task.artifacts == ()
+
+
 @pytest.mark.requirement("S2-21", "S2-41", "S2-43")
 async def test_canceling_a_task_calls_cancel_and_then_stops_the_work(doing: Any) -> None:
     order: list[str] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from dragoman.compat.executor import EventQueue, EventQueues, Message, Role, Subscription, TextPart
+from dragoman.compat.executor.event_queue import QUEUE_LIMIT
 
 
 def event(text: str) -> Message:
@@ -83,6 +85,7 @@ async def test_nothing_can_be_said_or_heard_after_the_end() -> None:
     assert queue.subscribers == 0
 
 
+@pytest.mark.requirement("S2-118")
 async def test_an_executor_that_is_too_far_ahead_waits_for_its_slowest_subscriber() -> None:
     queue = EventQueue("t", limit=2)
     subscription = queue.subscribe()
@@ -93,6 +96,60 @@ async def test_an_executor_that_is_too_far_ahead_waits_for_its_slowest_subscribe
     assert not third.done()
     assert await anext(subscription) == event("1")
     assert (await third)[0] == "ok"
+
+
+@pytest.mark.requirement("S2-118")
+async def test_a_subscriber_that_leaves_lets_an_executor_go_that_waits_for_it() -> None:
+    queue = EventQueue("t", limit=1)
+    reading = queue.subscribe("reading")
+    subscribed = asyncio.Event()
+
+    async def fall_behind() -> None:
+        queue.subscribe()
+        subscribed.set()
+        await asyncio.Event().wait()
+
+    slow = asyncio.create_task(fall_behind())
+    await subscribed.wait()
+    await queue.enqueue(event("1"))
+    assert await anext(reading) == event("1")
+    second = asyncio.create_task(queue.enqueue(event("2")))
+    await asyncio.sleep(0)
+    assert not second.done()
+    slow.cancel()
+    assert (await second)[0] == "ok"
+    assert (queue.subscribers, await anext(reading)) == (1, event("2"))
+
+
+@pytest.mark.requirement("S2-118")
+async def test_a_subscriber_of_a_handler_holds_its_executor_back_and_one_that_leaves_lets_it_end(
+    calling: Any, doing: Any
+) -> None:
+    sent: list[int] = []
+    subscribed, full, one_more = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    said = {QUEUE_LIMIT: full, QUEUE_LIMIT + 1: one_more}
+
+    async def work(told: Any) -> None:
+        await subscribed.wait()
+        for number in range(3 * QUEUE_LIMIT):
+            await told.artifact("a", "x", append=number > 0)
+            sent.append(number)
+            said.get(len(sent), subscribed).set()
+
+    caller = calling(doing(work))
+    task = await caller.send("hi", blocking=False)
+    queue = caller.handler.queues.lookup(task["id"])[1]
+    subscription = queue.subscribe("slow")
+    subscribed.set()
+    await full.wait()
+    for _ in range(200):  # time enough for many more, if nothing held it back
+        await asyncio.sleep(0)
+    assert len(sent) == QUEUE_LIMIT
+    await anext(subscription)
+    await one_more.wait()
+    subscription.leave()
+    await queue.done()
+    assert len(sent) == 3 * QUEUE_LIMIT
 
 
 async def test_closing_lets_an_executor_go_that_waits_for_room() -> None:

@@ -17,6 +17,7 @@ from dragoman.compat.executor import (
     AgentProvider,
     AgentSkill,
     Message,
+    PushSender,
     RequestHandler,
     Role,
     Task,
@@ -25,7 +26,6 @@ from dragoman.compat.executor import (
     TaskStore,
     TextPart,
 )
-from dragoman.compat.executor.jsonrpc import METHODS
 from dragoman.testing import served
 
 SAID: dict[str, Any] = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
@@ -58,14 +58,39 @@ def test_a_message_by_http_is_answered_in_camel_case_with_kinds(echo: Any) -> No
     assert task["status"]["message"]["parts"] == [{"kind": "text", "text": "hi"}]
 
 
-@pytest.mark.requirement("S2-24")
-def test_none_of_the_ten_methods_is_unknown_by_http(echo: Any) -> None:
-    named = {"message": SAID, "id": "t", "taskId": "t", "pushNotificationConfig": {"url": "https://x.example"}}
-    with served(RequestHandler(echo).app()) as url:
-        for method in METHODS:
-            answer = httpx2.post(url, json=rpc(method, **named), timeout=10)
-            assert answer.status_code == 200
-            assert "-32601" not in answer.text
+@pytest.mark.requirement("S2-24", "S2-110")
+def test_each_of_the_ten_methods_does_its_work_by_http(doing: Any) -> None:
+    async def work(told: Any) -> None:
+        if told.context.message.text == "ask":
+            await told.status(TaskState.INPUT_REQUIRED, "which?")
+
+    card = AgentCard("n", "d", "https://x.example", "1", supports_authenticated_extended_card=True)
+    hook = {"id": "p", "url": "https://x.example"}
+    handler = RequestHandler(doing(work), agent_card=card, extended_card=card, push_sender=PushSender())
+    with served(handler.app()) as url:
+        asked = post(url, "message/send", message=SAID | {"parts": [{"kind": "text", "text": "ask"}]})["result"]
+        task = asked["id"]
+        assert asked["status"]["state"] == "input-required"
+        stream = httpx2.post(url, json=rpc("message/stream", message=SAID | {"messageId": "m2"}), timeout=10)
+        assert events(stream)[-1]["status"]["state"] == "completed"
+        assert post(url, "tasks/get", id=task)["result"] == asked
+        made = post(url, "tasks/pushNotificationConfig/set", taskId=task, pushNotificationConfig=hook)["result"]
+        named = {"id": task, "pushNotificationConfigId": "p"}
+        assert made == {"taskId": task, "pushNotificationConfig": hook}
+        assert post(url, "tasks/pushNotificationConfig/get", **named)["result"] == made
+        assert post(url, "tasks/pushNotificationConfig/list", id=task)["result"] == [made]
+        assert post(url, "tasks/pushNotificationConfig/delete", **named)["result"] is None
+        assert post(url, "tasks/pushNotificationConfig/list", id=task)["result"] == []
+        body = json.dumps(rpc("tasks/resubscribe", id=task)).encode()
+        with httpx2.stream("POST", url, content=body, headers={"content-type": "application/json"}) as followed:
+            lines = (line for line in followed.iter_lines() if line.startswith("data: "))
+            assert json.loads(next(lines).removeprefix("data: "))["result"]["id"] == task
+            assert post(url, "tasks/cancel", id=task)["result"]["status"]["state"] == "canceled"
+            *_, last = lines
+        assert json.loads(last.removeprefix("data: "))["result"]["status"]["state"] == "canceled"
+        assert post(url, "agent/getAuthenticatedExtendedCard")["result"] == card.to_map() | {
+            "preferredTransport": "JSONRPC"
+        }
 
 
 @pytest.mark.requirement("S2-40")
@@ -186,7 +211,7 @@ async def test_http_and_the_handler_share_tasks_and_runs(calling: Any, doing: An
 # -- the whole of it, as the document has it ---------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S2-1", "S2-4", "S2-28", "S2-53")
+@pytest.mark.requirement("S2-1", "S2-4", "S2-28", "S2-53", "S2-119")
 async def test_a_card_is_built_served_and_parsed_and_its_agent_called_by_the_client(echo: Any) -> None:
     card = AgentCard(
         "echo",
@@ -200,6 +225,11 @@ async def test_a_card_is_built_served_and_parsed_and_its_agent_called_by_the_cli
     with served(RequestHandler(echo, agent_card=card).app()) as url:
         answer = httpx2.get(f"{url}/.well-known/agent.json", timeout=10)
         assert AgentCard.from_map(answer.json()) == ("ok", card)
+        assert answer.json()["provider"] == {"organization": "P", "url": "https://p.example"}
+        async with Client(url) as client:
+            provider = (await client.card()).provider
+            assert provider is not None
+            assert (provider.organization, provider.url) == ("P", "https://p.example")
         async with Client(replace(card, url=url).to_map()) as client:
             assert (await client.send("hello")).text == "hello"
             stream = client.stream("again")

@@ -103,6 +103,7 @@ def test_event_says_which_kind_is_missing_or_unknown() -> None:
 
 
 @pytest.mark.requirement("S2-70")
+@pytest.mark.requirement("S2-119")
 def test_a_card_has_a_provider() -> None:
     provider = AgentProvider(organization="P", url="https://p.example")
     assert provider.to_map() == {"url": "https://p.example", "organization": "P"}

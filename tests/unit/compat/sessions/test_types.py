@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from dragoman.compat.sessions import (
+    A2AAgentCard,
+    A2AAgentSkill,
     A2AProtocolExtension,
     A2ATask,
     A2ATaskDeps,
@@ -35,6 +37,20 @@ async def test_a_task_has_the_type_of_the_document(bench: Any) -> None:
     assert A2ATaskDeps is TaskDeps
 
 
+@pytest.mark.requirement("S3-67")
+def test_a_card_has_the_type_of_the_document_to_the_last_member() -> None:
+    agent = {"id": "7", "name": "ada", "description": "Reads", "mcpToolPermissions": ["read_file"]}
+    tools = {"read_file": "Reads a file", "save_memory": "Remembers"}
+    for built in (build_agent_card(tools=tools), build_agent_card_for_agent(agent, tools=tools)):
+        card = msgspec.convert(built, A2AAgentCard, strict=True)
+        assert set(built) == A2AAgentCard.__required_keys__
+        assert card == built
+        skills: list[A2AAgentSkill] = card["skills"]
+        assert skills[0]["name"] == "Read File"
+        assert all(set(skill) == A2AAgentSkill.__required_keys__ for skill in skills)
+
+
+@pytest.mark.requirement("S3-67")
 def test_the_protocols_of_a_card_have_the_type_of_the_document() -> None:
     protocols = msgspec.convert(build_agent_card()["supportedProtocols"], list[A2AProtocolExtension])
     assert [each["protocol"] for each in protocols] == ["A2A", "MCP", "HTTP"]
