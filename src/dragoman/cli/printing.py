@@ -154,16 +154,21 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
     print_json(V1_0.write_result(operation, result), compact=compact)
 
 
-def print_answer(answer: Task | Message, print_text: Callable[[str], None] | None = None) -> None:
+def print_answer(
+    answer: Task | Message, print_text: Callable[[str], None] | None = None, *, once: bool = False
+) -> None:
     """Print the text and the data of an answer on stdout in order, data as JSON. Files are for `print_files`.
 
     The texts of artifacts are joined as they were streamed, those of messages are paragraphs. The closing message of a
-    task with artifacts is printed on stderr.
+    task with artifacts is printed on stderr. With `once`, an artifact that begins with data is printed as that data:
+    text beside it is the same for people, as MCP tools send it.
     """
     texts = list[str]()
-    join = "".join if getattr(answer, "artifacts", ()) else join_paragraphs
+    artifacts = getattr(answer, "artifacts", ())
+    join = "".join if artifacts else join_paragraphs
     print_text = print_text or print_plain
-    for part in answer.parts:
+    parts = [part for each in artifacts or (answer,) for part in (_without_repeats(each.parts) if once else each.parts)]
+    for part in parts:
         if part.text is not None:
             texts.append(part.text)
         elif part.kind == "data":
@@ -172,6 +177,10 @@ def print_answer(answer: Task | Message, print_text: Callable[[str], None] | Non
             print_json(part.data)
     print_text(join(texts))
     print_closing(answer)
+
+
+def _without_repeats(parts: Sequence[Part]) -> Sequence[Part]:
+    return [part for part in parts if part.text is None] if parts and parts[0].kind == "data" else parts
 
 
 def print_closing(answer: Task | Message) -> None:

@@ -158,12 +158,17 @@ async def fetch_schemas(client: Client) -> Json:
     return _object(schemas)
 
 
+def skill_schema(schemas: Json, skill: str) -> Json:
+    """Return the schema of a skill's arguments, of those that `fetch_schemas` returns; empty when there is none."""
+    return _object(_object(schemas.get(skill)).get("inputSchema"))
+
+
 def parse_argument(text: str, schemas: Json, skill: str, argument: str) -> Any:
     """Convert a text to an argument of a skill: a number where the schema requires one, the text where it is silent.
 
-    A text that does not match stays as it is, so that the agent reports the error.
+    A text that does not match stays as it is.
     """
-    root = _object(_object(schemas.get(skill)).get("inputSchema"))
+    root = skill_schema(schemas, skill)
     kinds, choices = _accepted_values(_object(root.get("properties")).get(argument), root)
     for choice in choices:
         if text == (choice if isinstance(choice, str) else encode(choice).decode()):

@@ -16,7 +16,6 @@ from dragoman.schema.validator import BoundedValidator
 
 __all__ = ["Problem", "Schema"]
 
-_MAX_DESCRIPTION = 200
 _MAX_PATH = 200
 
 
@@ -68,22 +67,12 @@ class Schema:
         if not problem.missing:
             where = path or ('""' if problem.unknown else "")  # a property name may be empty
             return f"`{tool}`: `{where}` {problem.text}" if where else f"`{tool}` {problem.text}"
-        return f"`{tool}` needs {self._field_line(path, self._outline.resolve_path(problem.path)[1])}"
+        return f"`{tool}` needs {self._outline.field_line(path, self._outline.resolve_path(problem.path)[1])}"
 
     @step_budget()
     def fields(self) -> list[str]:
         """Describe the properties for people, one line each: name, type, whether optional, description."""
-        optional = self._properties.keys() - set(self._required)
-        return [
-            self._field_line(name, subschema, optional=name in optional) for name, subschema in self._properties.items()
-        ]
-
-    def _field_line(self, name: str, subschema: Any, *, optional: bool = False) -> str:
-        type_text, about = self._outline.type_text(subschema), self._outline.description(subschema)
-        notes = ", ".join(filter(None, (type_text, "optional" if optional else "")))
-        if len(about) > _MAX_DESCRIPTION:
-            about = about[: _MAX_DESCRIPTION - 1] + "…"
-        return f"`{name}`{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
+        return self._outline.fields()
 
     @step_budget()
     def requested_schema(self, problems: Sequence[Problem]) -> dict[str, Any]:

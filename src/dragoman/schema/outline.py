@@ -28,6 +28,7 @@ MAX_DEPTH = 4
 # Characters of a value, and number of values or names, in a text for people.
 MAX_JSON_LENGTH = 60
 _MAX_LISTED = 12
+_MAX_DESCRIPTION = 200
 # Schemas that may apply at one subschema: a reference may lead to a reference, and so on.
 _MAX_PARTS = 100
 # Maximum steps of a path: more than a value can be deep.
@@ -259,6 +260,22 @@ class Outline:
         """The description of a subschema, on one line."""
         texts = [part["description"] for part in self.parts(subschema) if isinstance(part.get("description"), str)]
         return " ".join(str(texts[0]).split()) if texts else ""
+
+    def fields(self, quote: str = "`") -> list[str]:
+        """Describe the properties for people, one line each: name, type, whether optional, description."""
+        properties, required = self.properties(self.root), set(self.required(self.root))
+        return [
+            self.field_line(name, subschema, optional=name not in required, quote=quote)
+            for name, subschema in properties.items()
+        ]
+
+    def field_line(self, name: str, subschema: Any, *, optional: bool = False, quote: str = "`") -> str:
+        """Describe a property in one line."""
+        type_text, about = self.type_text(subschema), self.description(subschema)
+        notes = ", ".join(filter(None, (type_text, "optional" if optional else "")))
+        if len(about) > _MAX_DESCRIPTION:
+            about = about[: _MAX_DESCRIPTION - 1] + "…"
+        return f"{quote}{name}{quote}{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
 
 
 def _intersect_types(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:

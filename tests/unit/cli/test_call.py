@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 from mcp.server import MCPServer
+from mcp_types import CallToolResult, TextContent
 
 from dragoman import Agent
 from dragoman.testing import served
@@ -33,6 +37,12 @@ def tools() -> Iterator[str]:
         """Give back what came."""
         return {"n": n, "x": x, "ok": ok, "words": words, "box": box, "unit": unit, "text": text}
 
+    @server.tool()
+    def weather(city: str) -> CallToolResult:
+        """Tell the weather as data, and in words."""
+        words = TextContent(type="text", text=f"It is 22 degrees in {city}")
+        return CallToolResult(content=[words], structured_content={"degrees": 22})
+
     with served(Agent.from_mcp(server)) as url:
         yield url
 
@@ -50,12 +60,91 @@ def test_words_are_read_by_the_types_of_the_skill(run: Run, tools: str) -> None:
 def test_what_is_given_as_json_is_passed_as_it_is(run: Run, tools: str) -> None:
     done = run("call", tools, "show", "n:=3", 'text:="3"', "--wire")
     assert json.loads(done.stdout)["n"] == 3
-    asked = f"> GET {tools}/.well-known/skill-schemas.json"
-    assert asked not in done.stderr
-    assert asked in run("call", tools, "show", "n=3", "--wire").stderr
+    assert json.loads(done.stdout)["text"] == "3"
 
 
 def test_an_agent_that_is_not_there_is_told_as_ever(run: Run) -> None:
     done, other = (run("call", "http://127.0.0.1:9", "show", said) for said in ("n=3", "n:=3"))
     assert (done.returncode, done.stdout, done.stderr) == (3, "", other.stderr)
     assert done.stderr.startswith("dragoman: ")
+
+
+def test_an_answer_that_comes_as_data_and_in_words_is_printed_once(run: Run, tools: str) -> None:
+    done = run("call", tools, "weather", "city=Faro")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, {"degrees": 22}, "")
+
+
+# -- values that do not fit -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stay:
+    city: str
+    nights: int = 1
+
+
+@pytest.fixture(scope="module")
+def trips() -> Iterator[str]:
+    agent = Agent("trips")
+
+    @agent.skill
+    def book(
+        stay: Stay,
+        guests: Annotated[int, msgspec.Meta(ge=1)] = 1,
+        kind: Literal["hotel", "hostel"] = "hotel",
+        price: Decimal = Decimal(0),
+        tags: list[str] | None = None,
+    ) -> str:
+        """Book a stay.
+
+        Args:
+            stay: where and how long
+        """
+        return f"{stay.nights} nights in {stay.city} for {guests}, {kind}, {price}, {tags}"
+
+    with served(agent) as url:
+        yield url
+
+
+STAY = 'stay:={"city": "Faro"}'
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ([STAY, "guests=many"], '`guests` must be an integer, not "many"'),
+        ([STAY, "guests:=[1]"], "`guests` must be an integer, not [1]"),
+        ([STAY, "guests=0"], "`guests` must be at least 1, not 0"),
+        ([STAY, "kind=castle"], '`kind` must be one of "hotel", "hostel", not "castle"'),
+        ([STAY, "tags:=[1]"], "`tags[0]` must be a string, not 1"),
+        (["stay=Faro"], '`stay` must be an object, not "Faro"'),
+        (['stay:={"nights": 2}'], "`stay.city` is missing"),
+        (['stay:={"city": "Faro", "nights": "two"}'], '`stay.nights` must be an integer, not "two"'),
+    ],
+)
+def test_a_wrong_value_is_an_error_before_anything_is_sent(run: Run, trips: str, typed: list[str], says: str) -> None:
+    done = run("call", trips, "book", *typed)
+    expected = f"dragoman: `book`: {says}. `dragoman card {trips}` lists its arguments\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert run("tasks", trips, "--state", "input-required").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["guests=2", "price=1.50"], "1 nights in Faro for 2, hotel, 1.50, None\n"),
+        (['guests:="2"', "price:=1.5", "kind=hostel"], "1 nights in Faro for 2, hostel, 1.5, None\n"),
+        (["guests:=2.0", 'tags:=["a"]'], "1 nights in Faro for 2, hotel, 0, ['a']\n"),
+        (["tags:=null"], "1 nights in Faro for 1, hotel, 0, None\n"),
+    ],
+)
+def test_values_that_the_agent_takes_pass(run: Run, trips: str, typed: list[str], answer: str) -> None:
+    done = run("call", trips, "book", STAY, *typed)
+    assert (done.returncode, done.stdout, done.stderr) == (0, answer, "")
+
+
+def test_the_card_lists_the_arguments_of_skills(run: Run, trips: str) -> None:
+    lines = run("card", trips).stdout.splitlines()
+    assert "      stay (object): where and how long" in lines
+    assert "      guests (integer, optional)" in lines
+    assert '      kind (one of "hotel", "hostel", optional)' in lines

@@ -444,18 +444,18 @@ async def test_the_days_of_a_certificate_are_counted(monkeypatch: pytest.MonkeyP
     now = datetime.now(UTC)
     with tls(now + timedelta(days=30, hours=1)) as (url, authority):
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-        found = await check_tls(url, insecure=False)
+        found = await check_tls(url)
         assert (found.level, found.says) == ("ok", "TLSv1.3, the certificate is valid for 30 more days")
-        later = await check_tls(url, insecure=False, now=(now + timedelta(days=29)).timestamp())
+        later = await check_tls(url, now=(now + timedelta(days=29)).timestamp())
     assert (later.level, later.says) == ("warn", "TLSv1.3, the certificate is valid for 1 more day")
 
 
 async def test_what_is_not_encrypted_is_a_warning_elsewhere_and_none_here():
-    assert (await check_tls("http://127.0.0.1:1", insecure=False)).level == "ok"
-    found = await check_tls("http://agents.example.com", insecure=False)
+    assert (await check_tls("http://127.0.0.1:1")).level == "ok"
+    found = await check_tls("http://agents.example.com")
     assert (found.level, found.do[:14]) == ("warn", "A2A 1.0, 7.1: ")
 
 
 async def test_a_certificate_that_cannot_be_looked_at_is_said_so():
-    found = await check_tls("https://127.0.0.1:1", insecure=False)
+    found = await check_tls("https://127.0.0.1:1")
     assert (found.level, found.check) == ("warn", "tls")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 import threading
@@ -181,12 +182,18 @@ def test_an_error_of_a2a_is_4(url: str, run: Run):
 
 
 @pytest.fixture(scope="module")
-def https(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an authority, for --ca, beside the certificate that it has issued."""
+    folder, ca = tmp_path_factory.mktemp("authority"), trustme.CA()
+    ca.cert_pem.write_to_path(str(folder / "ca.pem"))
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    return folder / "ca.pem"
+
+
+@pytest.fixture(scope="module")
+def https(authority: Path) -> Iterator[str]:
     """An agent behind a certificate that nobody has vouched for."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate = trustme.CA().issue_cert("127.0.0.1")
-    pem = folder / "server.pem"
-    certificate.private_key_and_cert_chain_pem.write_to_path(str(pem))
+    pem = authority.with_name("server.pem")
     ready = threading.Event()
 
     class Server(uvicorn.Server):
@@ -216,6 +223,33 @@ def test_a_certificate_nobody_vouches_for_is_accepted_only_when_told_to(https: s
     assert "is not trusted" in refused.stderr
     assert refused.stderr.endswith("--insecure accepts any certificate\n")
     assert run("send", https, "hi", "--insecure").stdout == "hi\n"
+
+
+def test_an_authority_of_ones_own_is_trusted_with_ca(https: str, authority: Path, run: Run, tmp_path: Path):
+    ca = ("--ca", str(authority))
+    assert run("send", https, "hi", *ca).stdout == "hi\n"
+    assert "JSONRPC 1.0" in run("card", https, *ca).stdout
+    doctor = run("doctor", https, *ca)
+    assert doctor.returncode == 0
+    assert "ok    tls " in doctor.stdout
+    both = run("send", https, "hi", *ca, "--insecure")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert "leave one of them out" in both.stderr
+    missing = run("send", https, "hi", "--ca", "nothere.pem")
+    assert (missing.returncode, missing.stderr) == (2, "dragoman: --ca nothere.pem: No such file or directory\n")
+    (tmp_path / "empty.pem").write_text("")
+    empty = run("send", https, "hi", "--ca", "empty.pem")
+    assert (empty.returncode, empty.stderr) == (2, "dragoman: --ca empty.pem: no certificate in PEM format is in it\n")
+
+
+def test_an_authority_of_ones_own_is_trusted_over_grpc(authority: Path, run: Run):
+    ca, pem = ("--ca", str(authority)), str(authority.with_name("server.pem"))
+    with served(echo(), grpc="127.0.0.1:0", tls_cert=pem, tls_key=pem) as url:
+        card = json.loads(run("card", url, "--json").stdout)
+        places = {each["protocolBinding"]: each["url"] for each in card["supportedInterfaces"]}
+        refused = run("send", f"grpcs://{places['GRPC']}", "hi")
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert run("send", f"grpcs://{places['GRPC']}", "hi", *ca).stdout == "hi\n"
 
 
 def test_the_doctor_tells_of_a_certificate_nobody_vouches_for(https: str, run: Run):

@@ -152,11 +152,14 @@ def test_a_pipe_gets_exactly_the_answer(run: Run, version: list[str]):
     assert (done.returncode, done.stdout, done.stderr) == (0, "one two \n", "")
 
 
-def test_a_pipe_gets_only_the_text_that_stands_in_the_end(run: Run, gate: Gate):
+def test_a_pipe_is_told_that_the_answer_begins_again(run: Run, gate: Gate):
     gate.open.set()
     with served(drafting(gate)) as url:
         done = run("send", url, "write")
-    assert (done.stdout, done.stderr) == ("the final text\n", "")
+        assert done.stdout == "a first draft\nthe final text\n"
+        assert done.stderr == "[the answer begins again]\n"
+        only = run("send", url, "write", "--json")
+    assert json.loads(only.stdout)["task"]["artifacts"][0]["parts"][0]["text"] == "the final text"
 
 
 def test_the_text_may_come_from_stdin(run: Run):
@@ -178,8 +181,8 @@ def test_a_question_that_nobody_answers_is_told_with_the_line_that_does(url: str
 def test_what_was_said_before_a_question_is_told_too(run: Run):
     with served(asking_after_text()) as url:
         done = run("send", url, "hello")
-    assert (done.returncode, done.stdout) == (6, "")
-    assert done.stderr.startswith("Tea or coffee. \ndragoman: Which?\n")
+    assert (done.returncode, done.stdout) == (6, "Tea or coffee. \n")
+    assert done.stderr.startswith("dragoman: Which?\n")
 
 
 def test_an_authorization_that_is_missing_is_a_question_too(url: str, run: Run):
@@ -272,7 +275,7 @@ def test_a_webhook_is_asked_for(url: str, run: Run):
 
 def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, gate: Gate):
     done = run("send", url, "--tool", "slow", "--timeout", "1.5")
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (3, "one \n")
     line, problem = done.stderr.splitlines()
     assert line.startswith(f"follow the task with: dragoman watch {url} ")
     assert problem == f"dragoman: {url} was not done within 1.5 s"

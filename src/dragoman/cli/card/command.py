@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 @call_options
 @click.pass_context
 def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **shared: Any) -> None:
-    """Show an agent's card: its name, interfaces and skills.
+    """Show an agent's card: its name, interfaces and skills, with their arguments if the agent publishes them.
 
     --validate lists each problem with its field and the rule that is broken, and exits with 1 if there is an error. It
     checks signatures with the keys from the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import out, print_json
     from dragoman.client.discovery import CardRecorder
+    from dragoman.client.message import fetch_schemas
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
@@ -50,13 +51,14 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
             signed, signature_problems = session.run(check_signature(body, place, options, jwks))
             ctx.exit(_print_problems(place, body, signed, signature_problems, as_json=options.as_json))
         card = session.run(session.client.card())
+        schemas = {} if options.as_json else session.run(fetch_schemas(session.client))
     if options.as_json:
         from dragoman.dialects.cards.card import card_json
         from dragoman.dialects.table import V1_0
 
         print_json(card_json(card, {}, V1_0))
         return
-    for pieces in _summary(card, options):
+    for pieces in _summary(card, schemas, options):
         out(*pieces)
 
 
@@ -91,7 +93,7 @@ def _count(number: int, what: str) -> str:
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
+def _summary(card: AgentCard, schemas: dict[str, Any], options: Options) -> Iterator[tuple[str, ...]]:
     """Yield the lines of the summary, each as the pieces that `out` takes."""
     from dragoman.cli.printing import colored, field
 
@@ -105,7 +107,7 @@ def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
         ("interfaces", _interfaces(card, options)),
         ("capabilities", _capabilities(card)),
         ("security", _security(card)),
-        ("skills", _skills(card)),
+        ("skills", _skills(card, schemas)),
     ):
         yield ()
         yield (colored(title, bold=True),)
@@ -165,10 +167,17 @@ def _security(card: AgentCard) -> Iterator[str]:
         yield f"nothing is demanded; known are {', '.join(map(str, schemes))}" if schemes else "none"
 
 
-def _skills(card: AgentCard) -> Iterator[str]:
+def _skills(card: AgentCard, schemas: dict[str, Any]) -> Iterator[str]:
+    from dragoman.client.message import skill_schema
+    from dragoman.schema.budget import step_budget
+    from dragoman.schema.outline import Outline
+
     if not card.skills:
         yield "none"
     for skill in card.skills:
         title = skill.id if skill.name in ("", skill.id) else f"{skill.id} ({skill.name})"
         yield f"{title}: {' '.join(skill.description.split())}"
+        with step_budget():
+            arguments = Outline(skill_schema(schemas, skill.id)).fields(quote="")
+        yield from (f"    {line}" for line in arguments)
         yield from (f"    e.g. {' '.join(example.split())}" for example in skill.examples)

@@ -62,7 +62,7 @@ async def check_signature(
     if elsewhere:
         first = headers[0]
         return SignatureReport(first.kid, first.alg, "", first.jku or ""), []
-    http = SocketClient(verify=not options.insecure)
+    http = SocketClient(verify=options.verification())
     sender = Sender(http, origin=options.target.url, headers=options.headers, interceptors=options.interceptors())
     trust = CardVerifier(True if keys is None else keys, sender, SystemClock(), timeout=_TIMEOUT)
     try:

@@ -24,6 +24,8 @@ from dragoman.stores.administration import HealthFinding
 from dragoman.transports.grpc.codec import MalformedMessage, codec_of
 
 if TYPE_CHECKING:
+    import ssl
+
     from dragoman.cli.doctor.remote import ProbeClient, ProbeResponse
     from dragoman.client.cards.interface import Interface
     from dragoman.model.card import AgentCard
@@ -46,9 +48,11 @@ class GrpcChecker(InterfaceChecker):
 
     transport = "grpc"
 
-    def __init__(self, client: ProbeClient, interface: Interface, card: AgentCard, *, insecure: bool) -> None:
+    def __init__(
+        self, client: ProbeClient, interface: Interface, card: AgentCard, verification: bool | ssl.SSLContext
+    ) -> None:
         super().__init__(client, interface, card)
-        self._insecure = insecure
+        self._verification = verification
 
     async def _check_access(self) -> AsyncIterator[HealthFinding]:
         valid = self._unknown_task()
@@ -64,7 +68,7 @@ class GrpcChecker(InterfaceChecker):
     async def _check_security(self, valid: HttpRequest) -> HealthFinding:
         parts = urlsplit(valid.url)
         scheme = "https" if parts.scheme == "grpcs" else "http"
-        level, _, says, do = await check_tls(f"{scheme}://{parts.netloc}", insecure=self._insecure)
+        level, _, says, do = await check_tls(f"{scheme}://{parts.netloc}", self._verification)
         # An untrusted certificate is told when the call fails.
         return HealthFinding("warn" if level == "FAIL" else level, self.check, f"TLS: {says}", do)
 

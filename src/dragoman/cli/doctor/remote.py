@@ -64,7 +64,7 @@ async def check_agent(session: CommandSession, text: str | None) -> list[HealthF
         if is_grpc(url):
             findings.append(await _ask_for_card(client, session.client))
         else:
-            findings.append(await check_tls(url, insecure=session.options.insecure))
+            findings.append(await check_tls(url, session.options.verification()))
             findings += [finding async for finding in _check_discovery(client, url)]
         if client.card is not None:
             findings += await _check_interfaces(client, client.card, session.options)
@@ -115,7 +115,7 @@ class ProbeClient:
 
     def __init__(self, options: Options) -> None:
         self.card: AgentCard | None = None
-        self._http = SocketClient(verify=not options.insecure)
+        self._http = SocketClient(verify=options.verification())
         self._sender = Sender(
             self._http,
             origin=options.target.url,
@@ -282,7 +282,7 @@ def _checker(client: ProbeClient, interface: Interface, card: AgentCard, options
         return InterfaceChecker(client, interface, card)
     from dragoman.cli.doctor.grpc import GrpcChecker
 
-    return GrpcChecker(client, interface, card, insecure=options.insecure)
+    return GrpcChecker(client, interface, card, options.verification())
 
 
 # -- work ------------------------------------------------------------------------------------------------------------

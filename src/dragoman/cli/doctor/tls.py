@@ -18,10 +18,10 @@ _FEW_DAYS = 14
 _DAY = 86_400
 
 
-async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
+async def check_tls(url: str, verification: bool | ssl.SSLContext = True, *, now: float | None = None) -> HealthFinding:
     """Check TLS of a server: whether it is used, and how long the certificate is valid.
 
-    With `insecure`, an untrusted certificate is a warning.
+    `verification` says whom to trust. If that is anybody, False, an untrusted certificate is a warning.
     """
     parts = urlsplit(url)
     if parts.scheme != "https":
@@ -29,12 +29,13 @@ async def check_tls(url: str, *, insecure: bool, now: float | None = None) -> He
             return HealthFinding("ok", "tls", "none, on this machine")
         return HealthFinding("warn", "tls", "none: everybody on the way can read and change what is said", _ENCRYPTED)
     host = parts.hostname or ""
+    context = verification if isinstance(verification, ssl.SSLContext) else ssl.create_default_context()
     try:
         async with asyncio.timeout(_TLS_TIMEOUT):
-            _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=ssl.create_default_context())
+            _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=context)
     except ssl.SSLCertVerificationError as error:
         says = f"the certificate is not trusted: {error.verify_message}"
-        return HealthFinding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
+        return HealthFinding("FAIL" if verification else "warn", "tls", says, _IDENTITY)
     except (OSError, TimeoutError) as error:
         # A direct connection may be impossible where a proxy is required.
         return HealthFinding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")

@@ -7,10 +7,12 @@ import logging
 import os
 import re
 import signal
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -53,6 +55,19 @@ class Options(NamedTuple):
     insecure: bool
     limit: int | None
     reconnect: float
+    ca: Path | None = None
+
+    def verification(self) -> bool | ssl.SSLContext:
+        """Return whose certificates to trust, as the net layer takes it. Raises ConfigError for the file of --ca."""
+        if self.ca is None:
+            return not self.insecure
+        from dragoman.net.pem import PemContext
+
+        try:
+            return PemContext.default(self.ca)
+        except OSError as error:
+            why = "no certificate in PEM format is in it" if isinstance(error, ssl.SSLError) else error.strerror
+            raise ConfigError(f"--ca {self.ca}: {why}") from None
 
     def interceptors(self) -> list[Interceptor]:
         """Return the logging interceptor of --wire. It is the last one, so that it logs what is really sent."""
@@ -85,6 +100,12 @@ call_options = with_options(
         help="How long to retry a lost connection; 0 to give up at once.  [default: 60]",
     ),
     remote_bytes_option,
+    click.option(
+        "--ca",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Trust the certificates in this file (PEM), instead of the system's.",
+    ),
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
 )
 
@@ -112,6 +133,8 @@ def parse_options(url: str | None, shared: dict[str, Any]) -> Options:
     """
     target = resolve_target(url) if url is not None else default_target()
     headers = dict(map(_parse_header, shared.pop("headers")))
+    if shared.get("ca") is not None and shared["insecure"]:
+        raise ConfigError("--ca says whom to trust, --insecure to trust anybody: leave one of them out")
     return Options(
         target=target,
         as_json=shared.pop("as_json"),
@@ -124,6 +147,7 @@ def parse_options(url: str | None, shared: dict[str, Any]) -> Options:
         insecure=shared.pop("insecure"),
         limit=_parse_limit(shared.pop("limits_remote_bytes")),
         reconnect=_or_default(shared.pop("reconnect")),
+        ca=shared.pop("ca", None),
     )
 
 
@@ -229,7 +253,7 @@ class CommandSession:
             auth=options.token,
             protocol=options.protocol,
             transport=options.transport,
-            verify=not options.insecure,
+            verify=options.verification(),
             headers=options.headers or None,
             interceptors=[*interceptors, *options.interceptors()],
             limit=options.limit,
@@ -276,7 +300,8 @@ class CommandSession:
             raise TaskNotFound(f"{error}. `{self.command_line('tasks')}` lists your tasks") from error
         except CannotConnect as error:
             if error.reason == "TLS" and not self.options.insecure:
-                raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
+                hint = "--ca FILE trusts the authority in that file, --insecure accepts any certificate"
+                raise CannotConnect(f"{error}. {hint}", reason="TLS") from error
             if error.reason == "CANNOT_CONNECT" and self.options.target.is_default:
                 raise CannotConnect(_nobody_there(self.options.target), arrived=error.arrived) from error
             raise

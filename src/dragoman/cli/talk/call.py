@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -26,26 +27,41 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 def command(session: CommandSession, skill: str, arguments: tuple[str, ...], save: Path | None) -> None:
     """Call a skill and print the result: text as it is, data as JSON.
 
-    `name=value` passes text and `name:=value` passes JSON. If the agent publishes the types of its skills, as agents
-    with MCP tools do, `a=3` passes a number too.
+    `name=value` passes text and `name:=value` passes JSON. If the agent publishes the types of its skills, `a=3`
+    passes a number too, and a value that does not fit is an error before anything is sent.
 
     \b
       dragoman call add a:=3 b:=4
       dragoman call localhost:9000 tag name=trip tags:='["x", "y"]'
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
-    from dragoman.client.message import fetch_schemas, parse_argument
+    from dragoman.client.message import fetch_schemas, skill_schema
+    from dragoman.schema.mismatch import find_mismatch
 
     if session.options.target.is_default and arguments and "=" not in arguments[0] and (hint := misread_word(skill)):
         raise ConfigError(hint)
     parsed = [_parse_argument(each) for each in arguments]
-    schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in parsed) else {}
-    values = {
-        name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed
-    }
-    printer = StreamPrinter(session, quiet=True, save=save)
+    schemas = session.run(fetch_schemas(session.client)) if parsed else {}
+    values = {name: _fitting_value(value, schemas, skill, name, is_text=is_text) for name, value, is_text in parsed}
+    mismatch = find_mismatch(values, skill_schema(schemas, skill))
+    if mismatch is not None:
+        raise ConfigError(f"`{skill}`: {mismatch}. `{session.command_line('card')}` lists its arguments")
+    printer = StreamPrinter(session, quiet=True, save=save, once=True)
     stream = session.client.stream(tool=skill, arguments=values)
     print_outcome(session, printer, converse(session, printer, printer.read(stream)))
+
+
+def _fitting_value(value: Any, schemas: dict[str, Any], skill: str, name: str, *, is_text: bool) -> Any:
+    """Return the value to send: text is read by its type, and so is JSON that does not fit as it is."""
+    from dragoman.client.message import parse_argument, skill_schema
+    from dragoman.schema.mismatch import find_mismatch
+
+    schema = skill_schema(schemas, skill)
+    if not is_text and find_mismatch({name: value}, schema) is None:
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    fitting = parse_argument(text, schemas, skill, name)
+    return fitting if is_text or find_mismatch({name: fitting}, schema) is None else value
 
 
 def _parse_argument(text: str) -> tuple[str, Any, bool]:

@@ -164,7 +164,7 @@ class ChatLoop:
         if self.interactive:
             self.print_return()
         elif isinstance(self._last, Task) and self._last.state.waiting:
-            raise unanswered_error(self._session, self._last)
+            raise unanswered_error(self._session, self._last, is_printed=self._printer.has_text)
 
     def print_return(self, *, is_end: bool = True) -> None:
         """Print the command that comes back to the conversation, and the one that answers its open question.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.printing import (
@@ -42,18 +42,28 @@ if TYPE_CHECKING:
 
 
 class StreamPrinter:
-    """Reads event streams and prints them: on a terminal as text arrives, in a pipe once the answer is complete.
+    """Reads event streams and prints their text as it arrives, on a terminal and into a pipe.
 
     With `quiet`, nothing is printed before the end. With `raw`, text is printed as it comes, else Markdown is rendered
-    on a terminal. Files are listed, unless they are to be saved in the folder `save`.
+    on a terminal. Files are listed, unless they are to be saved in the folder `save`. With `once`, text that is another
+    form of the data before it is not printed.
     """
 
     def __init__(
-        self, session: CommandSession, *, quiet: bool = False, raw: bool = False, save: Path | None = None
+        self,
+        session: CommandSession,
+        *,
+        quiet: bool = False,
+        raw: bool = False,
+        save: Path | None = None,
+        once: bool = False,
     ) -> None:
         self.save = save
         self._session = session
-        self._is_live = on_terminal() and not quiet
+        self._once = once
+        self._is_live = not quiet
+        # What goes to stderr stands between the lines of a terminal. A pipe gets the text alone, unbroken.
+        self._shares_screen = self._is_live and on_terminal()
         # With --wire its lines come between the pieces of a text, which then is no Markdown any more.
         self._may_render = not quiet and not session.options.wire
         self._display = TextDisplay(renders=self._may_render and renders_markdown(raw=raw))
@@ -91,10 +101,10 @@ class StreamPrinter:
         self._shows_progress = True
         if self._progress is not None:
             self._progress.start(state)
-        is_animated = self._is_live or self._progress is not None
+        is_animated = self._shares_screen or self._progress is not None
         animation = asyncio.create_task(self._animate()) if is_animated else None
         try:
-            with interrupting(self):
+            with interrupting(self) if is_animated else nullcontext():
                 async with aclosing(aiter(stream)) as events:
                     async for event in events:
                         self._handle_event(event)
@@ -120,10 +130,10 @@ class StreamPrinter:
         """Keep the screen up to date while no events come."""
         while True:
             await asyncio.sleep(FRAME_SECONDS)
-            if self._is_live:
+            if self._shares_screen:
                 self._display.flush()
             if self._progress is not None and self._shows_progress and not self._is_over:
-                column = self._display.column if self._is_live else 0
+                column = self._display.column if self._shares_screen else 0
                 if column is not None:
                     self._progress.draw(column)
 
@@ -143,7 +153,7 @@ class StreamPrinter:
             self._shows_progress = True
         if self._is_live and (event.text or event.replaces):
             self._print(self._text.add_event(event))
-        if self._is_live and isinstance(raw, (Task, ArtifactUpdate)):
+        if self._shares_screen and isinstance(raw, (Task, ArtifactUpdate)):
             self._list_files(raw.parts if isinstance(raw, Task) else raw.artifact.parts)
 
     def _print(self, pieces: Iterable[TextChunk]) -> None:
@@ -151,6 +161,7 @@ class StreamPrinter:
             if self._progress is not None:
                 self._progress.clear()
             if piece.restarted:
+                self._display.end()
                 say(colored(piece.strip(), err=True, dim=True))
             else:
                 self._display.add(piece)
@@ -170,13 +181,18 @@ class StreamPrinter:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
+    @property
+    def has_text(self) -> bool:
+        """True when text has been printed."""
+        return self._is_live and not self._text.is_empty
+
     def print(self, result: Task | Message) -> None:
         """Print the parts of an answer that have not been printed yet."""
-        if self._is_live and not self._text.is_empty:
+        if self.has_text:
             print_data(result.parts)
             print_closing(result)
         else:
-            print_answer(result, text_printer(raw=self.raw))
+            print_answer(result, text_printer(raw=self.raw), once=self._once)
         self._list_files(result.files)
 
 
@@ -253,7 +269,7 @@ def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task 
     if session.options.as_json:
         print_result(Operation.SEND, result)
     if isinstance(result, Task) and result.state.waiting:
-        raise unanswered_error(session, result)
+        raise unanswered_error(session, result, is_printed=printer.has_text)
     try:
         result.raise_for_state()
         if not session.options.as_json:
@@ -265,10 +281,10 @@ def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task 
         offer_files(session, result)
 
 
-def unanswered_error(session: CommandSession, task: Task) -> InputRequired:
-    """Build the error for a task that still waits for input. Text that no terminal has shown yet is printed first."""
+def unanswered_error(session: CommandSession, task: Task, *, is_printed: bool) -> InputRequired:
+    """Build the error for a task that still waits for input. Its text so far is printed first, unless `is_printed`."""
     so_far = task.text if task.artifacts else ""
-    if so_far and so_far != task.question and not session.options.as_json and not on_terminal():
+    if so_far and so_far != task.question and not session.options.as_json and not is_printed:
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
         text = task.question or "the agent needs an authorization"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="[TEXT|-]...")
 @click.option("--tool", metavar="NAME", shell_complete=complete_skill, help="Call this skill.")
 @click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
-@click.option("--data", metavar="JSON", help="Send JSON data along with the text.")
+@click.option("--data", metavar="JSON", help="Send JSON data; with --tool, it is the arguments.")
 @click.option(
     "--file",
     "files",
@@ -154,6 +154,14 @@ def _parse_message(
         raise click.UsageError("Nothing to send: add TEXT, - for stdin, --tool, --data or --file.")
     if arguments is not None and options["tool"] is None:
         raise click.UsageError("--arguments needs --tool. To send data without a skill, use --data.")
+    source = "--arguments"
+    if options["tool"] is not None and data is not None:
+        if arguments is not None:
+            raise click.UsageError(
+                "With --tool, --data is the arguments of the skill: give it or --arguments, not both."
+            )
+        # A skill reads the data part that names it, and no other.
+        arguments, data, source = data, None, "--data"
     if text == "-":
         if sys.stdin is None:
             raise click.UsageError("- reads the text from stdin, which is closed.")
@@ -161,9 +169,10 @@ def _parse_message(
     elif text is not None:
         # An argument of a shell need not be valid UTF-8, and JSON must be.
         text = text.encode("utf-8", "replace").decode()
-    skill_arguments: Any = None if arguments is None else parse_json(arguments, "--arguments")
+    skill_arguments: Any = None if arguments is None else parse_json(arguments, source)
     if skill_arguments is not None and not isinstance(skill_arguments, dict):
-        raise ConfigError("--arguments: must be a JSON object, as in '{\"a\": 3}'")
+        what = "with --tool it is the arguments of the skill, which are" if source == "--data" else "must be"
+        raise ConfigError(f"{source}: {what} a JSON object, as in '{{\"a\": 3}}'")
     return options | {
         "text": text,
         "arguments": skill_arguments,

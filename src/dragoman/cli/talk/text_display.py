@@ -133,8 +133,9 @@ class TextDisplay:
         before, newline, last = text.rpartition("\n")
         self._last_line = last if newline else self._last_line + before + last
         if len(self._last_line) > _MAX_LINE:
-            # Whole rows do not matter.
-            self._last_line = " " * (self.column or shutil.get_terminal_size().columns)
+            # Whole rows do not matter; a pipe has none.
+            columns = (self.column or shutil.get_terminal_size().columns) if on_terminal() else 1
+            self._last_line = " " * columns
 
     def _paint(self, source: str) -> None:
         """Paint the text, and forget the blocks that are finished. `source` is the text without its undecided end."""
