@@ -36,6 +36,7 @@ from dragoman.model.error import (
     Unauthorized,
     UnsupportedOperation,
 )
+from dragoman.model.ids import check_id
 from dragoman.model.json import encode
 from dragoman.model.operation import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.record import Record
@@ -72,7 +73,7 @@ class Service:
     """The A2A operations of one agent: messages, tasks, streams and webhooks.
 
     Every operation of a caller raises ExtensionSupportRequired when the agent requires an extension that the call does
-    not declare.
+    not declare, and InvalidParams for a tenant that is no id.
     """
 
     def __init__(
@@ -470,7 +471,10 @@ class Service:
             missing = self._required_extensions - call.extensions
             names = ", ".join(sorted(missing))
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
-        return Scope(self._agent.name, call.tenant or tenant or "", call.user.id if call.user else "")
+        tenant = call.tenant or tenant or ""
+        if tenant:
+            check_id(tenant, "tenant")
+        return Scope(self._agent.name, tenant, call.user.id if call.user else "")
 
     def _admit_stream(self, caller: str) -> AbstractContextManager[None]:
         self._quota.check_stream(caller)

@@ -10,7 +10,7 @@ from msgspec import structs
 from dragoman.engine.journal.writer import unavailable
 from dragoman.engine.ports.store import Push, PushState, Write
 from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGenerationMismatch, TaskNotFound
-from dragoman.model.ids import new_id
+from dragoman.model.ids import check_id, new_id
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
@@ -168,9 +168,11 @@ class WebhookOperations:
 
         Raises:
             TaskNotFound: there is no such task, or it belongs to another caller.
+            InvalidParams: the id can be that of no webhook.
             ServerError: the store cannot take writes.
         """
         row, _, _ = await self._tasks.find(scope, request.task_id)
+        check_id(request.id, "id")
         await self._write(row, deleted_ids=(request.id,))
         self._outbox.unfollow(row.number, request.id)
 

@@ -15,7 +15,7 @@ class BadSignature(DragomanError):
     """A signature or signed token is not valid.
 
     `reason` is `NOT_SIGNED`, `UNKNOWN_KEY` (the key is not in the key set, so the signature could not be checked),
-    `EXPIRED`, or `BAD_SIGNATURE` for everything else.
+    `EXPIRED`, `WRONG_AUDIENCE`, `WRONG_ISSUER`, or `BAD_SIGNATURE` for everything else.
     """
 
     reason = "BAD_SIGNATURE"

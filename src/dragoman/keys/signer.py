@@ -137,9 +137,9 @@ def _check_parties(claims: dict[str, Any], audience: str | None, issuer: str | N
     if audience is None and audiences:
         raise BadSignature("the token is for an audience, and none was asked for")
     if audience is not None and audience not in audiences:
-        raise BadSignature("the token is for another audience")
+        raise BadSignature("the token is for another audience", reason="WRONG_AUDIENCE")
     if issuer is not None and claims.get("iss") != issuer:
-        raise BadSignature("the token is from another issuer")
+        raise BadSignature("the token is from another issuer", reason="WRONG_ISSUER")
 
 
 def _reject_constant(word: str) -> None:

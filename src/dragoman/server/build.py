@@ -211,7 +211,7 @@ def build(
         for agent in agents
     ]
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
-    cross_site = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
+    cross_site = _cross_site(settings)
     janitor = Janitor(store, clock, retention)
     auth_factory = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits, workers=settings.workers)))
@@ -255,7 +255,11 @@ def _metrics_exporter(settings: Settings, address: ListenAddress) -> MetricsExpo
 
     if isinstance(settings, WorkerSettings):
         return WorkerMetrics(settings.metrics_file, address)
-    return MetricsListener(address)
+    return MetricsListener(address, hosts=_cross_site(settings))
+
+
+def _cross_site(settings: Settings) -> CrossSiteCheck:
+    return CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
 
 
 def _refine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -67,6 +68,40 @@ def test_there_is_one_path_and_one_method(listener: MetricsListener) -> None:
     status, headers, _ = _get(listener.address, "POST")
     assert (status, headers["Allow"]) == (405, "GET")
     assert _get(listener.address + "?name[]=dragoman_webhook_dead_total")[2].count("# TYPE") == 1
+
+
+def test_a_foreign_host_is_refused_as_at_the_port_of_the_agents(listener: MetricsListener) -> None:
+    """A page whose name leads to 127.0.0.1 may not read the numbers."""
+    status, _, text = _get(listener.address, Host="evil.example")
+    assert status == 421
+    assert "does not answer to 'evil.example'" in text
+    for name in ("localhost", "127.0.0.1:9", "[::1]"):
+        assert _get(listener.address, Host=name)[0] == 200
+
+
+def test_hosts_are_allowed_by_the_settings_of_the_server() -> None:
+    settings = {"url": "https://agents.example", "allow_hosts": ("metrics.example",), "store": "memory:"}
+    app = Agent("hosts", description="Has metrics").app(metrics=f"{HOST}:0", **settings)
+    found = {}
+
+    async def visit() -> None:
+        await app.start()
+        for name in ("metrics.example", "agents.example", "evil.example"):
+            found[name] = (await asyncio.to_thread(_get, app.metrics_address, Host=name))[0]
+        await app.stop()
+
+    asyncio.run(visit())
+    assert found == {"metrics.example": 200, "agents.example": 200, "evil.example": 421}
+
+
+def test_a_port_on_all_addresses_checks_the_host_of_those_who_come_over_loopback() -> None:
+    listener = MetricsListener(ListenAddress("0.0.0.0", 0))
+    listener.start()
+    try:
+        assert _get(listener.address, Host="evil.example")[0] == 421
+        assert _get(listener.address)[0] == 200
+    finally:
+        listener.close()
 
 
 def test_metrics_are_recorded_while_anybody_listens() -> None:

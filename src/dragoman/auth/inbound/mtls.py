@@ -81,7 +81,7 @@ def _read_certificate(by: CertificateName, pem: str) -> tuple[str, int]:
         until = int(certificate.not_valid_after_utc.timestamp() * 1000)
     except ValueError:
         raise InvalidCredential("the client certificate cannot be read", cause="bad-certificate") from None
-    if not name:
+    if not name or not name.isprintable():
         raise InvalidCredential(f"the client certificate has no name of the kind {by!r}", cause="no-name")
     return name, until
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from msgspec import Struct
 
@@ -100,7 +100,7 @@ class TokenVerifier:
 
     def _build_user(self, claims: dict[str, Any]) -> User:
         subject = claims[self._rules.subject]
-        if not isinstance(subject, str) or not subject or len(subject) > _MAX_CLAIM:
+        if not _is_name(subject):
             raise InvalidCredential(
                 f"the bearer token is refused: its {self._rules.subject} is no name", cause="no-subject"
             )
@@ -109,7 +109,7 @@ class TokenVerifier:
         permissions = scopes_of(claims) if path is None else _strings(_claim_at(claims, path))
         return User(
             id=f"{self._rules.issuer or self._scheme}|{subject}",
-            name=display_name if isinstance(display_name, str) and 0 < len(display_name) <= _MAX_CLAIM else subject,
+            name=display_name if _is_name(display_name) else subject,
             permissions=frozenset(permissions),
             claims=claims,
         )
@@ -124,6 +124,11 @@ class TokenVerifier:
                 scheme=self._scheme,
                 scope=" ".join(self._rules.scopes),
             )
+
+
+def _is_name(value: Any) -> TypeGuard[str]:
+    """True for a text that can be an id and be written to a log: not empty, not too long, all of it printable."""
+    return isinstance(value, str) and 0 < len(value) <= _MAX_CLAIM and value.isprintable()
 
 
 def scopes_of(claims: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from dragoman.cli.serve.worker import PortGrant, PortRequest, WorkerReady
 from dragoman.cli.serve.worker_metrics import SupervisorMetrics
 from dragoman.console.access import new_token
 from dragoman.model.error import ConfigError
+from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.listen.port import SharedPort
 from dragoman.telemetry.logs import configure
 
@@ -203,7 +204,10 @@ class WorkerSupervisor:
                 if asked not in self._ports:
                     flag, host, port = asked
                     self._ports[asked] = SharedPort(host, port, flag=flag)
-            metrics = None if request.metrics is None else self._metrics.grant(process.pid, request.metrics)
+            metrics = None
+            if request.metrics is not None:
+                hosts = CrossSiteCheck(request.url, request.allow_hosts, (), open_list=False)
+                metrics = self._metrics.grant(process.pid, request.metrics, hosts)
         except ConfigError as error:
             process.answer(error)
         else:

@@ -33,7 +33,8 @@ class PortRequest(NamedTuple):
     """A worker has imported what it serves, and asks for its ports. The answer is a PortGrant, or a ConfigError.
 
     `ports` are the flags that have set them, with host and number. `stop_seconds` is the longest that it may take to
-    stop, with as many streams as it accepts. `metrics` is where the supervisor is to serve the metrics of all workers.
+    stop, with as many streams as it accepts. `metrics` is where the supervisor is to serve the metrics of all workers,
+    `url` and `allow_hosts` the names to which it answers there.
     """
 
     ports: tuple[tuple[str, str, int], ...]
@@ -41,6 +42,8 @@ class PortRequest(NamedTuple):
     log: str
     log_level: str
     metrics: ListenAddress | None = None
+    url: str | None = None
+    allow_hosts: tuple[str, ...] = ()
 
 
 class PortGrant(NamedTuple):
@@ -104,7 +107,15 @@ class Worker:
         ports = [("--port", settings.host, settings.port)]
         if settings.grpc is not None:
             ports.append(("--grpc", settings.grpc.host or settings.host, settings.grpc.port))
-        request = PortRequest(tuple(ports), longest_stop(settings), settings.log, settings.log_level, settings.metrics)
+        request = PortRequest(
+            tuple(ports),
+            longest_stop(settings),
+            settings.log,
+            settings.log_level,
+            settings.metrics,
+            settings.url,
+            settings.allow_hosts,
+        )
         try:
             self._pipe.send(request)
             answer: PortGrant | ConfigError | ServerShutdown = self._pipe.recv()

@@ -9,6 +9,7 @@ from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.server.config.values import ListenAddress
+    from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.listen.metrics import MetricsListener
     from dragoman.telemetry.metrics.folder import SeriesFolder
 
@@ -28,8 +29,8 @@ class SupervisorMetrics:
         self._listeners: dict[ListenAddress, MetricsListener] = {}
         self._files: dict[int, Path] = {}
 
-    def grant(self, pid: int, address: ListenAddress) -> MetricsGrant:
-        """Serve at an address, and return what the worker with this process id needs.
+    def grant(self, pid: int, address: ListenAddress, hosts: CrossSiteCheck) -> MetricsGrant:
+        """Serve at an address, to these hosts, and return what the worker with this process id needs.
 
         Raises:
             ConfigError: the address cannot be had, or there is no place for files.
@@ -48,7 +49,7 @@ class SupervisorMetrics:
                     f"{error.strerror}; set TMPDIR to a folder that this user may write to"
                 ) from error
         if address not in self._listeners:
-            listener = MetricsListener(address, self._folder.read, lambda: tuple(self._files))
+            listener = MetricsListener(address, self._folder.read, lambda: tuple(self._files), hosts=hosts)
             listener.start()
             self._listeners[address] = listener
         path = self._files[pid] = self._folder.add(str(pid))

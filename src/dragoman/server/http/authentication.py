@@ -82,12 +82,15 @@ class Authentication:
             return None
         try:
             found = self._function(request) if self._is_async else await asyncio.to_thread(self._call, request)
-            return await found if inspect.isawaitable(found) else found
+            user = await found if inspect.isawaitable(found) else found
         except (A2AError, Disconnected):
             raise
         except Exception:
             logger.exception("the function given as auth raised an exception")
             raise InternalError from None
+        if user is not None and not user.id.isprintable():  # it names the owner of tasks, in stores and logs
+            raise Unauthenticated("the id of the user has characters that cannot be printed")
+        return user
 
     def _call(self, request: Request) -> Awaitable[User | None] | User | None:
         try:

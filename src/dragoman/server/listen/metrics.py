@@ -18,6 +18,7 @@ import prometheus_client
 
 from dragoman import __version__
 from dragoman.model.error import ConfigError
+from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.listen.port import bind, listen_error
 from dragoman.telemetry.metrics import METRICS
 from dragoman.telemetry.metrics.exposition import prometheus_registry
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.server")
 
 PATH = "/metrics"
+# The key of the local address in the environment of a request.
+_LOCAL = "dragoman.local"
 # How long a scrape may take in all, in seconds, and how many there may be at once.
 _SECONDS, _CONNECTIONS = 10.0, 16
 _BACKLOG = 64
@@ -47,11 +50,17 @@ class MetricsListener:
         address: ListenAddress,
         read: Callable[[], Iterable[SeriesReading]] = METRICS.read,
         pids: Callable[[], Iterable[int]] | None = None,
+        *,
+        hosts: CrossSiteCheck | None = None,
     ) -> None:
-        """Set what to serve, without listening yet: the series of workers and their process ids, if there are any."""
+        """Set what to serve, without listening yet: the series of workers and their process ids, if there are any.
+
+        `hosts` says to which names it answers on loopback, as for the port of the agents.
+        """
         self._host, self._port = address
         self._registry = prometheus_registry(METRICS, read, __version__, pids)
         self._own = pids is None
+        self._hosts = hosts or CrossSiteCheck(None, (), (), open_list=False)
         self._server: _MetricsServer | None = None
 
     @property
@@ -79,7 +88,7 @@ class MetricsListener:
             listener.close()
             raise listen_error(error, self._host, self._port, "--metrics") from error
         library: Any = prometheus_client  # its types are incomplete
-        self._server = _MetricsServer(listener, _only_metrics(library.make_wsgi_app(self._registry)))
+        self._server = _MetricsServer(listener, _only_metrics(library.make_wsgi_app(self._registry), self._hosts))
         self._server.start()
         if self._own:
             METRICS.begin()
@@ -130,14 +139,18 @@ def metrics_url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
 
-def _only_metrics(app: WSGIApplication) -> WSGIApplication:
-    """Return an app for one path and one method; prometheus_client's has more."""
+def _only_metrics(app: WSGIApplication, hosts: CrossSiteCheck) -> WSGIApplication:
+    """Return an app for one path and one method, and for no foreign Host; prometheus_client's has more."""
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             # Else it is that of wsgiref, with the version of Python.
             return start_response(status, [*headers, ("Server", "dragoman")], *rest)
 
+        problem = hosts.host_problem(environ[_LOCAL], environ.get("HTTP_HOST", ""))
+        if problem is not None:
+            start("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{problem}\n".encode()]
         if environ["PATH_INFO"] != PATH:
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"there is only /metrics here\n"]
@@ -151,6 +164,10 @@ def _only_metrics(app: WSGIApplication) -> WSGIApplication:
 
 class _Handler(WSGIRequestHandler):
     timeout = _SECONDS  # of one read or write
+
+    def get_environ(self) -> WSGIEnvironment:
+        # With the address that this connection is to: the port may be one on all addresses.
+        return {**super().get_environ(), _LOCAL: self.connection.getsockname()[0]}
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -202,6 +202,10 @@ TOKENS: dict[str, Callable[[Any, Any], str]] = {
     "an empty name": lambda door, issuer: issuer.token(door.clock, sub=""),
     "a name that is none": lambda door, issuer: issuer.token(door.clock, sub={"a": 1}),
     "a name without end": lambda door, issuer: issuer.token(door.clock, sub="x" * 2000),
+    "a name of two lines": lambda door, issuer: issuer.token(door.clock, sub="carol\nadmin"),
+    "a name with an escape": lambda door, issuer: issuer.token(door.clock, sub="carol\x1b[2J"),
+    "a name with U+0000": lambda door, issuer: issuer.token(door.clock, sub="carol\0"),
+    "a name with U+2028": lambda door, issuer: issuer.token(door.clock, sub="carol\u2028"),
     "an extension it demands": lambda door, issuer: issuer.token(door.clock, {"crit": ["b64"], "b64": False}),
     "signature of a card": lambda door, issuer: issuer.token(door.clock, {"typ": "JOSE"}),
     "signed by another": lambda door, issuer: KeyRing.random().signer().sign_jwt({"sub": "carol"}),
@@ -234,6 +238,19 @@ def _exchanged(token: str) -> str:
     header, claims, signature = token.split(".")
     told = json.loads(urlsafe_b64decode(claims + "=="))
     return f"{header}.{part({**told, 'sub': 'admin'})}.{signature}"
+
+
+AUDITED = {"wrong audience": "wrong-audience", "no audience": "wrong-audience", "wrong issuer": "wrong-issuer"}
+
+
+@pytest.mark.parametrize("attack", AUDITED)
+async def test_a_token_for_or_from_somebody_else_is_audited_as_that(
+    door: Any, issuer: Any, attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.audit")
+    with pytest.raises(Unauthenticated):
+        await door.chain("bearer", bearer=issuer.table())(door.asked(*bearer(TOKENS[attack](door, issuer))))
+    assert [record.__dict__["reason"] for record in caplog.records] == [AUDITED[attack]]
 
 
 @pytest.mark.parametrize("attack", TOKENS)
