@@ -50,6 +50,8 @@ _CLIENT_PARAMETERS = {
     "client_encoding",
 }
 _SECRETS = ("password", "sslpassword")
+# The files of PostgreSQL's sources that open, write and extend the files of tables.
+_FILE_SOURCES = ("md.c", "fd.c", "xlog.c", "slru.c")
 
 
 class PostgresConnection(Protocol):
@@ -409,6 +411,21 @@ def is_lost(error: BaseException) -> bool:
         return isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError)
     # Connection exceptions, no resources, operator intervention, system errors, and a primary that became a standby.
     return (code[:2] in ("08", "53", "57", "58") and code != "57014") or code == "25006"
+
+
+def is_refused(error: BaseException) -> bool:
+    """True when a server that is there cannot write now: no room, no memory, a disk that can only be read.
+
+    Nothing of the statement was applied, and its connection can be used on. The end of a server that cannot write its
+    log (a panic) is no refusal: then the statement may have been applied.
+    """
+    report: Any = error
+    code = _sqlstate(error)
+    if not code or getattr(report, "severity_en", None) != "ERROR":
+        return False
+    # PostgreSQL reports a file that it may not write with the code of a missing right: only the place tells them apart.
+    is_file = code == "42501" and getattr(report, "server_source_filename", None) in _FILE_SOURCES
+    return is_file or code in ("53100", "53200", "53400", "58030")
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -186,17 +186,17 @@ class BrokenTaskReaper:
 
     async def _fail(self, task_id: str, number: int) -> bool:
         stored = await self._tasks.store.task(task_id)
-        # Not stored: its creation was refused. Waiting: the refused write was an answer, which can be sent again.
-        if (
-            stored is None
-            or stored.row.number != number
-            or stored.row.state.final
-            or stored.row.state.waiting
-            or task_id in self._tasks.live
-        ):
+        # Not stored: its creation was refused.
+        if stored is None or stored.row.number != number or stored.row.state.final or task_id in self._tasks.live:
+            return False
+        is_waiting = stored.row.state.waiting
+        if is_waiting and self._tasks.sharing is None:
             return False
         claimed = await self._tasks.ownership.claim(stored)
         if claimed is None:  # another process decides what becomes of it
+            return False
+        if is_waiting:  # the refused write was an answer, which can be sent again, to any process
+            self._tasks.ownership.release(claimed.claim)
             return False
         live = await self._tasks.load(claimed)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))

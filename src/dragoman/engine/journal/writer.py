@@ -40,7 +40,9 @@ def unavailable(error: BaseException | None) -> ServerError:
     """Build the error that callers get when the store refuses a write; a ServerError of the store keeps its text."""
     if isinstance(error, (OwnershipLost, MessageRepeated)):
         return type(error)(str(error))
-    return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
+    if isinstance(error, ServerError):
+        return ServerError(str(error), **error.metadata)
+    return ServerError(UNAVAILABLE, retryAfter="1")
 
 
 class TaskWriter:

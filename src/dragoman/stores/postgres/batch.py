@@ -99,10 +99,13 @@ class WriteQueue:
                 del self._large_tasks[write.row.number]
         return batch
 
+    def find(self, is_sought: Callable[[Write], bool]) -> list[Write]:
+        """Return the changes that are sought."""
+        return [write for write in (*self._large, *self._waiting) if is_sought(write)]
+
     def remove(self, is_affected: Callable[[Write], bool]) -> list[Write]:
         """Remove changes, and return them in order."""
-        queued = [*self._large, *self._waiting]
-        removed = [write for write in queued if is_affected(write)]
+        removed = self.find(is_affected)
         if removed:
             self._large = deque(write for write in self._large if not is_affected(write))
             self._waiting = deque(write for write in self._waiting if not is_affected(write))

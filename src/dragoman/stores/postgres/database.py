@@ -36,6 +36,10 @@ class ConnectionLost(Exception):
     """The connection was lost, or could not be made. The statement may have been applied, or may yet be."""
 
 
+class CannotWrite(ConnectionLost):
+    """The database answers and cannot write now: its disk is full, or can only be read. Nothing was applied."""
+
+
 class InvalidValue(Exception):
     """The database cannot store a value. Nothing of the statement was applied."""
 

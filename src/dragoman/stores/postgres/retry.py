@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.clock import sleep
 from dragoman.model.error import ServerError
-from dragoman.stores.postgres.database import ConnectionLost
+from dragoman.stores.postgres.database import CannotWrite, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +22,7 @@ RETRY_SECONDS = 5.0
 SILENCE_SECONDS = 10.0
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_ANSWER = "the database does not answer: try again with the same messageId"
+NO_WRITES = "the database cannot take writes now: try again with the same messageId"
 
 
 class ConnectionTimeout(ConnectionLost):
@@ -53,9 +54,15 @@ class Retry:
                 return await answer_within(self._clock, silence, call), repeated
             except ConnectionLost as error:
                 if self._now() - started >= RETRY_SECONDS:
-                    raise ServerError(NO_ANSWER, retryAfter="1") from error
+                    raise unavailable(error) from error
+                repeated = repeated or not isinstance(error, CannotWrite)
             await sleep(self._clock, delay)
-            delay, repeated = min(2 * delay, LAST_DELAY), True
+            delay = min(2 * delay, LAST_DELAY)
+
+
+def unavailable(error: ConnectionLost) -> ServerError:
+    """Build the error for callers of a database that was asked in vain: whether it is silent, or refuses to write."""
+    return ServerError(NO_WRITES if isinstance(error, CannotWrite) else NO_ANSWER, retryAfter="1")
 
 
 async def answer_within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]]) -> T:

@@ -11,7 +11,7 @@ from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
 from dragoman.stores.postgres.lease import NodeLease, new_node_id
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.ownership import PostgresOwnership
-from dragoman.stores.postgres.retry import NO_ANSWER, Retry, answer_within
+from dragoman.stores.postgres.retry import Retry, answer_within, unavailable
 from dragoman.stores.postgres.writer import GroupCommit
 from dragoman.telemetry.metrics.catalog import METRICS
 
@@ -252,4 +252,4 @@ class PostgresStore:
         try:
             await answer_within(self._clock, CHECK_SECONDS, lambda: self._database.check(self.ownership.node))
         except ConnectionLost as error:
-            raise ServerError(NO_ANSWER) from error
+            raise unavailable(error) from error

@@ -14,9 +14,9 @@ from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.commits import commit_time, record_commits
 from dragoman.stores.postgres.batch import WriteQueue
-from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
+from dragoman.stores.postgres.database import CannotWrite, ConnectionLost, InvalidValue
 from dragoman.stores.postgres.lease import DECLARED_DEAD
-from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within
+from dragoman.stores.postgres.retry import NO_ANSWER, ConnectionTimeout, answer_within, unavailable
 from dragoman.stores.postgres.verdict import judge
 from dragoman.telemetry.metrics.catalog import METRICS
 
@@ -35,6 +35,8 @@ T = TypeVar("T")
 FIRST_DELAY, LAST_DELAY = 0.05, 1.0
 # How long to wait for an answer: twice as long each time.
 SILENCE_SECONDS = 10.0
+# How long no write must be refused until the next refusal is news.
+CALM_MS = 5000
 # How long closing waits for a database that does not answer.
 CLOSE_SECONDS = 10.0
 
@@ -52,6 +54,9 @@ class GroupCommit:
 
     A lost connection is hidden: the statement is sent again until its outcome is certain, for as long as it takes. Only
     when others have declared this node dead, all changes that are not certain count as lost.
+
+    A database that answers and cannot write, because its disk is full, is waited for in the same way by tasks that
+    run. New ones and answers are refused, so that their callers know: nothing has begun for them.
     """
 
     def __init__(self, database: Database, clock: Clock, on_work: Callable[[], None]) -> None:
@@ -65,6 +70,10 @@ class GroupCommit:
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
         self._abandoned = False
+        # When the database said last that it cannot write, until it has taken writes for some time again.
+        self._refused_ms: int | None = None
+        # What messages are refused with while other changes wait for a database that cannot write.
+        self._refusal: ServerError | None = None
         # Done when the worker has to look again at what it waits for; replaced then.
         self._signal: asyncio.Future[None] | None = None
 
@@ -82,6 +91,9 @@ class GroupCommit:
         if records and not (records[-1].generation == write.row.generation == records[0].generation + len(records) - 1):
             error = TaskGenerationMismatch("a record does not follow its task's last one")
             asyncio.get_running_loop().call_soon(write.done, error)
+            return
+        if self._refusal is not None and _accepts(write):
+            asyncio.get_running_loop().call_soon(_report, write, self._refusal)
             return
         write.key = self._next_key()
         self._queue.put(write)
@@ -156,7 +168,8 @@ class GroupCommit:
             if METRICS.on and started and None in attempt.outcomes.values():
                 record_commits([commit_time(batch.writes, perf_counter() - started)], ())
             for write in batch.writes:
-                _report(write, attempt.outcomes.get(id(write), missing))
+                if id(write) not in attempt.reported:
+                    _report(write, attempt.outcomes.get(id(write), missing))
             self._fail_followers(attempt)
         if attempt.has_work:
             self._on_work()
@@ -175,8 +188,17 @@ class GroupCommit:
         if node is None:
             raise _NodeChanged
         statement = _Statement(self._database, node, sequences)
+        # The outcome of a statement that was lost before is not certain.
+        has_messages = not repeated and any(_accepts(sequence[0]) for sequence in sequences)
         try:
-            outcomes = await self._until_answered(node, statement.send)
+            outcomes = await self._until_answered(
+                node, statement.send, is_final=lambda: has_messages and not statement.repeated
+            )
+        except CannotWrite as error:
+            self._refuse(attempt, [each for each in sequences if _accepts(each[0])], unavailable(error))
+            if waiting := [each for each in sequences if not _accepts(each[0])]:
+                await self._commit(attempt, waiting)
+            return
         except InvalidValue as error:
             await self._split(attempt, sequences, error, repeated=repeated or statement.repeated)
             return
@@ -196,6 +218,15 @@ class GroupCommit:
                 disputed.append((sequence, outcome))
         if disputed:
             await self._judge(attempt, node, disputed, repeated=repeated)
+
+    def _refuse(self, attempt: _Attempt, sequences: list[list[Write]], error: ServerError) -> None:
+        """Report that messages are not accepted, at once: the rest of their batch may wait for long."""
+        attempt.fail(sequences, error)
+        for sequence in sequences:
+            for write in sequence:
+                attempt.reported.add(id(write))
+                _report(write, error)
+        self._fail_followers(attempt)
 
     async def _judge(
         self, attempt: _Attempt, node: int, disputed: list[tuple[list[Write], ChangeOutcome]], *, repeated: bool
@@ -244,29 +275,59 @@ class GroupCommit:
         else:
             await self._commit(attempt, [sequence[half:]], repeated=repeated)
 
-    async def _until_answered(self, node: int, call: Callable[[], Awaitable[T]]) -> T:
-        """Call until the database answers.
+    async def _until_answered(
+        self, node: int, call: Callable[[], Awaitable[T]], is_final: Callable[[], bool] = lambda: False
+    ) -> T:
+        """Call until the database answers. With `is_final`, its refusal to write is an answer.
 
         Raises:
+            CannotWrite: it refuses, and that is final.
             _NodeChanged: the node was declared dead before it did.
             _Abandoned: the store was closed before it did.
         """
         delay, silence, problem = FIRST_DELAY, SILENCE_SECONDS, None
-        while True:
-            try:
-                answer = await answer_within(self._clock, silence, call)
-            except ConnectionLost as error:
-                if isinstance(error, ConnectionTimeout):
-                    silence *= 2  # a database that is only slow gets the time it needs
-                if problem is None:
-                    logger.warning("the connection to the database was lost (%s): changes wait", error)
-                problem = error
-            else:
-                if problem is not None:
-                    logger.info("the database answers again")
-                return answer
-            await self._pause(node, delay)
-            delay = min(2 * delay, LAST_DELAY)
+        try:
+            while True:
+                try:
+                    answer = await answer_within(self._clock, silence, call)
+                except CannotWrite as error:
+                    self._note_refusal(error)
+                    if is_final():
+                        raise
+                    self._refuse_messages(unavailable(error))
+                except ConnectionLost as error:
+                    if isinstance(error, ConnectionTimeout):
+                        silence *= 2  # a database that is only slow gets the time it needs
+                    if problem is None:
+                        logger.warning("the connection to the database was lost (%s): changes wait", error)
+                    problem = error
+                else:
+                    if problem is not None:
+                        logger.info("the database answers again")
+                    self._note_success()
+                    return answer
+                await self._pause(node, delay)
+                delay = min(2 * delay, LAST_DELAY)
+        finally:
+            self._refusal = None
+
+    def _note_refusal(self, error: CannotWrite) -> None:
+        """Log it, once: every message gets the same answer, and a small change may find room between two."""
+        if self._refused_ms is None:
+            logger.error("the database cannot take writes (%s): messages are refused, and running tasks wait", error)
+        self._refused_ms = self._clock.now()
+
+    def _note_success(self) -> None:
+        if self._refused_ms is not None and self._clock.now() - self._refused_ms > CALM_MS:
+            logger.info("the database takes writes again")
+            self._refused_ms = None
+
+    def _refuse_messages(self, refusal: ServerError) -> None:
+        """Refuse messages from now on, and those that wait behind changes for which the worker waits."""
+        self._refusal = refusal
+        refused = {_claim_of(write) for write in self._queue.find(_accepts)}
+        for write in self._queue.remove(lambda write: _claim_of(write) in refused) if refused else ():
+            _report(write, refusal)
 
     async def _pause(self, node: int, seconds: float) -> None:
         deadline: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -304,11 +365,12 @@ class _Attempt:
     """The outcomes of a batch so far, by the identity of each change.
 
     `failed` has the errors by task and epoch: later changes build on those. `has_work` is True when a context has
-    queued tasks whose turn may have come.
+    queued tasks whose turn may have come. `reported` are changes whose callers know already.
     """
 
     def __init__(self) -> None:
         self.outcomes: dict[int, BaseException | None] = {}
+        self.reported: set[int] = set()
         self.failed: dict[tuple[int, int], BaseException] = {}
         self.has_work = False
 
@@ -323,6 +385,16 @@ class _Attempt:
             first = sequence[0]
             if first.epoch or first.create:
                 self.failed[first.row.number, first.epoch or 1] = error
+
+
+def _accepts(write: Write) -> bool:
+    """True for a change that accepts a message, as a new task or an answer: refused, it leaves all as it was."""
+    is_new = write.draft or (write.create and not write.opens_draft)
+    return is_new or any(note.kind == "answer" for note in write.notes)
+
+
+def _claim_of(write: Write) -> tuple[int, int]:
+    return write.row.number, write.epoch or 1
 
 
 def _report(write: Write, outcome: BaseException | None) -> None:

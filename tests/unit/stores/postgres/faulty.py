@@ -10,14 +10,15 @@ from cluster.simulated_database import SimulatedDatabase
 
 from dragoman.engine.ports.rows import TaskTable
 from dragoman.engine.ports.store import Write
-from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
+from dragoman.stores.postgres.database import CannotWrite, ConnectionLost, InvalidValue
 
 
 class FaultyDatabase:
-    """Passes every statement on. `faults` are taken one per statement of a name: "unsent", "swallowed" or a callback.
+    """Passes every statement on. `faults` are taken one per statement of a name: words, or a callback.
 
-    An "unsent" statement is not applied, the answer of a "swallowed" one is lost. A callback is awaited with the
-    statement, and returns its answer. While `down`, nothing is applied. `invalid` are changes that cannot be stored.
+    An "unsent" or "refused" statement is not applied, the answer of a "swallowed" one is lost. A callback is awaited
+    with the statement, and returns its answer. While `down`, nothing is applied. `invalid` are changes that
+    cannot be stored.
     """
 
     def __init__(self, simulated: SimulatedDatabase) -> None:
@@ -54,6 +55,8 @@ class FaultyDatabase:
             fault = faults.pop(0) if faults else None
             if fault == "unsent":
                 raise ConnectionLost("it was not sent")
+            if fault == "refused":
+                raise CannotWrite("no space left on device")
             if callable(fault):
                 return await fault(method(*arguments, **options))
             if name == "commit" and any(self.invalid(write) for sequence in arguments[1] for write in sequence):

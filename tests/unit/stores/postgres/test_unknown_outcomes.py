@@ -89,7 +89,7 @@ class Run:
             await self.simulated.join(NodeInfo(node, str(node), ("agent",), "1"))
         self.writer.open(ONE)
         authors = [Author(self, new_row()) for _ in range(4)]
-        faults = ["unsent", "swallowed", self.late_statement, self.silent_statement]
+        faults = ["unsent", "swallowed", "refused", self.late_statement, self.silent_statement]
         for _ in range(60):
             match self.random.randrange(8):
                 case 0:

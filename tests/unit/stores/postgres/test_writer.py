@@ -14,9 +14,11 @@ from unit.stores.postgres.faulty import FaultyDatabase
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import DedupeKey, Note, Push
+from dragoman.model.error import ServerError
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
+from dragoman.stores.postgres.retry import NO_WRITES
 from dragoman.stores.postgres.writer import GroupCommit
 from dragoman.testing.clock import ManualClock
 
@@ -324,6 +326,39 @@ async def test_an_outage_of_any_length_fails_nothing(setup: Setup) -> None:
     setup.database.down = False
     await setup.clock.advance(1)
     assert [change.outcome for change in changes] == ["committed", "committed"]
+
+
+async def test_a_database_without_room_refuses_messages_and_lets_runs_wait(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    running, waiting = created(new_row()), created(new_row())
+    await setup.write(running, waiting)
+    setup.database.fail("commit", *["refused"] * 100)
+    row = waiting.write.row
+    words = [
+        created(new_row()),
+        created(new_row(), draft=True),
+        appended(row, 2, State.WORKING, notes=(Note(1, "answer", b"{}"),)),
+    ]
+    output = appended(running.write.row, 2)
+    assert await setup.write(words[0]) == ["ServerError"]
+    assert await setup.write(output, *words[1:], seconds=9) == ["waiting", "ServerError", "ServerError"]
+    behind = created(new_row())
+    assert await setup.write(behind, appended(behind.write.row, 2)) == ["ServerError", "waiting"]
+    (error,) = behind.reported
+    assert isinstance(error, ServerError)
+    assert (str(error), error.metadata) == (NO_WRITES, {"retryAfter": "1"})
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    setup.database.faults.clear()
+    await setup.clock.advance(10)
+    assert output.outcome == "committed"
+    assert await setup.write(created(new_row())) == ["committed"]
+    assert await setup.simulated.task(behind.write.row.id) is None
+
+
+async def test_a_message_whose_outcome_is_not_certain_is_not_refused(setup: Setup) -> None:
+    setup.database.fail("commit", "swallowed", "refused", "refused")
+    assert await setup.write(created(new_row()), seconds=5) == ["committed"]
 
 
 async def test_a_connection_that_has_gone_silent_counts_as_lost(setup: Setup) -> None:

@@ -15,10 +15,11 @@ from dragoman.net.postgres import (
     connect,
     is_conflict,
     is_lost,
+    is_refused,
     is_unstorable,
     parse_address,
 )
-from dragoman.stores.postgres.database import ConnectionLost, InvalidValue
+from dragoman.stores.postgres.database import CannotWrite, ConnectionLost, InvalidValue
 
 logger = logging.getLogger("dragoman.store")
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Session:
 
         Raises:
             ConnectionLost: there is no connection, or it was lost meanwhile.
+            CannotWrite: the database cannot write now.
             InvalidValue: a value cannot be stored.
         """
         async with self._lock:
@@ -71,6 +73,9 @@ class Session:
                     self.terminate()  # whoever gave up did not get the answer, and nobody else may take it for his
                     raise
                 except Exception as error:
+                    if is_refused(error):
+                        # Not given up: a server without room may have none for a new connection either.
+                        raise CannotWrite(" ".join(str(error).split())) from error
                     if is_lost(error):
                         self.terminate()
                         raise ConnectionLost(parse_address(self._url).clean(str(error))) from error
