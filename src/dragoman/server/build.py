@@ -69,16 +69,16 @@ class _Storage(NamedTuple):
     samplers: tuple[Callable[[], None], ...] = ()
 
 
-def open_store(url: str, clock: Clock | None = None) -> Store:
+def open_store(url: str, clock: Clock | None = None, agents: Sequence[Agent] = ()) -> Store:
     """Create the store of a URL, which is not that of PostgreSQL, without opening it. Raises ConfigError."""
     path = parse_store(url)
-    return MemoryStore(clock) if path is None else SqliteStore(path, clock)
+    return MemoryStore(clock) if path is None else SqliteStore(path, clock, [agent.name for agent in agents])
 
 
 def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, keys: LazyKeys) -> _Storage:
     """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
     if not is_postgres_url(settings.store):
-        return _Storage(open_store(settings.store, clock), LocalBus(clock))
+        return _Storage(open_store(settings.store, clock, agents), LocalBus(clock))
     _check_secret(agents, settings)
     # Imported here: most servers need neither these nor asyncpg, which may be missing.
     from dragoman.bus.postgres import PostgresBus

@@ -385,6 +385,16 @@ def test_two_functions_are_served_together_and_answer(tmp_path: Path):
         assert "result" in pasted(next(line for line in lines if line.startswith("  try")))
 
 
+def test_two_agents_of_one_folder_are_served_at_once_and_say_where_their_tasks_are(tmp_path: Path):
+    (tmp_path / "two.py").write_text("def low(text: str) -> str: ...\ndef up(text: str) -> str: ...\n")
+    with (
+        serving(tmp_path, "two.py:low", "--port", "0", lines=5) as (_, first),
+        serving(tmp_path, "two.py:up", "--port", "0", lines=5) as (_, second),
+    ):
+        assert "  store   .dragoman/tasks.db" in first
+        assert "  store   .dragoman/up.db" in second
+
+
 def test_a_second_server_is_refused_with_a_command_that_starts_it(tmp_path: Path):
     (tmp_path / "one.py").write_text("def low(text: str) -> str: return text.lower()\n")
     with socket.create_server(("127.0.0.1", 0)) as found:

@@ -204,7 +204,9 @@ def serve_agents(arguments: ServeArguments, child: ServeChild | None = None) -> 
     tool_agents = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
     program_agents = [Agent.from_command(**program, **shared)] if program else []
     servable = _combine([*loaded, *remote_agents, *tool_agents, *program_agents] or _agents_of_file(file, limit))
-    settings = load(getattr(servable, "keywords", {}), warn=lambda _: None)
+    served: Sequence[Servable] = getattr(servable, "agents", (servable,))
+    names = [agent.name for agent in served]
+    settings = load(getattr(servable, "keywords", {}), warn=lambda _: None, agents=names)
     settings = msgspec.structs.replace(settings, reload=False)  # with `dev` there may be nothing to watch
     configure(settings.log, settings.log_level, quiet=quiet, worker=worker)
     # Now that the targets are imported: a program that has configured OpenTelemetry itself keeps what it has.

@@ -30,7 +30,8 @@ class Server:
         self.keywords = settings
 
     def _load(self, more: SettingKeywords) -> Settings:
-        return load_settings({**self.keywords, **more}, environ=os.environ, config=None, cwd=Path.cwd())
+        names = [agent.name for agent in self.agents]
+        return load_settings({**self.keywords, **more}, environ=os.environ, config=None, cwd=Path.cwd(), agents=names)
 
     @property
     def name(self) -> str:

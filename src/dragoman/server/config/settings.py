@@ -10,7 +10,7 @@ import logging
 import re
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -23,6 +23,7 @@ from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config import values
+from dragoman.server.config.default_store import DEFAULT_STORE, default_store
 from dragoman.server.config.store_url import check_postgres, parse_store, session_folder
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import ListenAddress, Network
@@ -76,7 +77,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     grpc: ListenAddress | None = None
     metrics: ListenAddress | None = None
     grpc_url: str | None = None
-    store: str = "sqlite:///.dragoman/tasks.db"
+    store: str = DEFAULT_STORE
     node: str | None = None
     lease: float = 6
     url: str | None = None
@@ -168,12 +169,14 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     warn: Callable[[str], None] = logger.warning,
     partial: bool = False,
+    agents: Sequence[str] = (),
 ) -> Settings:
     """Load the settings. A keyword that is None counts as not set; so does an empty environment variable.
 
     `flags` come from a command line, named as in SETTINGS, and override keywords; values that are strings are parsed.
     `warn` is called for each variable that looks like a setting and is none: it may belong to another program, so it is
     no error. With `partial`, settings of the program may follow: whether those at hand fit together is not checked.
+    `agents` are the names of those that are served: they choose the file of the tasks where no store is set.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -203,6 +206,8 @@ def load_settings(
     if checked.get("auth") is not None and "limits_rate" not in checked:
         checked["limits_rate"] = AUTH_RATE
         checked.setdefault("limits_burst", AUTH_BURST)
+    if agents and "store" not in checked:
+        checked["store"] = default_store(agents, cwd)
     limits = {name: checked.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in checked}
     return Settings(**checked, limits=Limits(**limits))
 

@@ -301,6 +301,15 @@ def _identity(path: Path) -> _Identity | None:
         return None
 
 
+def read_agents(path: Path) -> frozenset[str]:
+    """Return the agents whose tasks a store holds, also while a server uses it; none when that cannot be read."""
+    with contextlib.suppress(sqlite3.Error, OSError):
+        if path.exists():
+            with closing(sqlite3.connect(f"{real_path(path).as_uri()}?mode=ro", uri=True)) as reader:
+                return frozenset(name for (name,) in reader.execute("SELECT DISTINCT agent FROM scopes"))
+    return frozenset()
+
+
 def is_in_use(path: Path) -> bool:
     """True when a server uses a store, or that cannot be found out."""
     try:

@@ -21,7 +21,7 @@ from dragoman.stores.sqlite.schema import check_last_page, unusable_error
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
@@ -51,17 +51,18 @@ READERS = 2
 class SqliteStore:
     """A durable store in one SQLite file, which one server uses at a time.
 
-    One thread writes; reads run in a small pool of threads and raise ServerError when the file cannot be read.
+    One thread writes; reads run in a small pool of threads and raise ServerError when the file cannot be read. `agents`
+    are those that are served from it: the file says so from now on, before they have any task.
     """
 
     durable: bool = True
 
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None, agents: Sequence[str] = ()) -> None:
         self._path = path
         self._file = StoreFile(path)
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
-        self._writer = Writer(self._file, self._tables, clock)
+        self._writer = Writer(self._file, self._tables, clock, agents)
         self.next_number = itertools.count(1).__next__
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None

@@ -54,7 +54,14 @@ class Writer:
     batching makes that cheap.
     """
 
-    def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = (), clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        file: StoreFile,
+        tables: Sequence[TaskTable] = (),
+        clock: Clock | None = None,
+        agents: Sequence[str] = (),
+    ) -> None:
+        self._agents = agents
         self._clock = clock or SystemClock()
         self._file = file
         self._tables = tables
@@ -95,6 +102,7 @@ class Writer:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA busy_timeout = 5000")
             self._record_path(connection, os.fsencode(path))
+            self._record_agents(connection)
             last = connection.execute(
                 "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL SELECT max(number) FROM drafts "
                 "UNION ALL SELECT value FROM meta WHERE key = 'last_number')"
@@ -107,6 +115,12 @@ class Writer:
         self._thread = threading.Thread(target=self._run_thread, name="dragoman-writer", daemon=True)
         self._thread.start()
         return int(last or 0)
+
+    def _record_agents(self, connection: sqlite3.Connection) -> None:
+        """Note whose file it is: another agent that is started in this folder has a file of its own."""
+        for agent in self._agents:
+            if connection.execute("SELECT 1 FROM scopes WHERE agent = ?", (agent,)).fetchone() is None:
+                connection.execute("INSERT INTO scopes (agent, tenant, owner) VALUES (?, '', '')", (agent,))
 
     def _record_path(self, connection: sqlite3.Connection, path: bytes) -> None:
         if connection.execute("SELECT path FROM home").fetchall() != [(path,)]:
