@@ -234,6 +234,21 @@ async def test_a_pair_that_is_optional_can_be_given_and_left_out(visit: Any, wor
     assert (await data_of(page))["pair"] is None
 
 
+async def test_a_skill_that_takes_files_has_fields_for_them(visit: Any, workshop: ServedConsole, tmp_path: Path):
+    page = await visit(workshop.address("#/agents/bench/skills/frame"))
+    form = page.get_by_role("form", name="Try frame")
+    picture, note = tmp_path / "my cat.png", tmp_path / "note.txt"
+    picture.write_bytes(b"\x89PNG")
+    note.write_text("abc")
+    photo = form.get_by_label("photo")
+    await expect(photo).to_have_attribute("accept", "image/*")
+    await photo.set_input_files(picture)
+    await form.get_by_role("button", name="Add an item to more").click()
+    await form.get_by_label("more 1", exact=True).set_input_files(note)
+    await form.get_by_role("button", name="Run").click()
+    assert await data_of(page) == {"files": [["my cat.png", "image/png", 4], ["note.txt", "text/plain", 3]]}
+
+
 @pytest.mark.console
 async def test_files_and_times_are_given_with_the_fields_of_the_browser(
     visit: Any, workshop: ServedConsole, tmp_path: Path

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from dragoman import Agent, Server
+from dragoman import Agent, File, Server
 
 bench = Agent("bench", description="Takes a value of every kind.", version="1.0.0")
 
@@ -124,6 +124,13 @@ def keep(
         "number": number and str(number),
         "more": more,
     }
+
+
+@bench.skill(tags=["form"])
+def frame(photo: Annotated[File, "image/*", "the picture"], more: list[File] | None = None) -> dict[str, Any]:
+    """Frame a picture."""
+    files = [photo, *(more or ())]
+    return {"files": [[file.name, file.media_type, len(file.bytes)] for file in files]}
 
 
 careless = Agent(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.client.remote import RemoteConnection
 from dragoman.model.card import SKILL_SCHEMAS
@@ -78,13 +79,14 @@ def build_message(
         kind = type(content).__name__
         raise ConfigError(f"a message is text, a dict or a list, not {kind!r}: send data=, or files= with files")
     if tool is not None:
-        parts.append(Part(data={"tool": tool, "arguments": dict(arguments or {})}))
+        values, attached = _detach_files(arguments or {})
+        parts += (Part(data={"tool": tool, "arguments": values}), *attached)
     elif arguments is not None:
         raise ConfigError("arguments= are for a tool: name it with tool=, or send data=")
     if data is not None:
         parts.append(Part(data=data))
     for file in files:
-        parts.append(_to_part(file))  # noqa: PERF401 - a generator costs more where there are none
+        parts.append(_to_part(file))
     if not parts:
         raise ConfigError("a message needs something to say: text, tool, data or files")
     context_id = context if context is None or isinstance(context, str) else context.context_id
@@ -126,6 +128,27 @@ def _to_part(file: Attachment) -> Part:
     if isinstance(file, Part):
         return file
     return file.part() if isinstance(file, File) else File(file).part()
+
+
+def _detach_files(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[Part]]:
+    """Return arguments in which each file is the name of a part beside them, and these parts."""
+    attached: dict[str, Part] = {}
+
+    def detach(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [detach(each) for each in cast("list[Any]", value)]
+        if not isinstance(value, (File, Part)):
+            return value
+        part = _to_part(value)
+        name = part.filename or "file"
+        while name in attached:
+            name = f"{len(attached) + 1}-{part.filename or 'file'}"
+        attached[name] = replace(part, filename=name)
+        return name
+
+    has_files = any(isinstance(each, (File, Part, list, tuple)) for each in arguments.values())
+    values = {name: detach(each) for name, each in arguments.items()} if has_files else dict(arguments)
+    return values, list(attached.values())
 
 
 Json = dict[str, Any]

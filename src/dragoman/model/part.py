@@ -111,7 +111,7 @@ class File:
 
     def __init__(
         self,
-        source: Path | str | bytes | None = None,
+        source: Path | str | Bytes | None = None,
         *,
         url: str | None = None,
         name: str | None = None,
@@ -121,7 +121,7 @@ class File:
             raise ValueError("a file is a path or bytes, or a url")
         if isinstance(source, str) and source.startswith(("http://", "https://")):
             source, url = None, source
-        self.data: bytes | None = source if isinstance(source, bytes) else None
+        self.data: Bytes | None = source if isinstance(source, Bytes) else None
         self.path: Path | None = Path(source) if isinstance(source, (str, Path)) else None
         self.url = url
         self.name = name or (_valid(self.path.name) if self.path else None)
@@ -133,6 +133,20 @@ class File:
             return Part(url=self.url, filename=self.name, media_type=self.media_type)
         data = self.data if self.path is None else self.path.read_bytes()
         return Part(raw=data, filename=self.name, media_type=self.media_type)
+
+    @property
+    def bytes(self) -> Bytes:
+        """The content. Raises ValueError when there is only a URL, and OSError when a path cannot be read."""
+        return self.part().bytes
+
+    def save(self, path: Path | str) -> Path:
+        """Write the content to a file or into a folder, as `Part.save` does, and return its path.
+
+        Raises:
+            ValueError: there is only a URL.
+            OSError: a file cannot be read or written.
+        """
+        return self.part().save(path)
 
 
 def _valid(name: str) -> str:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
+from dragoman.model.part import File
+
 YES = frozenset({"yes", "y", "true", "on", "ok"})
 NO = frozenset({"no", "n", "false", "off"})
 _TYPE_NAMES = {
@@ -23,6 +25,7 @@ _TYPE_NAMES = {
     set: "a JSON list",
     frozenset: "a JSON list",
     bytes: "bytes in base64",
+    File: "a file",
 }
 
 
@@ -64,6 +67,8 @@ def type_name(type_: Any) -> str:
         return " or ".join(type_name(one) for one in inner if one is not NoneType)
     if isinstance(type_, EnumType):
         return "one of " + ", ".join(str(member.value) for member in cast("type[Enum]", type_))
+    if origin is list and inner == (File,):
+        return "one file or more"
     plain = _TYPE_NAMES.get(origin or type_)
     if plain is not None:
         return plain

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 from mcp.server import MCPServer
 from mcp_types import CallToolResult, TextContent
 
-from dragoman import Agent
+from dragoman import Agent, File
 from dragoman.testing import served
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -148,3 +149,48 @@ def test_the_card_lists_the_arguments_of_skills(run: Run, trips: str) -> None:
     assert "      stay (object): where and how long" in lines
     assert "      guests (integer, optional)" in lines
     assert '      kind (one of "hotel", "hostel", optional)' in lines
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Iterator[str]:
+    agent = Agent("gallery")
+
+    @agent.skill
+    def show(photo: Annotated[File, "image/*"], title: str = "-") -> str:
+        return f"{title}: {photo.name} {photo.media_type} {photo.data!r}"
+
+    @agent.skill
+    def join(files: list[File]) -> str:
+        return ", ".join(str(file.name) for file in files)
+
+    with served(agent) as url:
+        yield url
+
+
+def test_a_file_is_passed_by_the_name_of_its_argument(run: Run, gallery: str, tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"meow")
+    (tmp_path / "a.txt").write_text("a")
+    done = run("call", gallery, "show", "title=Cat", "--file", "photo=cat.png")
+    assert (done.returncode, done.stdout) == (0, "Cat: cat.png image/png b'meow'\n")
+    assert run("call", gallery, "join", "--file", "files=cat.png").stdout == "cat.png\n"
+    assert run("call", gallery, "join", "--file", "files=cat.png", "--file", "files=a.txt").stdout == "cat.png, a.txt\n"
+    wrong = run("call", gallery, "show", "--file", "photo=a.txt")
+    assert (wrong.returncode, wrong.stderr) == (1, "dragoman: `photo` takes image/*, not text/plain\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("cat.png", "--file cat.png: write the argument and the path, as in --file photo=cat.png"),
+        ("photo=nothere.png", "--file photo: there is no file nothere.png"),
+    ],
+)
+def test_a_wrong_file_is_an_error_before_anything_is_sent(
+    run: Run, gallery: str, tmp_path: Path, typed: str, says: str
+) -> None:
+    (tmp_path / "cat.png").write_bytes(b"meow")
+    done = run("call", gallery, "show", "--file", typed)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"dragoman: {says}\n")

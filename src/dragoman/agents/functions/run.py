@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from dragoman.agents.functions.files import assign_files, read_files, takes_files
 from dragoman.agents.functions.skill import FunctionKind, json_schemas
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import check_permission, may_use, requested_skill
@@ -69,10 +70,18 @@ class QuestionReplay:
         """True until the last answered question has been asked again: outputs before it are journaled already."""
         return self._next < len(self._answers)
 
-    async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
-        """Return the answer; ask again when it does not fit.
+    async def ask(
+        self,
+        question: str,
+        expected_type: Any,
+        choices: Sequence[Any] | None,
+        accepts: Sequence[str] = (),
+        name: str = "answer",
+    ) -> Any:
+        """Return the answer; ask again when it does not fit. `accepts` are the media types of a file, for `name`.
 
         Raises:
+            ContentTypeNotSupported: a file has another media type.
             PauseSignal: there is no answer yet.
             Failed: the question differs from the one that was answered, or the task is paused already.
         """
@@ -82,6 +91,8 @@ class QuestionReplay:
         while True:
             answer = self._answer(prompt, Ask(prompt, self._ref(), schema=schema))
             try:
+                if takes_files(expected_type):
+                    return read_files(_file_answer(answer), expected_type, answer.files, accepts, name)
                 return read_answer(answer.text, answer.data, expected_type, choices)
             except TypeMismatch as problem:
                 prompt = f"{text} Please answer with {problem}."
@@ -130,6 +141,16 @@ def _answer_schema(expected_type: Any, choices: Sequence[Any] | None) -> dict[st
         return {"enum": list(choices)} if all(isinstance(each, (str, int, float)) for each in choices) else None
     generated = None if expected_type is str else json_schemas([expected_type])
     return None if generated is None else {**generated[0][0], **generated[1]}
+
+
+def _file_answer(answer: AnsweredQuestion) -> Any:
+    """Return the files of an answer, else what it says: a name, a link, a data: URI, or a form with one of them."""
+    if answer.files:
+        return list(answer.files)
+    data: Any = answer.data
+    if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1:
+        return next(iter(cast("dict[str, Any]", data).values()))
+    return answer.text.strip() if data is None else cast("Any", data)
 
 
 logger = logging.getLogger("dragoman.agent")
@@ -293,6 +314,8 @@ async def _bind_arguments(
     if unknown:
         takes = ", ".join(sorted(names)) or "no arguments"
         raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
+    if any(parameter.takes_files for parameter in skill.parameters):
+        arguments = assign_files(skill.parameters, arguments, ctx.files)
     # The text of the message fills the only text parameter without an argument, or the only required one.
     text_parameters = [p for p in skill.parameters if is_text_type(p.type) and p.name not in arguments]
     if len(text_parameters) > 1:
@@ -310,6 +333,8 @@ async def _bind_arguments(
 
 async def _convert_or_ask(skill: Skill, parameter: Parameter, value: Any, ctx: Context, replay: QuestionReplay) -> Any:
     try:
+        if parameter.takes_files:
+            return read_files(value, parameter.type, ctx.files, parameter.accepts, parameter.name)
         return convert(value, parameter.type)
     except TypeMismatch as problem:
         return await _ask_for_argument(skill, parameter, f" {problem.why}", ctx, replay)
@@ -322,7 +347,8 @@ async def _ask_for_argument(
     if not ctx.asks:
         raise Failed(f"`{skill.id}` needs {argument}.{problem}")
     about = f": {parameter.help}" if parameter.help else ""
-    return await replay.ask(f"`{skill.id}` needs {argument}{about}.{problem}", parameter.type, None)
+    question = f"`{skill.id}` needs {argument}{about}.{problem}"
+    return await replay.ask(question, parameter.type, None, parameter.accepts, parameter.name)
 
 
 # -- calling -------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.json import schema_components
 
+from dragoman.agents.functions.files import FILE_SCHEMA, is_media_type, takes_files
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.outputs import Reply
@@ -20,6 +21,9 @@ from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
 from dragoman.model.part import File, Part
 from dragoman.schema.example_text import example_text
+
+# What callers may send to a skill beside its files, and a file of any kind.
+_MODES, _ANY_FILE = ("text/plain", "application/json"), "application/octet-stream"
 
 
 class FunctionKind(Enum):
@@ -34,7 +38,8 @@ class FunctionKind(Enum):
 class Parameter(Struct, frozen=True):
     """One parameter of a skill that callers fill by name.
 
-    `default` is its default as JSON; UNSET when it has none, or one that JSON cannot express.
+    `default` is its default as JSON; UNSET when it has none, or one that JSON cannot express. Where it takes a file,
+    `accepts` are the media types, none for any.
     """
 
     name: str
@@ -42,11 +47,15 @@ class Parameter(Struct, frozen=True):
     required: bool
     help: str = ""
     default: Any = UNSET
+    accepts: tuple[str, ...] = ()
+    takes_files: bool = False
 
     def describe(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the schema of its type with what callers should know about this parameter."""
         if "enum" in schema and get_origin(self.type) is Literal:
             schema = {**schema, "enum": list(get_args(self.type))}  # as the author wrote them, not sorted
+        if self.accepts:
+            schema = {**schema, "mediaTypes": list(self.accepts)}
         if self.help:
             schema = {**schema, "description": self.help}
         return schema if self.default is UNSET else {**schema, "default": self.default}
@@ -110,7 +119,10 @@ class Skill(Struct, frozen=True):
 
     def card(self) -> AgentSkill:
         """Its entry in the agent card."""
-        return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
+        files = [each for each in self.parameters if each.takes_files]
+        types = [media_type for each in files for media_type in each.accepts or (_ANY_FILE,)]
+        modes = tuple(dict.fromkeys((*_MODES, *types))) if files else ()
+        return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples, modes)
 
     def schemas(self) -> dict[str, Any]:
         """Its JSON Schemas, under the names that MCP tools have for them.
@@ -168,7 +180,9 @@ def json_schemas(types: Sequence[Any]) -> tuple[tuple[dict[str, Any], ...], dict
     of_models: dict[str, Any] = {}
 
     def model_schema(type_: Any) -> dict[str, Any]:
-        """Return the schema of a pydantic model, its own definitions beside those of the others."""
+        """Return the schema of a file, or of a pydantic model, its own definitions beside those of the others."""
+        if type_ is File:
+            return dict(FILE_SCHEMA)
         if not hasattr(type_, "model_json_schema"):
             raise NotImplementedError
         schema: dict[str, Any] = type_.model_json_schema()
@@ -301,13 +315,19 @@ def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annota
             f"skill `{fn.__name__}`: parameter `{name}` has no type: write `{name}: str` (or int, float, bool, dict, "
             "a dataclass …), so that callers know what to send"
         )
+    accepts: tuple[str, ...] = ()
     if get_origin(annotation) is Annotated:
         type_, *notes = get_args(annotation)
-        help_text = next((note for note in notes if isinstance(note, str)), help_text)
+        texts = [note for note in notes if isinstance(note, str)]
+        if takes_files(type_):
+            accepts = tuple(text for text in texts if is_media_type(text))
+            texts = [text for text in texts if not is_media_type(text)]
+        help_text = next(iter(texts), help_text)
         limits = [note for note in notes if not isinstance(note, str)]
         annotation = Annotated[(type_, *limits)] if limits else type_
     _check_type(fn, name, annotation)
-    return Parameter(name, annotation, parameter.default is parameter.empty, help_text, _json_default(parameter))
+    required = parameter.default is parameter.empty
+    return Parameter(name, annotation, required, help_text, _json_default(parameter), accepts, takes_files(annotation))
 
 
 # What JSON values are in Python. A type that is none of them, and that has no schema, can never be sent.
@@ -321,7 +341,15 @@ class _NoJsonForm(Exception):
 def _check_type(fn: Callable[..., Any], name: str, annotation: Any) -> None:
     """Raise ConfigError when no JSON value can fill a parameter of this type."""
 
+    if takes_files(annotation):
+        return
+
     def check_custom_type(type_: Any) -> dict[str, Any]:
+        if type_ is File:
+            raise ConfigError(
+                f"skill `{fn.__name__}`: parameter `{name}`: a File is a parameter of its own: write `{name}: File`, "
+                f"`{name}: list[File]` or `{name}: File | None = None`"
+            )
         if hasattr(type_, "model_validate") or any(_is_subclass(each, type_) for each in _JSON_TYPES):
             return {"type": "object"}
         raise _NoJsonForm(_name_of_type(type_))

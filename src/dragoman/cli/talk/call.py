@@ -14,6 +14,7 @@ from dragoman.cli.options import save_option
 from dragoman.cli.remote.address import AddressCommand, misread_word, url_argument
 from dragoman.cli.remote.session import CommandSession, in_session
 from dragoman.model.error import ConfigError
+from dragoman.model.part import File
 
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 
@@ -22,9 +23,18 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 @url_argument
 @click.argument("skill", shell_complete=complete_skill)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "--file",
+    "files",
+    metavar="NAME=PATH",
+    multiple=True,
+    help="Pass this file as an argument; repeatable, for a list too.",
+)
 @save_option
 @in_session
-def command(session: CommandSession, skill: str, arguments: tuple[str, ...], save: Path | None) -> None:
+def command(
+    session: CommandSession, skill: str, arguments: tuple[str, ...], files: tuple[str, ...], save: Path | None
+) -> None:
     """Call a skill and print the result: text as it is, data as JSON.
 
     `name=value` passes text and `name:=value` passes JSON. If the agent publishes the types of its skills, `a=3`
@@ -33,6 +43,7 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...], sav
     \b
       dragoman call add a:=3 b:=4
       dragoman call localhost:9000 tag name=trip tags:='["x", "y"]'
+      dragoman call describe --file photo=cat.png
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, skill_schema
@@ -41,14 +52,36 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...], sav
     if session.options.target.is_default and arguments and "=" not in arguments[0] and (hint := misread_word(skill)):
         raise ConfigError(hint)
     parsed = [_parse_argument(each) for each in arguments]
-    schemas = session.run(fetch_schemas(session.client)) if parsed else {}
+    named_files = _parse_files(files)
+    schemas = session.run(fetch_schemas(session.client)) if parsed or files else {}
     values = {name: _fitting_value(value, schemas, skill, name, is_text=is_text) for name, value, is_text in parsed}
-    mismatch = find_mismatch(values, skill_schema(schemas, skill))
+    schema = skill_schema(schemas, skill)
+    takes_list = {name for name in named_files if find_mismatch({name: [""]}, schema) is None}
+    attached = {
+        name: paths if len(paths) > 1 or (schema and name in takes_list) else paths[0]
+        for name, paths in named_files.items()
+    }
+    # On the way, a file is its name.
+    names = {name: [""] if isinstance(each, list) else "" for name, each in attached.items()}
+    mismatch = find_mismatch(values | names, schema)
     if mismatch is not None:
         raise ConfigError(f"`{skill}`: {mismatch}. `{session.command_line('card')}` lists its arguments")
     printer = StreamPrinter(session, quiet=True, save=save, once=True)
-    stream = session.client.stream(tool=skill, arguments=values)
+    stream = session.client.stream(tool=skill, arguments=values | attached)
     print_outcome(session, printer, converse(session, printer, printer.read(stream)))
+
+
+def _parse_files(files: tuple[str, ...]) -> dict[str, list[File]]:
+    """Parse `name=path`; a name that is repeated has several files. Raises ConfigError."""
+    found: dict[str, list[File]] = {}
+    for text in files:
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise ConfigError(f"--file {text}: write the argument and the path, as in --file photo=cat.png")
+        if not Path(path).is_file():
+            raise ConfigError(f"--file {name}: there is no file {path}")
+        found.setdefault(name, []).append(File(Path(path)))
+    return found
 
 
 def _fitting_value(value: Any, schemas: dict[str, Any], skill: str, name: str, *, is_text: bool) -> Any:

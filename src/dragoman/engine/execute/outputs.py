@@ -72,6 +72,7 @@ class AnsweredQuestion(Struct, frozen=True):
     ref: Any
     text: str
     data: Any
+    files: tuple[Part, ...] = ()
 
 
 def parts_of(value: Any) -> tuple[Part, ...]:

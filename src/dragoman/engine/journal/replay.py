@@ -165,7 +165,7 @@ class RunHistory(NamedTuple):
         """The questions with their answers; `last` is an answer that is not stored yet."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            AnsweredQuestion(question.question, question.ref, answer.text, answer.data)
+            AnsweredQuestion(question.question, question.ref, answer.text, answer.data, tuple(answer.files))
             for question, answer in zip(self.questions, answers, strict=False)
         )
 

@@ -150,7 +150,7 @@ export function kindOf(schema, root) {
   if (alternativesOf(schema, root)) return "union";
   const [type] = typesOf(schema);
   if (type === "string") {
-    return schema.contentEncoding === "base64" || schema.format === "binary" || schema.format === "byte" ? "file" : "string";
+    return schema.contentEncoding === "base64" || ["binary", "byte", "file"].includes(schema.format) ? "file" : "string";
   }
   if (type === "object") {
     if (propertyNames(schema).length) return "object";

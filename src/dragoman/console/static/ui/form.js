@@ -200,18 +200,21 @@ function JsonField(props) {
     html`<textarea class="mono" ...${tied} ...${typed} rows="4" spellcheck=${false} dir="ltr"></textarea>`} />`;
 }
 
-/** Bytes in a value, such as a parameter of type `bytes`: a file, as base64. */
+/** A file in a value: as base64 for a parameter of type `bytes`, as a data: URI with its name for one of type `File`. */
 function FileField(props) {
-  const { value, onChange } = props;
+  const { schema, value, onChange } = props;
+  const isNamed = schema.format === "file";
+  const written = (part) => (isNamed ? `data:${part.mediaType};name=${encodeURIComponent(part.filename)};base64,${part.raw}` : part.raw);
+  const accept = list(schema.mediaTypes).filter((each) => typeof each === "string").join() || undefined;
   const [said, setSaid] = useState("");
   async function read(event) {
     const [file] = event.currentTarget.files;
     setSaid(file?.size > MAX_FILE ? `This file is larger than ${size(MAX_FILE)}.` : "");
     if (!file || file.size > MAX_FILE) return onChange(undefined);
-    filePart(file).then(({ raw }) => onChange(raw), (error) => setSaid(error.message));
+    filePart(file).then((part) => onChange(written(part)), (error) => setSaid(error.message));
   }
-  const hint = said || `${typeof value === "string" ? size(Math.floor(value.length * 0.75)) : "A file"}, sent as base64`;
-  return html`<${Control} ...${props} hint=${hint} control=${(tied) => html`<input type="file" ...${tied} onChange=${read} />`} />`;
+  const hint = said || `${typeof value === "string" ? size(Math.floor(value.length * 0.75)) : "A file"}${isNamed ? "" : ", sent as base64"}`;
+  return html`<${Control} ...${props} hint=${hint} control=${(tied) => html`<input type="file" accept=${accept} ...${tied} onChange=${read} />`} />`;
 }
 
 /** Objects, maps, lists and alternatives: a group of fields. An object or tuple that is optional is added and left out by a button. */
