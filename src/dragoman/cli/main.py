@@ -58,7 +58,7 @@ EXIT_CODES = (
     ExitCode(0, "success"),
     ExitCode(1, "the task failed, was rejected or canceled, or a check failed", (DragomanError,)),
     ExitCode(2, "invalid usage or settings", (ConfigError,)),
-    ExitCode(3, "no A2A agent answered at this address", (CannotConnect, BadCard, BadResponse)),
+    ExitCode(3, "no A2A agent answered at this address, or no database", (CannotConnect, BadCard, BadResponse)),
     ExitCode(4, "the agent answered with an A2A error", (A2AError,)),
     ExitCode(5, "credentials are missing, invalid or insufficient", (AuthError, Unauthenticated, Unauthorized)),
     ExitCode(6, "the agent asked a question and nobody could answer it", (InputRequired,)),

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from dragoman.agents.mcp_tools.bounds import BoundedStream
 from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
@@ -336,9 +337,9 @@ async def _http_transport(source: Source) -> AsyncGenerator[TransportStreams, No
         httpx2.AsyncClient(
             headers=source.headers, timeout=timeout, limits=limits, trust_env=trust_env, verify=context
         ) as http,
-        streamable_http_client(source.url, http_client=http) as streams,
+        streamable_http_client(source.url, http_client=http) as (received, sent),
     ):
-        yield streams
+        yield BoundedStream(received, source.name), sent
 
 
 @cache

@@ -27,6 +27,7 @@ from mcp.shared.message import SessionMessage
 from msgspec import Struct
 
 from dragoman.agents.lines import LineBuffer, LineTooLongError
+from dragoman.agents.mcp_tools.bounds import refuse_line
 from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import PipeEnd, Spawner
 
@@ -322,6 +323,8 @@ class StdioTransport(asyncio.BaseProtocol):
 
         For a message that cannot be parsed, whoever waits for it gets an error: a call here, or the program itself.
         """
+        if (refusal := refuse_line(line, self._source.name)) is not None:
+            return refusal
         try:
             check_numbers(line)
             return types.jsonrpc_message_adapter.validate_json(line, by_name=False)

@@ -151,6 +151,7 @@ class App:
         self._ready_loop: asyncio.AbstractEventLoop | None = None
         self._last_start_loop: asyncio.AbstractEventLoop | None = None
         self._start_lock: asyncio.Lock | None = None
+        self._opening_store: asyncio.Task[None] | None = None
         self._draining = False
         self.startup_error: BaseException | None = None
         self.monitor = LoopMonitor(self._find_skill)
@@ -269,8 +270,21 @@ class App:
         if self._metrics is not None:
             self._metrics.close()
 
+    def give_up_start(self) -> None:
+        """Stop waiting for the store, which may take long while its database is down: `start` raises ServerError."""
+        if self._opening_store is not None:
+            self._opening_store.cancel()
+
     async def _open(self) -> None:
-        await self._store.open()
+        opening = self._opening_store = asyncio.ensure_future(self._store.open())
+        try:
+            await opening
+        except asyncio.CancelledError:
+            if not opening.cancelled() or (current := asyncio.current_task()) is None or current.cancelling():
+                raise
+            raise ServerError("the server was stopped before its store answered") from None
+        finally:
+            self._opening_store = None
         try:
             if self._bus is not None:
                 await self._bus.open()

@@ -47,6 +47,8 @@ CONNECTIONS_PER_SECOND = 1000
 # Connections that wait to be accepted: as many as the system allows (`net.core.somaxconn`). When a node stops, all its
 # streams come to another one at once, and a connection that is dropped is tried again after a second or more.
 BACKLOG = 65_535
+# How soon a signal is noticed while the app starts, in seconds.
+_SIGNAL_SECONDS = 0.1
 
 
 class Servable(Protocol):
@@ -158,10 +160,15 @@ def _run(
     from uvicorn.lifespan.on import LifespanOn
 
     timeouts = ConnectionTimeouts(settings.limits.request_timeout)
+    give_up: Callable[[], None] | None = getattr(app, "give_up_start", None)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
-            await super().startup()
+            starting = asyncio.ensure_future(super().startup())
+            while not (await asyncio.wait((starting,), timeout=_SIGNAL_SECONDS))[0]:
+                if shutdown.received and give_up is not None:
+                    give_up()
+            await starting
             if not self.should_exit:
                 # Another process may have been first to listen. Checked here, because uvloop does not report it.
                 listener.listen(self.config.backlog)
@@ -225,6 +232,8 @@ def _run(
         try:
             server.run(sockets=[listener])
         except SystemExit:
+            if shutdown.received:  # it was stopped before it was ready
+                return
             # uvicorn has logged why, unless the app has a startup error.
             raise _startup_error(app) from None
 

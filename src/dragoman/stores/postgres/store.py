@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from dragoman.clock import SystemClock
-from dragoman.model.error import ConfigError, ServerError
+from dragoman.clock import SystemClock, sleep
+from dragoman.model.error import CannotConnect, ServerError
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
 from dragoman.stores.postgres.lease import NodeLease, new_node_id
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from dragoman.stores.postgres.database import Database, NodeDatabase
     from dragoman.stores.postgres.heartbeat import HeartbeatLoop
 
+logger = logging.getLogger("dragoman.store")
+# How long a node that starts waits for the database, and how often it tries.
+START_SECONDS, START_PAUSE = 60, 1.0
 LEASE_SECONDS = 6.0
 CHECK_SECONDS = 2.0
 # A step of retention may delete many events, and counting the tasks of a filter may read many rows.
@@ -95,20 +99,36 @@ class PostgresStore:
             self._tables.append(table)
 
     async def open(self) -> None:
-        """Connect, migrate the tables, and become a node.
+        """Connect, migrate the tables, and become a node. Waits a minute for a database that is down or starting.
 
         Raises:
-            ConfigError: the database cannot be reached or used.
+            CannotConnect: the database was not reached in that time.
+            ConfigError: the database cannot be used.
         """
+        end: int | None = None
+        while True:
+            try:
+                await self._open()
+                return
+            except ConnectionLost as error:
+                now = self._clock.now()
+                if end is None:
+                    end = now + START_SECONDS * 1000
+                    logger.warning(
+                        "the database of --store does not answer, waiting up to %d s: %s", START_SECONDS, error
+                    )
+                elif now >= end:
+                    raise CannotConnect(f"the database of --store does not answer: {error}") from None
+            await sleep(self._clock, START_PAUSE)
+
+    async def _open(self) -> None:
         await self._database.open(self._tables)
         try:
             await self._numbers.open()
             await self._beating.start(self._heartbeat, self.ownership)
-        except BaseException as error:
+        except BaseException:
             await self._beating.stop()
             await self._database.close()
-            if isinstance(error, ConnectionLost):
-                raise ConfigError(f"the database of --store does not answer: {error}") from None
             raise
         self.ownership.start(self._heartbeat.node)
         self._writer.open(self._heartbeat.node)

@@ -164,6 +164,9 @@ class Calling:
         first.join()
         return text("done")
 
+    def many_parts(self) -> Any:
+        return {"content": [{"type": "text", "text": "x"}] * self.arguments["n"]}
+
     def long_line(self) -> Any:
         return text("x" * self.arguments["n"])
 
@@ -251,6 +254,7 @@ TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
             "let_go_longer",
             "ask_and_ask_late",
             "long_line",
+            "many_parts",
             "costly_promise",
             "unreadable",
             "nameless",

@@ -169,6 +169,54 @@ async def test_a_line_that_is_too_long_ends_the_connection_and_says_so(
     assert f"handshake_server: {reason}" in caplog.text
 
 
+# -- results of too many parts -----------------------------------------------------------------------------------------
+
+
+def _of_parts(count: int) -> bytes:
+    result = {"content": [{"type": "text", "text": "x"}] * count}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
+
+
+async def test_the_sdk_never_sees_a_result_of_too_many_parts() -> None:
+    program = StdioTransport(Source("x", argv=("x",)), lambda: None)
+    program.receive_data(_of_parts(10_000) + b"\n" + _of_parts(200_000) + b"\n")
+    assert isinstance((await program.receive()).message, types.JSONRPCResponse)
+    refused = (await program.receive()).message
+    assert isinstance(refused, types.JSONRPCError)
+    assert refused.error.message == (
+        "the MCP server `x` sent a result whose `content` has 200000 items, and 10000 are the most that is read: "
+        "let it return fewer"
+    )
+
+
+@pytest.mark.fault
+async def test_a_result_of_too_many_parts_fails_its_call_and_no_other(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    before = (await engine.send(None, parts=(tool_part("pid"),))).text
+    task = await engine.send(None, parts=(tool_part("many_parts", n=200_000),))
+    assert (task.state, "has 200000 items, and 10000 are the most" in task.error) == (State.FAILED, True)
+    assert (await engine.send(None, parts=(tool_part("pid"),))).text == before
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_a_result_of_too_many_parts_is_refused_over_http(
+    start: Start, sdk_server: ModuleType, kit: MCPServer, tool_part: Any, era: str
+) -> None:
+    @kit.tool(structured_output=False)
+    async def many() -> list[types.TextContent]:
+        return [types.TextContent(type="text", text="x")] * 10_001
+
+    with served(sdk_server.web_app(kit, era)) as url:
+        engine = await start(Agent.from_mcp(f"{url}/mcp"))
+        task = await engine.send(None, parts=(tool_part("many"),))
+        assert (task.state, "has 10001 items, and 10000 are the most" in task.error) == (State.FAILED, True)
+        assert (await engine.send(None, parts=(tool_part("echo", text="there"),))).text == "there"
+        await engine.connection.close()
+
+
 # -- messages that cannot be read --------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from dragoman.dialects.table import V1_0
 from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.rows import Column, ExtraRow, TaskTable
 from dragoman.engine.ports.store import WOKEN, DedupeKey, Push, TaskRow
-from dragoman.model.error import ConfigError, ServerError
+from dragoman.model.error import CannotConnect, ServerError
 from dragoman.model.state import State
 from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.numbers import BLOCK
@@ -217,11 +217,31 @@ async def test_a_node_is_not_ready_while_its_lease_ends_or_the_database_is_silen
         await one.result(one.store.check(), 3)
 
 
-async def test_a_store_whose_node_cannot_join_is_a_wrong_setting(cluster: Cluster) -> None:
+async def test_a_node_waits_a_minute_for_its_database_and_then_says_that_nobody_answers(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server(cluster.simulated, cluster.clock)
-    server.nodes.down = True
-    with pytest.raises(ConfigError, match="does not answer"):
-        await server.result(server.store.open())
+    server.database.down = True
+    opening = asyncio.ensure_future(server.store.open())
+    await cluster.clock.advance(59)
+    assert not opening.done()
+    with pytest.raises(CannotConnect, match="does not answer"):
+        await server.result(opening, 10)
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "dragoman.store"]
+    assert "waiting up to 60 s" in warning
+
+
+@pytest.mark.parametrize("link", ["database", "nodes"])
+async def test_a_database_that_comes_within_the_minute_is_used(cluster: Cluster, link: str) -> None:
+    server = Server(cluster.simulated, cluster.clock)
+    getattr(server, link).down = True
+    opening = asyncio.ensure_future(server.store.open())
+    await cluster.clock.advance(20)
+    assert not opening.done()
+    getattr(server, link).down = False
+    await server.result(opening, 30)
+    await server.store.check()
+    await server.result(server.store.close(), 10)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

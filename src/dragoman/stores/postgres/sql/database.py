@@ -86,7 +86,8 @@ class PostgresDatabase:
         """Connect, create or migrate the tables of the store, and create those of plug-ins.
 
         Raises:
-            ConfigError: the database cannot be reached or used; the text says what to do.
+            ConnectionLost: no server can be reached now.
+            ConfigError: the database cannot be used; the text says what to do.
         """
         self._tables[:] = tables
         # A store that was closed may be opened on another event loop: locks belong to the one they were used on.

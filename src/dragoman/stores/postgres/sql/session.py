@@ -90,13 +90,14 @@ class Session:
         """Connect.
 
         Raises:
+            ConnectionLost: no server can be reached now.
             ConfigError: that is not possible; the text says what to do.
         """
         async with self._lock:
             try:
                 self._connection = await connect(self._url, self._settings)
             except PostgresUnreachable as error:
-                raise ConfigError(str(error)) from None
+                raise ConnectionLost(str(error)) from None
 
     async def _connect(self) -> PostgresConnection:
         if self._connection is None or self._connection.is_closed():
