@@ -84,6 +84,7 @@ NOT_PROMISED = {
         "close_grpc",
         "delivery",
         "grpc_address",
+        "give_up_start",
         "has_console",
         "listens_at",
         "metrics_address",

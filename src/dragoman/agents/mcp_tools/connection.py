@@ -19,8 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.agents.mcp_tools.bounds import BoundedStream
 from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
+from dragoman.agents.mcp_tools.result_limit import BoundedStream
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback

@@ -27,7 +27,7 @@ from mcp.shared.message import SessionMessage
 from msgspec import Struct
 
 from dragoman.agents.lines import LineBuffer, LineTooLongError
-from dragoman.agents.mcp_tools.bounds import refuse_line
+from dragoman.agents.mcp_tools.result_limit import refuse_line
 from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import PipeEnd, Spawner
 

@@ -8,7 +8,7 @@ import itertools
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -160,15 +160,10 @@ def _run(
     from uvicorn.lifespan.on import LifespanOn
 
     timeouts = ConnectionTimeouts(settings.limits.request_timeout)
-    give_up: Callable[[], None] | None = getattr(app, "give_up_start", None)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
-            starting = asyncio.ensure_future(super().startup())
-            while not (await asyncio.wait((starting,), timeout=_SIGNAL_SECONDS))[0]:
-                if shutdown.received and give_up is not None:
-                    give_up()
-            await starting
+            await _start(super().startup(), app, shutdown)
             if not self.should_exit:
                 # Another process may have been first to listen. Checked here, because uvloop does not report it.
                 listener.listen(self.config.backlog)
@@ -232,10 +227,19 @@ def _run(
         try:
             server.run(sockets=[listener])
         except SystemExit:
-            if shutdown.received:  # it was stopped before it was ready
-                return
-            # uvicorn has logged why, unless the app has a startup error.
-            raise _startup_error(app) from None
+            if not shutdown.received:  # else it was stopped before it was ready
+                # uvicorn has logged why, unless the app has a startup error.
+                raise _startup_error(app) from None
+
+
+async def _start(startup: Coroutine[Any, Any, None], app: AsgiApp, shutdown: Shutdown) -> None:
+    """Start the app. After a signal it no longer waits for a store whose database is down."""
+    give_up: Callable[[], None] = getattr(app, "give_up_start", lambda: None)
+    starting = asyncio.ensure_future(startup)
+    while not (await asyncio.wait((starting,), timeout=_SIGNAL_SECONDS))[0]:
+        if shutdown.received:
+            give_up()
+    await starting
 
 
 async def _keep_ticking(on_tick: Callable[[int], Awaitable[bool]]) -> None:
