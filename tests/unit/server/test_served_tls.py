@@ -15,9 +15,10 @@ import httpx2
 import pytest
 import trustme
 
-from dragoman import Client, sync
+from dragoman import Agent, Client, sync
 from dragoman.auth import MutualTLS
 from dragoman.errors import AuthError, CannotConnect, Unauthenticated
+from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
 AGENT = '''
@@ -38,6 +39,7 @@ class Site(NamedTuple):
     """Where the server is, and the files of its authority and its callers."""
 
     url: str
+    grpc: str
     ca: Path
     ann: Path
     mallory: Path
@@ -62,7 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "dragoman.cli.main", "serve", "app.py", "--port", "0", "--store", "memory:"),
-            *("--auth", "mtls", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem"),
+            *("--grpc", "0", "--auth", "mtls", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem"),
         ],
         cwd=folder,
         env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1"},
@@ -78,8 +80,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 break
         found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", said)
         assert found is not None, said
+        grpc = re.search(r"\n  grpc    (\S+)\n", said)
+        assert grpc is not None, said
         assert "\n  auth    mtls\n" in said
-        yield Site(found[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
+        yield Site(found[1], grpc[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
     finally:
         process.terminate()
         process.wait(30)
@@ -130,3 +134,67 @@ async def test_a_caller_who_does_not_trust_the_server_s_authority_says_so(site: 
     async with Client(site.url, retries=0) as client:
         with pytest.raises(CannotConnect, match="certificate"):
             await client.send(tool="whoami")
+
+
+# -- gRPC --------------------------------------------------------------------------------------------------------------
+
+
+async def test_over_grpc_too_a_caller_is_known_by_its_certificate(site: Site) -> None:
+    for target in (site.url, f"grpcs://{site.grpc}"):
+        async with Client(target, transport="grpc", auth=MutualTLS(site.ann, ca=site.ca)) as client:
+            assert (await client.send(tool="whoami")).text == "cert|ann.example"
+
+
+async def test_over_grpc_strangers_are_refused_and_told_why(site: Site) -> None:
+    for options, says in (
+        ({"verify": site.ca}, "closes the connection: perhaps it wants a certificate of yours"),
+        ({"auth": MutualTLS(site.mallory, ca=site.ca)}, "closes the connection"),
+        ({"auth": MutualTLS(site.ann)}, "is not trusted"),
+    ):
+        async with Client(f"grpcs://{site.grpc}", retries=0, **options) as client:
+            with pytest.raises(CannotConnect, match=says) as caught:
+                await client.send(tool="whoami")
+            assert caught.value.arrived is False
+
+
+async def test_a_grpc_caller_at_the_wrong_port_is_told_the_right_one(site: Site) -> None:
+    with served(Agent("plain", description="Speaks no TLS"), grpc=0) as url:
+        async with Client(url) as client:
+            card = await client.card()
+        plain = next(each.url for each in card.supported_interfaces or () if each.protocol_binding == "GRPC")
+        for target, says in (
+            (f"grpc://{site.grpc}", f"perhaps it speaks TLS: try grpcs://{site.grpc}"),
+            (f"grpcs://{site.url.removeprefix('https://')}", "speaks TLS and is no gRPC port"),
+            (f"grpcs://{plain}", f"does not speak TLS: try grpc://{plain}"),
+        ):
+            async with Client(target, verify=site.ca, retries=0) as client:
+                with pytest.raises(CannotConnect, match=re.escape(says)):
+                    await client.send("hello")
+
+
+def test_the_command_sends_over_grpc_with_tls(site: Site, tmp_path: Path) -> None:
+    own = AUTHORITY.issue_cert("127.0.0.1")
+    own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))
+    agent = Agent("echo", description="Says it again")
+
+    @agent.skill
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    with served(agent, grpc=0, tls_cert=str(tmp_path / "own.pem")) as url:
+        with sync.Client(url) as client:
+            card = client.card()
+        address = next(each.url for each in card.supported_interfaces or () if each.protocol_binding == "GRPC")
+        for trusted, code in ((site.ca, 0), (site.mallory, 3)):
+            words = ("send", f"grpcs://{address}", "hello", "--ca", str(trusted))
+            done = subprocess.run(
+                [sys.executable, "-m", "dragoman.cli.main", *words],
+                env={**os.environ, "PYTHONPATH": str(SRC)},
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
+            assert done.returncode == code, done.stderr
+            assert ("hello" in done.stdout) is (code == 0)

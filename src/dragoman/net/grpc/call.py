@@ -26,6 +26,7 @@ _MAX_DETAIL = 300
 _NOT_CONNECTED = ("failed to connect", "errors resolving", "dns resolution failed", "empty address list")
 _UNTRUSTED = re.compile(r"certificate_verify_failed|hostname verification|peer name", re.IGNORECASE)
 _NO_TLS = re.compile(r"(?:tls|ssl) handshake failed", re.IGNORECASE)
+_IS_PLAIN = re.compile(r"wrong_version_number|http_request", re.IGNORECASE)
 _NO_HOST = re.compile(r"errors resolving|dns resolution failed|name not found", re.IGNORECASE)
 # What grpcio itself says when the connection, or the server at its other end, went away. A server may say the same of
 # what is behind it, but rarely begins with it.
@@ -236,6 +237,18 @@ def _connect_error(where: str, detail: str) -> CannotConnect:
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if _UNTRUSTED.search(detail):
         return CannotConnect(f"the certificate of {where} is not trusted: {why}", reason="TLS", arrived=False)
+    other = "grpc" if where.startswith("grpcs:") else "grpcs"
+    elsewhere = f"{other}{where[where.index(':') :]}"
+    if _IS_PLAIN.search(detail):
+        return CannotConnect(f"{where} does not speak TLS: try {elsewhere}", arrived=False)
+    if "missing selected alpn" in detail.lower():
+        text = f"{where} speaks TLS and is no gRPC port: use its https:// address, or the port of --grpc"
+        return CannotConnect(text, arrived=False)
+    if "socket closed" in detail.lower():
+        why = f"perhaps it speaks TLS: try {elsewhere}"
+        if other == "grpc":
+            why = "perhaps it wants a certificate of yours: auth=MutualTLS(…)"
+        return CannotConnect(f"{where} closes the connection: {why}", arrived=False)
     if _NO_TLS.search(detail):
         return CannotConnect(f"no TLS with {where}: {why}", reason="TLS", arrived=False)
     if "connection refused" in detail.lower():

@@ -55,7 +55,7 @@ def restore_lines(url: str, target: Path) -> tuple[str, ...]:
     return (
         f"to restore it, create a database, as a role that may, and fill it{secret}:",
         f"  CREATE DATABASE restored OWNER {owner} ENCODING 'UTF8' TEMPLATE template0",
-        f"  pg_restore --no-owner --exit-on-error --dbname={shlex.quote(new)} {shlex.quote(str(target))}",
+        f"  pg_restore --no-owner --single-transaction --dbname={shlex.quote(new)} {shlex.quote(str(target))}",
         "then start the servers on that database, with the same secret",
     )
 
