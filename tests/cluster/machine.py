@@ -292,6 +292,15 @@ class Cluster(FaultSteps):
             for _ in range(self.random.choice((1, 1, 1, 2))):
                 self._write(agent, new_message(self._new_id(), "yes", task_id), stream=self.random.random() < 0.2)
 
+    def log_in(self) -> None:
+        """A login that the server's own code reports; to two nodes at once now and then."""
+        agent = self._any_agent()
+        waiting = [each for each in self.task_ids[agent][-20:] if self._state(each) is State.AUTH_REQUIRED]
+        for _ in range(self.random.choice((1, 1, 2)) if waiting else 0):
+            node, handle = self._any_node(), self.effects.handles.get(waiting[-1])
+            if node is not None and handle is not None:
+                self._call(node, node.services[agent].resume(handle, {"name": "Ann"}), lambda *_: None)
+
     def words(self) -> None:
         """A message for a task that is at work, most of the time."""
         agent = self._any_agent()
@@ -472,6 +481,7 @@ CALLS: dict[str, float] = {
     "retry": 4,
     "answer": 14,
     "words": 8,
+    "log_in": 5,
     "cancel": 5,
     "get": 5,
     "list": 2,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -64,7 +65,7 @@ class ScriptedAgent:
                 if step in ("ask", "auth"):
                     pauses -= 1
                     if pauses < 0:
-                        yield Ask("?", auth=step == "auth")
+                        yield Ask("?", auth=True, url=self._keep(ctx)) if step == "auth" else Ask("?")
                         return
                 elif pauses > 0:
                     continue
@@ -78,6 +79,10 @@ class ScriptedAgent:
                 yield Reply("hello")
         finally:
             self._effects.end(run)
+
+    def _keep(self, ctx: Any) -> Callable[[str], None]:
+        """The link of a login, which keeps the handle for whoever logs in."""
+        return partial(self._effects.handles.__setitem__, ctx.task_id)
 
     async def _once(self, ctx: Any, run: Any, key: str) -> None:
         async def effect() -> dict[str, Any]:
@@ -116,7 +121,7 @@ def scripted_function(name: str, node: object, effects: Effects) -> EngineAgent:
                 if step == "ask":
                     await ctx.ask(f"{index}?")
                 elif step == "auth":
-                    await ctx.ask_auth(f"{index}?")
+                    await ctx.ask_auth(f"{index}?", url=scripted._keep(ctx))
                 elif step in OUTPUTS:
                     yield OUTPUTS[step]
                 elif step == "once":

@@ -409,7 +409,7 @@ class SimulatedDatabase(MemoryStore):
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
-        """Add a message to a submitted or working task."""
+        """Add a message to a task that is submitted, working or auth-required."""
         ownership = self._ownership.get(row.number)
         if ownership is None or ownership.draft:
             return _REFUSED
@@ -417,7 +417,9 @@ class SimulatedDatabase(MemoryStore):
             return _COMMITTED  # this statement, sent once more
         if dedupe_key is not None and self._key_holder(dedupe_key) is not None:
             return _REPEATED
-        if ownership.row.state not in _UNFINISHED or generation not in (None, ownership.row.generation):
+        if ownership.row.state not in (*_UNFINISHED, State.AUTH_REQUIRED):
+            return _REFUSED
+        if generation not in (None, ownership.row.generation):
             return _REFUSED
         self._posted.add((row.number, key))
         ownership.mail += 1

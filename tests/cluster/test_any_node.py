@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, Context
 from dragoman.bus.postgres import PostgresBus
@@ -81,6 +82,12 @@ def build_agent(gates: Gates) -> Agent:
             yield message.text
             if message.text == "stop":
                 return
+
+    @agent.skill
+    async def log_in(name: str, ctx: Context) -> str:
+        login = await ctx.ask_auth("Log in", url=link)
+        gates.log.append(f"{name} {login}")
+        return f"{login}; then {[message.text async for message in _at_once(ctx)]}"
 
     @agent.skill(replies=True)
     async def greet(name: str) -> Reply:
@@ -238,6 +245,26 @@ async def test_of_two_answers_at_once_one_is_the_answer_and_the_other_a_message_
     assert ended[0].text == ended[1].text
     assert ended[0].text in ("took a; then ['b']", "took b; then ['a']")
     assert pair.gates.log == ["begin q", "end q"]
+
+
+async def test_no_message_is_a_login_wherever_it_is_sent_and_of_two_logins_one_counts(pair: Pair) -> None:
+    task = await pair.one.send("log_in", "l")
+    kept = [await node.send("log_in", word, task=task) for node, word in ((pair.one, "a"), (pair.two, "b"))]
+    assert [(one.state, one.generation) for one in kept] == [(State.AUTH_REQUIRED, task.generation)] * 2
+    assert [message.text for message in kept[1].history[1:]] == ["Log in", "a", "b"]
+    repeated = await pair.one.send("log_in", "b", task=task, message_id=kept[1].history[-1].message_id)
+    assert repeated.history == kept[1].history
+    for handle in (task.id, handle_of(task)[:-1], handle_of(task).swapcase()):
+        with pytest.raises(InvalidParams):
+            await pair.two.service.resume(handle, "Administrator")
+    assert pair.gates.log == []
+    logins = [node.service.resume(handle_of(task), word) for node in (pair.one, pair.two) for word in ("Ann", "Bea")]
+    results = await asyncio.gather(*logins, return_exceptions=True)
+    assert [isinstance(each, InvalidParams) for each in results].count(True) == 3
+    ended = await pair.until(task, State.COMPLETED)
+    assert ended.text in ("Ann; then ['a', 'b']", "Bea; then ['a', 'b']")
+    assert len(pair.gates.log) == 1
+    assert [message.text for message in ended.history[1:]] == ["Log in", "a", "b"]
 
 
 async def test_words_for_a_working_task_reach_its_run_from_anywhere(pair: Pair) -> None:

@@ -81,11 +81,11 @@ def test_a_node_that_stops_resumes_a_task_from_inside_for_another_node() -> None
     with scene(2) as cluster:
         one, two = cluster.living
         begin(cluster, one, "once slow")
-        task = begin(cluster, one, "once ask slow")
+        task = begin(cluster, one, "once auth slow")
         cluster.run(0.5)
         stop(cluster, one)
         resumed: list[Any] = []
-        work = one.services["serial"].resume(task.task_id or "", {"yes": 1})
+        work = one.services["serial"].resume(cluster.effects.handles[task.task_id or ""], {"yes": 1})
         cluster._call(one, work, lambda result, error: resumed.append(error or result))
         cluster.run(0.5)
         assert [each.status.state for each in resumed] == [State.WORKING]

@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"
 SCOPE = Scope("agent", "", "")
 NO, YES = "no", "yes"
 # As the page names them.
-STATES = {1: "submitted", 2: "working", 3: "ended", 6: "waiting", -1: "draft"}
+STATES = {1: "submitted", 2: "working", 3: "ended", 6: "waiting", 8: "waiting", -1: "draft"}
 
 
 class Placed(NamedTuple):
@@ -106,6 +106,15 @@ class Board:
 
     async def answered(self) -> Placed:
         placed = await self.waiting()
+        claimed = await self.database.claim(placed.owner, placed.row.number, placed.row.generation, revoke=False)
+        assert claimed is not None
+        return placed._replace(epoch=claimed.claim.epoch)
+
+    async def waiting_for_login(self) -> Placed:
+        return await self.go_on(await self.running(), State.AUTH_REQUIRED)
+
+    async def logged_in(self) -> Placed:
+        placed = await self.waiting_for_login()
         claimed = await self.database.claim(placed.owner, placed.row.number, placed.row.generation, revoke=False)
         assert claimed is not None
         return placed._replace(epoch=claimed.claim.epoch)
@@ -213,6 +222,8 @@ ROWS: dict[str, Callable[[Board], Awaitable[Placed]]] = {
     "draft": Board.draft,
     "waiting": Board.waiting,
     "being answered": Board.answered,
+    "waiting for a login": Board.waiting_for_login,
+    "being resumed": Board.logged_in,
     "ended": Board.ended,
 }
 TRIES: dict[str, Try] = {

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from login_link import handle_of, link
 
 from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
@@ -69,7 +70,7 @@ class Scripted:
                 # A run after a pause goes on behind it.
                 pauses -= 1
                 if pauses < 0:
-                    yield Ask("?", auth=step == "auth")
+                    yield Ask("?", auth=True, url=link) if step == "auth" else Ask("?")
                     return
             elif pauses > 0:
                 continue
@@ -217,11 +218,12 @@ class Journals(RuleBasedStateMachine):
     @rule(data=st.data())
     def resume(self, data: st.DataObject) -> None:
         task_id = data.draw(st.sampled_from(self.tasks))
-        waits = self.run(self._state(task_id)).waiting
+        task = self.run(self._get(task_id))
         try:
-            self.run(self.service.resume(task_id, {"by": "callback"}))
+            handle = handle_of(task) if task.state is State.AUTH_REQUIRED else task_id
+            self.run(self.service.resume(handle, {"by": "callback"}))
         except A2AError:
-            assert not waits
+            assert task.state is not State.AUTH_REQUIRED
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data())

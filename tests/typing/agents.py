@@ -87,7 +87,7 @@ async def questions_give_the_asked_type(ctx: Context) -> None:
     assert_type(await ctx.ask("Which?", type=list[int]), list[int])
     assert_type(await ctx.ask("Color?", choices=["red", "blue"]), str)
     assert_type(await ctx.ask("How many?", type=int, choices=[1, 2, 3]), int)
-    login: dict[str, str] = await ctx.ask_auth("Log in", url="https://login.example.com")
+    login: dict[str, str] = await ctx.ask_auth("Log in", url=lambda handle: f"https://login.example.com?s={handle}")
     assert login
 
 

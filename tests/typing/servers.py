@@ -34,7 +34,7 @@ def apps_can_be_mounted() -> None:
 async def apps_can_be_steered() -> None:
     app = agent.app()
     await app.start()
-    assert_type(await app.resume("an-id", {"token": "t"}), Task)
+    assert_type(await app.resume("a-handle", {"token": "t"}), Task)
     await app.stop()
 
 

@@ -101,8 +101,8 @@ async def until_told(ctx: Context) -> AsyncIterator[str]:
 
 
 async def sign_in(ctx: Context) -> str:
-    """Ask for credentials, which come with the next message."""
-    await ctx.ask_auth("Please sign in", url="https://login.example.com/")
+    """Wait for a login that nobody reports."""
+    await ctx.ask_auth("Please sign in", url=lambda handle: f"https://login.example.com/?state={handle}")
     return "signed in"
 
 
@@ -559,6 +559,12 @@ def wire(http: httpx2.Client, request: pytest.FixtureRequest) -> Iterator[Wire]:
     grpc = 0 if any("grpc" in name for name in getattr(request.module, "SPEAKERS", SPEAKERS)) else None
     with served(make_agent(), heartbeat=0.05, long_poll=5, drain=0, grpc=grpc) as url:
         yield Wire(http, url)
+
+
+@pytest.fixture(scope="session")
+def wire_at(http: httpx2.Client) -> Callable[[str], Wire]:
+    """The requests of a test, for a server that the module has started itself."""
+    return lambda url: Wire(http, url)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.engine import paging
+from dragoman.engine.accept.continuation import Continuation
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
@@ -116,6 +117,7 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
+        self._continuation = Continuation(agent.name, tasks, locks, self._inbox.go_on)
         self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
@@ -286,18 +288,17 @@ class Service:
             batches = truncate_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
-    async def resume(self, task_id: str, data: Any = None) -> Task:
-        """Continue a waiting task on behalf of its owner; for callbacks such as the end of an OAuth flow.
+    async def resume(self, handle: str, data: Any = None) -> Task:
+        """Continue a task that waits for a login; for callbacks such as the end of an OAuth flow.
 
         Raises:
-            TaskNotFound: there is no such task.
-            UnsupportedOperation: the task is not waiting.
+            InvalidParams: the handle is not that of a login that a task of this agent waits for.
             ServerError: the server is stopping, or the store cannot take writes.
         """
         if self._draining.has_begun:
             self._draining.check_accepts()
-        accepted = await self._inbox.resume(task_id, data)
-        stored = await self._store.task(task_id) if accepted.live is None else None  # another process runs it
+        accepted = await self._continuation.resume(handle, data)
+        stored = await self._store.task(accepted.row.id) if accepted.live is None else None  # another process runs it
         return await self._tasks.durable_task(accepted.live, stored)
 
     # -- tasks -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Part, Task, User
 from dragoman.engine.call import CallContext
@@ -408,35 +409,23 @@ async def test_an_authorization_is_waited_for_and_resumed_from_a_callback(start:
 
         @agent.skill
         async def on_loop(ctx: Context) -> Any:
-            return [await ctx.ask_auth("Log in", url="https://example.org/login"), ctx.user and ctx.user.id]
+            return [await ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
     else:
 
         @agent.skill
         def in_thread(ctx: SyncContext) -> Any:
-            return [ctx.ask_auth("Log in", url="https://example.org/login"), ctx.user and ctx.user.id]
+            return [ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
 
     engine = await start(agent)
     me = CallContext(user=User("me"))
     for data, seen in (({"token": "t"}, {"token": "t"}), (None, None), ("text", "text")):
         task = await engine.send("go", call=me)
         assert task.state is State.AUTH_REQUIRED
-        assert [part.text or part.url for part in task.status.message.parts] == ["Log in", "https://example.org/login"]
-        await engine.service.resume(task.id, data)
+        assert [part.text or part.url for part in task.status.message.parts] == ["Log in", link(handle_of(task))]
+        await engine.service.resume(handle_of(task), data)
         await engine.idle()
         ended = await engine.get(task, call=me)
         assert ended.data == [seen, "me"]
-
-
-async def test_an_authorization_can_be_answered_by_the_caller_too(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
-    async def login(ctx: Context) -> Any:
-        return await ctx.ask_auth("Log in")
-
-    engine = await start(agent)
-    task = await engine.send("go")
-    assert (await engine.send("done", task=task)).text == "done"
 
 
 # In threads

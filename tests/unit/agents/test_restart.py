@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, Context, User
 from dragoman.engine.call import CallContext
@@ -155,7 +156,7 @@ async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
             seen = dict(ctx.state)
             ctx.state["paid"] = True
             receipt = await ctx.once("pay", lambda: paid.append(1) or len(paid))
-            token = await ctx.ask_auth("Log in")
+            token = await ctx.ask_auth("Log in", url=link)
             return [seen, receipt, token, ctx.user and ctx.user.id, ctx.tenant, ctx.metadata]
 
     servers = server(make)
@@ -164,13 +165,13 @@ async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
     task = await engine.send("go", call=me, context="c", metadata={"k": 1})
     assert task.state is State.AUTH_REQUIRED
     engine = await servers.restart()
-    await engine.service.resume(task.id, {"token": "x"})  # a callback knows nothing of the caller
+    await engine.service.resume(handle_of(task), {"token": "x"})  # a callback knows nothing of the caller
     await engine.idle()
     ended = await engine.get(task, call=me)
     assert ended.data == [{}, 1, {"token": "x"}, "me", "t", {"k": 1}]
     engine = await servers.restart()
     task = await engine.send("go", call=me, context="c")
-    await engine.service.resume(task.id)
+    await engine.service.resume(handle_of(task))
     await engine.idle()
     assert (await engine.get(task, call=me)).data[0] == {"paid": True}
     assert paid == [1, 1]

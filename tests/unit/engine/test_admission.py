@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, User
 from dragoman.engine.call import CallContext
@@ -137,12 +138,16 @@ async def test_a_busy_server_refuses_new_work_and_takes_it_again_later(start: An
 
 @pytest.mark.parametrize("number", [2, 5])
 async def test_of_many_callbacks_and_answers_at_once_one_answers(start: Any, tmp_path: Path, number: int) -> None:
-    engine = await start(asking, store=SqliteStore(tmp_path / "tasks.db"))
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True, url=link) if ctx.resume is None else f"number {ctx.resume.data}"
+
+    engine = await start(run, store=SqliteStore(tmp_path / "tasks.db"))
     task = await engine.send()
     await engine.idle()
-    results = await asyncio.gather(*(engine.service.resume(task.id, n) for n in range(number)), return_exceptions=True)
-    assert sum(isinstance(result, UnsupportedOperation) for result in results) == number - 1
+    handle = handle_of(task)
+    results = await asyncio.gather(*(engine.service.resume(handle, n) for n in range(number)), return_exceptions=True)
+    assert sum(isinstance(result, InvalidParams) for result in results) == number - 1
     ended = await engine.until_state(task, State.COMPLETED)
-    assert len(ended.history) == 3
+    assert ended.text == f"number {next(n for n in range(number) if not isinstance(results[n], Exception))}"
     await engine.idle()
     assert engine.left() == {}

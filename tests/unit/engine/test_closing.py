@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, Context, Part
 from dragoman.engine.call import CallContext, Closing
@@ -96,7 +97,7 @@ async def test_a_restart_and_a_callback_inherit_the_decision(start: Any, disk: A
         yield "one "
         if hangs:
             await asyncio.Event().wait()
-        await ctx.ask("?")
+        await ctx.ask_auth("?", url=link)
         yield "two"
 
     before = await start(agent, store=disk)
@@ -105,8 +106,7 @@ async def test_a_restart_and_a_callback_inherit_the_decision(start: Any, disk: A
     left = disk.crash()
     hangs.clear()
     after = await start(agent, store=left)
-    await after.until_state(task, State.INPUT_REQUIRED)
-    await after.service.resume(task.id, {})
+    await after.service.resume(handle_of(await after.until_state(task, State.AUTH_REQUIRED)), {})
     ended = await after.until_state(task, State.COMPLETED)
     assert ended.parts == (Part(text="one two"),)
     end = [("two", True, False), ("one two", False, True)] if creates is TAKES_THE_LAST else [("two", True, True)]

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent, Part, User
 from dragoman.engine.call import CallContext
@@ -383,44 +384,45 @@ async def test_a_message_can_insist_on_the_generation_it_saw(start: Any) -> None
 
 async def test_a_callback_can_continue_a_task_with_data(start: Any) -> None:
     async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True) if ctx.resume is None else ctx.resume.data
+        yield Ask("log in", auth=True, url=link) if ctx.resume is None else ctx.resume.data
 
     engine = await start(run)
     task = await engine.send(call=CallContext(user=User("me")))
-    await engine.service.resume(task.id, {"token": "t"})
+    await engine.service.resume(handle_of(task), {"token": "t"})
     await engine.idle()
-    assert (await engine.get(task, call=CallContext(user=User("me")))).data == {"token": "t"}
-    with pytest.raises(UnsupportedOperation):
-        await engine.service.resume(task.id)
-    with pytest.raises(TaskNotFound):
-        await engine.service.resume("unknown")
+    ended = await engine.get(task, call=CallContext(user=User("me")))
+    assert ended.data == {"token": "t"}
+    # What a login has told the server is not for all who read the task.
+    assert [message.text for message in ended.history if message.role is Role.USER] == ["go"]
+    with pytest.raises(InvalidParams):
+        await engine.service.resume(handle_of(task))
 
 
 async def test_of_two_callbacks_one_continues_and_neither_holds_up_a_cancel(start: Any, turns: Any) -> None:
     async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True) if ctx.resume is None else await asyncio.Event().wait()
+        yield Ask("log in", auth=True, url=link) if ctx.resume is None else await asyncio.Event().wait()
 
     engine = await start(run)
     task = await engine.send()
-    resuming = [asyncio.create_task(engine.service.resume(task.id)) for _ in range(2)]
+    resuming = [asyncio.create_task(engine.service.resume(handle_of(task))) for _ in range(2)]
     await turns()
     assert (await engine.cancel(task)).state is State.CANCELED
     results = await asyncio.gather(*resuming, return_exceptions=True)
-    assert [isinstance(result, UnsupportedOperation) for result in results] == [False, True]
+    assert [isinstance(result, InvalidParams) for result in results] == [False, True]
 
 
 async def test_a_task_of_another_agent_is_not_continued_here(start: Any) -> None:
     from dragoman import Agent
 
     async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True) if ctx.resume is None else "done"
+        yield Ask("log in", auth=True, url=link) if ctx.resume is None else "done"
 
     one = await start(Agent("one", run=run))
     other = await start(Agent("other", run=run), store=one.store)
     task = await one.send()
-    with pytest.raises(TaskNotFound):
-        await other.service.resume(task.id)
-    await one.service.resume(task.id)
+    with pytest.raises(InvalidParams):
+        await other.service.resume(handle_of(task))
+    await one.service.resume(handle_of(task))
 
 
 async def test_a_low_level_run_hears_a_message_once(start: Any, turns: Any) -> None:

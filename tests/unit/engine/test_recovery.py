@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 from msgspec import structs
 
 from dragoman import Agent, Context, User
@@ -174,7 +175,7 @@ async def test_waiting_tasks_stay_and_can_be_answered(start: Any, turns: Any) ->
     async def run(ctx: Any) -> Any:
         if ctx.resume is None:
             yield "before "
-            yield Ask("?", ref={"n": 1}, auth=ctx.text == "auth")
+            yield Ask("?", ref={"n": 1}, auth=True, url=link) if ctx.text == "auth" else Ask("?", ref={"n": 1})
         else:
             yield f"{ctx.resume.text} {ctx.resume.ref} in {ctx.context_id}"
 
@@ -186,7 +187,7 @@ async def test_waiting_tasks_stay_and_can_be_answered(start: Any, turns: Any) ->
     assert await after.get(auth) == auth
     ended = await after.send("3", task=asked)
     assert ended.text == f"before 3 {{'n': 1}} in {asked.context_id}"
-    await after.service.resume(auth.id)
+    await after.service.resume(handle_of(auth))
     assert (await after.until_state(auth, State.COMPLETED)).text.startswith("before ")
 
 

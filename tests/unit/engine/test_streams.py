@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
@@ -81,16 +82,16 @@ async def test_a_stream_ends_at_input_required(start: Any) -> None:
 
 async def test_a_stream_stays_open_at_auth_required(start: Any, until: Any) -> None:
     async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True) if ctx.resume is None else "done"
+        yield Ask("log in", auth=True, url=link) if ctx.resume is None else "done"
 
     engine = await start(run)
     streaming = asyncio.create_task(engine.stream())
     await until(lambda: engine.service._tasks.live)
     (task_id,) = engine.service._tasks.live
-    await engine.until_state(task_id, State.AUTH_REQUIRED)
+    task = await engine.until_state(task_id, State.AUTH_REQUIRED)
     await engine.idle()
     assert not streaming.done()
-    await engine.service.resume(task_id)
+    await engine.service.resume(handle_of(task))
     records = await streaming
     assert [record.state for record in records if record.state] == [
         State.SUBMITTED,
@@ -368,7 +369,7 @@ class CountingStore(MemoryStore):
         return await super().records(number, after, limit)
 
 
-@pytest.mark.parametrize("question", [Ask("?", auth=True), None], ids=["at rest", "at work"])
+@pytest.mark.parametrize("question", [Ask("?", auth=True, url=link), None], ids=["at rest", "at work"])
 async def test_a_stream_that_waits_reads_nothing(start: Any, clock: Any, turns: Any, question: Any) -> None:
     ended = asyncio.Event()
 
@@ -396,7 +397,7 @@ async def test_a_stream_that_waits_reads_nothing(start: Any, clock: Any, turns: 
     assert (store.reads, seen[before:]) == (0, [None] * 10)
     ended.set()
     if question is not None:
-        await engine.send("granted", task=task)
+        await engine.service.resume(handle_of(await engine.get(task)))
     await reading
     assert numbers([record for record in seen if record is not None]) == counting(
         seen[0].generation, (await engine.get(task)).generation

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
@@ -379,11 +380,11 @@ def _cancel(task: Any) -> Any:
 
 async def test_a_stopping_server_continues_nothing(start: Any) -> None:
     async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True)
+        yield Ask("log in", auth=True, url=link)
 
     engine = await start(run)
     task = await engine.send()
     await engine.service.close()
     with pytest.raises(ServerError, match="stopping"):
-        await engine.service.resume(task.id)
+        await engine.service.resume(handle_of(task))
     assert (await engine.get(task)).state is State.AUTH_REQUIRED

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import mcp_types as types
 import pytest
+from login_link import PAGE, link
 from mcp import Client, MCPError
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import ConfigDict
@@ -334,7 +335,7 @@ async def test_who_went_elsewhere_to_allow_something_is_not_sent_there_again() -
     @agent.skill
     async def today(ctx: Context) -> AsyncIterator[str]:
         """Say what is on today."""
-        login = await ctx.ask_auth("Please log in", url="https://login.example.com/")
+        login = await ctx.ask_auth("Please log in", url=link)
         yield f"Nothing today, {login['name']}."
 
     app = agent.app(store="memory:", drain=1)
@@ -348,16 +349,16 @@ async def test_who_went_elsewhere_to_allow_something_is_not_sent_there_again() -
             await app(scope, receive, send)
 
     with served(with_callback) as url:
-        async with hosted() as (client, mine):
+        async with hosted() as (client, _):
             task_id = (await begin(client, url, "hi")).task_id
             ((key, request),) = (await settled(client.session, task_id))["inputRequests"].items()
-            assert (request["params"]["mode"], request["params"]["url"]) == ("url", "https://login.example.com/")
+            assert request["params"]["mode"] == "url"
+            handle = request["params"]["url"].removeprefix(PAGE)
             await answer(client.session, task_id, key, action="accept")
             for _ in range(3):
                 shown = await poll(client.session, task_id)
                 assert (shown["status"], shown.get("statusMessage")) == ("working", "Please log in")
-            (record,) = mine.context.registry.tasks()
-            await asyncio.to_thread(urllib.request.urlopen, f"{url}/callback?{record.remote_id}")
+            await asyncio.to_thread(urllib.request.urlopen, f"{url}/callback?{handle}")
             ended = await settled(client.session, task_id)
             assert ended["result"]["structuredContent"]["text"] == "Nothing today, Ada."
 

@@ -322,4 +322,5 @@ def _ask_for(pending: PendingCalls, prefix: str = "", more: tuple[Part, ...] = (
         ref=msgspec.to_builtins(pending),
         auth=any(call.auth for call in calls),
         details=(*details_of(calls), *more),
+        forwards=True,
     )

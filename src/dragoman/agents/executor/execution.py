@@ -281,8 +281,8 @@ def build_question(ctx: Context, status: TaskStatus) -> Ask:
     ref = {"task": ctx.task_id, "context": ctx.context_id, "status": msgspec.to_builtins(status)}
     auth = status.state is State.AUTH_REQUIRED
     if parts and parts[0].text:
-        return Ask(parts[0].text, ref=ref, auth=auth, details=parts[1:])
-    return Ask(_QUESTIONS[status.state], ref=ref, auth=auth, details=parts)
+        return Ask(parts[0].text, ref=ref, auth=auth, details=parts[1:], forwards=True)
+    return Ask(_QUESTIONS[status.state], ref=ref, auth=auth, details=parts, forwards=True)
 
 
 def resumed_task(ctx: Context) -> Task | None:

@@ -20,11 +20,10 @@ from dragoman.agents.functions.skill import FunctionKind, json_schemas
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import check_permission, may_use, requested_skill
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
-from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask, LoginUrl
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
-from dragoman.model.part import Part
 from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, read_answer, type_name
 
 if TYPE_CHECKING:
@@ -97,16 +96,14 @@ class QuestionReplay:
             except TypeMismatch as problem:
                 prompt = f"{text} Please answer with {problem}."
 
-    async def ask_auth(self, text: str, url: str | None) -> Any:
-        """Return the data, else the text, that the task was resumed with; None when it came with neither.
+    async def ask_auth(self, text: str, url: LoginUrl) -> Any:
+        """Return the data that the task was resumed with.
 
         Raises:
             PauseSignal: the task was not resumed yet.
             Failed: the question differs from the one that was answered, or the task is paused already.
         """
-        details = () if url is None else (Part(url=url),)
-        answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
-        return (answer.text or None) if answer.data is None else answer.data
+        return self._answer(text, Ask(text, self._ref(), auth=True, url=url)).data
 
     def check_goes_on(self) -> None:
         """Raise the PauseSignal again if a question has paused the function: it only cleans up now."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import logging
 
     from dragoman.engine.execute.context import Context
+    from dragoman.engine.execute.outputs import LoginUrl
     from dragoman.model.message import Message
     from dragoman.model.part import Part
     from dragoman.model.user import User
@@ -65,8 +66,11 @@ class SyncContext:
         """Pause in input-required until the caller answers; ask again when the answer does not fit."""
         return self._run(self._ctx.ask(question, type, choices))
 
-    def ask_auth(self, text: str, url: str | None = None) -> Any:
-        """Pause in auth-required until the task is resumed; return the data it was resumed with."""
+    def ask_auth(self, text: str, url: LoginUrl = None) -> Any:
+        """Pause in auth-required until `app.resume` continues the task; return the data that it brings.
+
+        `url` is the link of the login, or a function that makes it of the handle that `app.resume` takes.
+        """
         return self._run(self._ctx.ask_auth(text, url))
 
     def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:

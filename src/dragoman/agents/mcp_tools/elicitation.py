@@ -37,7 +37,7 @@ def build_question(params: types.ElicitRequestParams, ref: dict[str, Any], probl
     """Build the question that pauses the task; a URL elicitation becomes auth-required."""
     if isinstance(params, types.ElicitRequestURLParams):
         visit = Part(url=params.url, metadata={"actions": ACTIONS})
-        return Ask(params.message, ref=ref, auth=True, details=(visit,))
+        return Ask(params.message, ref=ref, auth=True, details=(visit,), forwards=True)
     schema = Schema(dict(params.requested_schema))
     lines = [params.message, *(f"- {line}" for line in schema.fields() if line.split("`")[1] not in params.message)]
     question = "\n".join([problem, *lines] if problem else lines)

@@ -415,7 +415,7 @@ class RemoteRun:
         parts = () if status.message is None else tuple(part for part in status.message.parts if part.text is None)
         question = text or (None if task is None else task.question)
         question = question or ("authentication required" if auth else "input required")
-        return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts)
+        return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts, forwards=True)
 
     async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> None:
         state, message, text = status.state, status.message, _text(status)

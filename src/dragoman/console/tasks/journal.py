@@ -81,7 +81,7 @@ def run_starts(notes: Sequence[Note]) -> list[int]:
     """
     starts = {1}
     for note in notes:
-        if note.kind == "answer":
+        if note.kind in ("answer", "resumed"):
             starts.add(note.generation)
         elif note.kind == "attempt" and note.generation > 1:
             starts.add(note.generation + 1)

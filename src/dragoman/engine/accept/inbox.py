@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -29,8 +29,7 @@ from dragoman.model.error import (
 from dragoman.model.ids import check_id, new_id
 from dragoman.model.json import decode_message, encode
 from dragoman.model.message import Message
-from dragoman.model.part import Part
-from dragoman.model.state import Role, State
+from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.telemetry import trace
 from dragoman.telemetry.spans import TRACING
@@ -279,6 +278,8 @@ class Inbox:
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
+            if await self._waits_for_login(stored.row):
+                return await self._deliver(await self._tasks.claim(stored), request.message, dedupe_key)
             return await self._resume_task(stored, call, request.message, request.metadata, dedupe_key, caller)
 
     def _check_can_accept(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
@@ -375,6 +376,7 @@ class Inbox:
 
     async def _deliver(self, live: LiveTask, message: Message, dedupe_key: DedupeKey | None) -> AcceptedMessage:
         await self._tasks.reload(live)
+        runs = not live.state.waiting
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
         note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
@@ -382,7 +384,18 @@ class Inbox:
             self.deduplicator.add(dedupe_key, live.id)
         live.deliver(message)
         await note_durable
-        return AcceptedMessage(live.row, live, task)
+        return AcceptedMessage(live.row, live if runs else None, task)
+
+    async def _waits_for_login(self, row: TaskRow) -> bool:
+        """True when only `resume` continues a task: a message to it is kept, and answers nothing.
+
+        It is the stored pause that says so, whoever paused the task. One of a version that stored no handles has none:
+        nobody can continue it.
+        """
+        if row.state is not State.AUTH_REQUIRED:
+            return False
+        question = (await self._tasks.run_history(row)).open_question
+        return question is None or not question.forwards
 
     async def _resume_task(
         self,
@@ -406,13 +419,16 @@ class Inbox:
         metadata: dict[str, Any] | None,
         dedupe_key: DedupeKey | None,
         caller: str | None,
+        kind: Literal["answer", "resumed"] = "answer",
     ) -> AcceptedMessage:
+        """Write down what continues a claimed task, and start its run. What was "resumed" is not in the history."""
         row = live.row
         history = await self._tasks.run_history(row, live.mail)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)
         # No await from here to the run: a canceled request must not leave the task working without a run.
-        live.status(State.WORKING, notes=(("answer", encode(message)),), history_message=message, dedupe_key=dedupe_key)
+        said = message if kind == "answer" else None
+        live.status(State.WORKING, notes=((kind, encode(message)),), history_message=said, dedupe_key=dedupe_key)
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, row.id)
@@ -422,6 +438,9 @@ class Inbox:
             finally:
                 self._tasks.ownership.release(live.claim)
             return AcceptedMessage(live.row, None, task)
+        if history.unheard:  # what came while it waited for a login is read as if it came now
+            live.followups.extend(history.followups[-history.unheard :])
+            history = history._replace(followups=history.followups[: -history.unheard])
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         task_trace = history.call(row).trace or None
         parent = call.trace or None
@@ -441,33 +460,11 @@ class Inbox:
                 self._quota.recover((live,))
             raise
 
-    async def resume(self, task_id: str, data: Any) -> AcceptedMessage:
-        """Resume a waiting task from inside the server, with `data` as the caller's answer.
+    async def go_on(self, stored: StoredTask, call: CallContext, message: Message) -> AcceptedMessage | None:
+        """Continue a waiting task with something that its caller has not sent. None when another process was faster.
 
         Raises:
-            TaskNotFound: this agent has no such task.
-            UnsupportedOperation: the task is not waiting.
-            ServerError: the store cannot take writes, or another process owns the task.
+            ServerError: the store cannot take writes.
         """
-        stored = await self._tasks.store.task(task_id)
-        if stored is None or stored.row.scope.agent != self._agent.name:
-            raise TaskNotFound(taskId=task_id)
-        scope = stored.row.scope
-        row, _, _ = await self._tasks.find(scope, task_id)
-        if not row.state.waiting:
-            raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
-        message = Message(new_id(), Role.USER, (Part(data=data),), row.context_id, task_id)
-        async with self._locks.hold(task_id):
-            _, live, stored = await self._tasks.find(scope, task_id)
-            if live is not None:
-                if not live.state.waiting:  # it was answered in the meantime
-                    raise UnsupportedOperation("the task does not wait", taskId=task_id)
-                await live.wait_settled()
-                stored = await self._tasks.store.task(task_id)
-            if stored is None:
-                raise TaskNotFound(taskId=task_id)
-            if live is None and not stored.row.state.waiting:  # another process was faster
-                raise UnsupportedOperation("the task does not wait", taskId=task_id)
-            history = await self._tasks.run_history(stored.row)
-            call = history.call(stored.row)
-            return await self._resume_task(stored, call, message, None, None, None)
+        live = await self._tasks.claim(stored)
+        return await self._resume_live(live, call, message, None, None, None, kind="resumed")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
 from dragoman.clock import sleep
+from dragoman.engine.accept.continuation import RETRY_SECONDS, TRIES
 from dragoman.engine.accept.inbox import AcceptedMessage, Inbox
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from dragoman.model.operation import SendMessageRequest
 
 CUT_OFF = "this server has lost the connection to its store: try again with the same messageId"
-# How often a message is decided anew because another process was faster, and the pause before that.
-_TRIES = 40
-_RETRY_SECONDS = 0.05
 # The pause between two looks at a draft of another process.
 _DRAFT_SECONDS = 0.25
 
@@ -58,12 +56,12 @@ class SharedInbox(Inbox):
         if task_id is None:
             return await self._create_shared(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 accepted = await self._try_existing(scope, call, request, dedupe_key, caller, task_id)
                 if accepted is not None:
                     return accepted
                 # Another process has claimed it or changed its state, and is about to write that.
-                await sleep(self._tasks.clock, _RETRY_SECONDS)
+                await sleep(self._tasks.clock, RETRY_SECONDS)
             raise ServerError(ELSEWHERE)
 
     async def _try_existing(
@@ -102,12 +100,11 @@ class SharedInbox(Inbox):
         if live is not None and live.state.waiting:  # it has just paused and its run is still being released
             with suppress(OwnershipLost):
                 await live.wait_settled()
-            return (
-                None if not row.state.waiting else await self._answer_shared(stored, call, request, dedupe_key, caller)
-            )
-        if row.state.waiting:
+            if not row.state.waiting:
+                return None
+        if row.state.waiting and not await self._waits_for_login(row):
             return await self._answer_shared(stored, call, request, dedupe_key, caller)
-        return await self._post(scope, call, request, dedupe_key, row, live)
+        return await self._post(scope, call, request, dedupe_key, row, None if row.state.waiting else live)
 
     async def _find_existing(
         self, scope: Scope, task_id: str
@@ -137,7 +134,8 @@ class SharedInbox(Inbox):
         live: LiveTask | None,
     ) -> AcceptedMessage | None:
         message = structs.replace(request.message, task_id=row.id, context_id=row.context_id)
-        expected = request.configuration.if_generation_match
+        # One that waits for a login must still do so: at its next pause, a message may be the answer.
+        expected = row.generation if row.state.waiting else request.configuration.if_generation_match
         try:
             if not await self._tasks.ownership.post(row, encode(message), dedupe_key, expected):
                 return None
@@ -158,7 +156,32 @@ class SharedInbox(Inbox):
         dedupe_key: DedupeKey | None,
         caller: str | None,
     ) -> AcceptedMessage | None:
-        claimed = None if stored is None else await self._tasks.ownership.claim(stored)
+        if stored is None:
+            return None
+        try:
+            return await self._claim_and_resume(
+                stored, call, request.message, request.metadata, dedupe_key, caller, kind="answer"
+            )
+        except MessageRepeated:
+            return (
+                None
+                if dedupe_key is None
+                else await self._find_duplicate_shared(stored.row.scope, call, request.message, dedupe_key)
+            )
+
+    async def go_on(self, stored: StoredTask, call: CallContext, message: Message) -> AcceptedMessage | None:
+        """Continue a waiting task with something that its caller has not sent. None when another process was faster.
+
+        Raises:
+            ServerError: the store cannot take writes.
+        """
+        return await self._claim_and_resume(stored, call, message, None, None, None, kind="resumed")
+
+    async def _claim_and_resume(
+        self, stored: StoredTask, *answer: Any, kind: Literal["answer", "resumed"]
+    ) -> AcceptedMessage | None:
+        """Claim a waiting task and continue it. None when another process was faster."""
+        claimed = await self._tasks.ownership.claim(stored)
         if claimed is None:
             return None
         if not claimed.stored.row.state.waiting:
@@ -167,13 +190,9 @@ class SharedInbox(Inbox):
         live: LiveTask | None = None
         try:
             live = await self._tasks.load(claimed)
-            return await self._resume_live(live, call, request.message, request.metadata, dedupe_key, caller)
+            return await self._resume_live(live, *answer, kind=kind)
         except MessageRepeated:
-            return (
-                None
-                if dedupe_key is None
-                else await self._find_duplicate_shared(claimed.stored.row.scope, call, request.message, dedupe_key)
-            )
+            raise
         except BaseException:
             if live is None or live.state.waiting:  # the answer was not written: another process may try
                 self._tasks.ownership.release(claimed.claim)
@@ -185,7 +204,7 @@ class SharedInbox(Inbox):
         """Create a task and wait until it is durable: only the store knows whether another process was faster."""
         id_source = self._id_source(call) if request.new_task_id is None and self._settings.task_rows else None
         allow_draft = True
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             if id_source is not None:
                 request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
             accepted = self._create(scope, call, request, dedupe_key, caller, allow_draft=allow_draft)

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.execute.artifact_stream import ArtifactStream
 from dragoman.engine.execute.context_calls import ContextCalls, must_be_awaited
-from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of_all
+from dragoman.engine.execute.outputs import AnsweredQuestion, LoginUrl, json_of, parts_of_all
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.journal.run_end import RunEnd, RunEnded, journaled_end, run_end
 from dragoman.engine.session_id import session_id
@@ -54,7 +54,7 @@ class AskHandler(Protocol):
         """Return the answer, or pause the task."""
         ...
 
-    async def ask_auth(self, text: str, url: str | None) -> Any:
+    async def ask_auth(self, text: str, url: LoginUrl) -> Any:
         """Return the data the task was resumed with, or pause it."""
         ...
 
@@ -227,8 +227,12 @@ class Context:
         return await self._require_ask_handler().ask(question, type, choices)
 
     @must_be_awaited
-    async def ask_auth(self, text: str, url: str | None = None) -> Any:
-        """Pause in auth-required until the task is resumed, and return the data it was resumed with.
+    async def ask_auth(self, text: str, url: LoginUrl = None) -> Any:
+        """Pause in auth-required until `app.resume` continues the task, and return the data that it brings.
+
+        `url` is the link of the login, or a function that makes it of the handle of this pause, which `app.resume`
+        takes: `url=lambda handle: f"https://login.example.com/?state={handle}"`. Messages of the caller are kept, and
+        answer nothing.
 
         Raises:
             ConfigError: in a low-level `run`, which pauses with `yield Ask(..., auth=True)` instead.

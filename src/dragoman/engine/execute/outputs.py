@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.model.error import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import JSON_TYPE
 from dragoman.model.part import File, Part
@@ -50,12 +51,24 @@ class Replace(Struct, frozen=True):
     value: Any
 
 
+LoginUrl = str | Callable[[str], str | None] | None
+"""The link of a login, or a function that makes it of the handle of the pause; None where there is no link."""
+
+
 class Ask(Struct, frozen=True):
     """Pauses the task until the caller answers; the run ends here.
 
-    `ref` is JSON that the next run gets back in `ctx.resume.ref`. With `auth` the task waits in auth-required instead
-    of input-required. `details` are further values to send with the question. `schema` is the JSON Schema of the
-    answer, for callers who show what is expected; nothing is validated by it.
+    `ref` is JSON that the next run gets back in `ctx.resume.ref`. `details` are further values to send with the
+    question. `schema` is the JSON Schema of the answer, for callers who show what is expected; nothing is validated by
+    it.
+
+    With `auth` the task waits in auth-required for a login. `url` is its link, or a function that makes the link of the
+    handle of this pause. Only `app.resume` with that handle continues the task: messages of callers are kept, and
+    answer nothing. `forwards` is for bridges to foreign agents that decide themselves what a message means: there a
+    message continues the task in auth-required too, and there is no handle.
+
+    Raises:
+        ConfigError: there is a `url`, and nothing to log in to.
     """
 
     question: str
@@ -63,6 +76,12 @@ class Ask(Struct, frozen=True):
     auth: bool = False
     details: tuple[Any, ...] = ()
     schema: dict[str, Any] | None = None
+    url: LoginUrl = None
+    forwards: bool = False
+
+    def __post_init__(self) -> None:
+        if self.url is not None and not self.auth:
+            raise ConfigError("Ask(url=...) is for logins: add auth=True, or show the address with details=(...,)")
 
 
 class AnsweredQuestion(Struct, frozen=True):

@@ -13,7 +13,8 @@ import msgspec
 from dragoman.clock import sleep
 from dragoman.engine.execute.context import agent_message, chosen_skill
 from dragoman.engine.execute.context_calls import ForgottenAwait
-from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all
+from dragoman.engine.execute.handle import digest_of, new_handle
+from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all, plain_text
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.engine.journal.run_end import RunEnded
@@ -293,11 +294,31 @@ class Run:
 
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
         metadata = None if ask.schema is None else {ANSWER_KEY: ask.schema}
-        message = agent_message(self.live, (Part(text=ask.question), *parts_of_all(ask.details)), metadata)
+        link, digest = self._login(ask) if ask.auth and not ask.forwards else ((), "")
+        message = agent_message(self.live, (Part(text=ask.question), *link, *parts_of_all(ask.details)), metadata)
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
-        body = msgspec.json.encode(OpenQuestion(ask.question, json_of(ask.ref), open_artifacts))
+        question = OpenQuestion(ask.question, json_of(ask.ref), open_artifacts, digest, ask.forwards)
+        body = msgspec.json.encode(question)
         self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_context_state())
+
+    def _login(self, ask: Ask) -> tuple[tuple[Part, ...], str]:
+        """Make the handle of a pause for a login. Returns its link and the digest of the handle: nothing else is kept.
+
+        Raises:
+            TypeError: `url` is neither text nor a plain function that returns some.
+        """
+        live = self.live
+        handle = new_handle(live.row.scope.agent, live.id)
+        url = ask.url(handle) if callable(ask.url) else ask.url
+        if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"url= must be text, or a plain function that returns it, not {type(url).__name__}")
+        if not callable(ask.url) and self._ctx is not None:
+            self._ctx.log.warning(
+                "the task waits for a login that nobody can report: app.resume takes a handle, which ask_auth gives to "
+                "url= if that is a function, such as `url=lambda handle: f'https://...&state={handle}'`"
+            )
+        return () if url is None else (Part(url=plain_text(url)),), digest_of(handle)
 
     def _repeated_answer(self) -> tuple[Part, ...]:
         """The text of the artifacts as a closing message; nothing when they hold no text."""

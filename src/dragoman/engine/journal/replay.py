@@ -133,18 +133,22 @@ class StoredRequest(msgspec.Struct, omit_defaults=True):
 class OpenQuestion(msgspec.Struct, omit_defaults=True):
     """A question that paused a run, and the `ref` the agent gets back with the answer. The body of an "ask" note.
 
-    `open_artifacts` are the ids of artifacts that the agent manages itself and has not closed.
+    `open_artifacts` are the ids of artifacts that the agent manages itself and has not closed. `handle` is the digest
+    of the handle that continues a task in auth-required. With `forwards`, a message continues it in any case.
     """
 
     question: str
     ref: Any = None
     open_artifacts: tuple[str, ...] = ()
+    handle: str = ""
+    forwards: bool = False
 
 
 class RunHistory(NamedTuple):
     """What the notes of a task record about its earlier runs.
 
-    `request` is None when it was a default one. `followups` are the messages that arrived while the task was working.
+    `request` is None when it was a default one. `followups` are the messages that arrived while the task was working or
+    waited for a login, and `unheard` is how many of the last of them arrived since the last question.
     `once` has the results of `ctx.once` by key; `in_doubt` are the keys of calls that were started and may or may not
     have happened. `attempt` is how often a run for the last message has started; None when it was not counted.
     """
@@ -156,6 +160,12 @@ class RunHistory(NamedTuple):
     once: dict[str, Any]
     in_doubt: frozenset[str] = frozenset()
     attempt: int | None = None
+    unheard: int = 0
+
+    @property
+    def open_question(self) -> OpenQuestion | None:
+        """The question that has no answer yet."""
+        return self.questions[-1] if len(self.questions) > len(self.answers) else None
 
     def call(self, row: TaskRow) -> CallContext:
         """The context of the call that created the task; built from the row when it was not stored."""
@@ -179,12 +189,14 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
     once: dict[str, Any] = {}
     in_doubt: set[str] = set()
     attempt: int | None = None
+    heard = 0
     for note in notes:
         if note.kind == "request":
             request = msgspec.json.decode(note.body, type=StoredRequest)
         elif note.kind == "ask":
             questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
-        elif note.kind == "answer":
+            heard = len(followups)
+        elif note.kind in ("answer", "resumed"):
             answers.append(decode_message(note.body))
             attempt = None
         elif note.kind == "message":
@@ -198,4 +210,13 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
             in_doubt.add(note.body.decode())
         elif note.kind == "attempt":
             attempt = int(note.body)
-    return RunHistory(request, tuple(questions), tuple(answers), tuple(followups), once, frozenset(in_doubt), attempt)
+    return RunHistory(
+        request,
+        tuple(questions),
+        tuple(answers),
+        tuple(followups),
+        once,
+        frozenset(in_doubt),
+        attempt,
+        len(followups) - heard if questions else 0,
+    )

@@ -8,9 +8,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Write
 from dragoman.model.error import ServerError
+from dragoman.model.json import encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -119,12 +122,21 @@ class TaskWriter:
         """The error for callers that wait for a write that the store refused."""
         return unavailable(self._error)
 
-    def queue_note(self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None) -> None:
+    def queue_note(
+        self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None, snapshot: bytes | None = None
+    ) -> None:
         """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
         self._notes_queued += 1
-        note = Note(self.folding.generation, kind, body)
         self._store.write(
-            Write(self.row, self._note_done, notes=(note,), dedupe_key=dedupe_key, size=len(body), epoch=self.epoch)
+            Write(
+                self.row,
+                self._note_done,
+                notes=(Note(self.folding.generation, kind, body),),
+                snapshot=snapshot,
+                dedupe_key=dedupe_key,
+                size=len(body) + len(snapshot or b""),
+                epoch=self.epoch,
+            )
         )
 
     def note(
@@ -144,7 +156,10 @@ class TaskWriter:
         if history_message is not None:
             self.folding.add_message(history_message)
             self._settled_task = None
-        self.queue_note(kind, body, dedupe_key=dedupe_key)
+        snapshot = None
+        if history_message is not None and self.row.state.waiting:  # its snapshot was made before this message
+            snapshot = encode(structs.replace(self.folding.task(), generation=None))
+        self.queue_note(kind, body, dedupe_key=dedupe_key, snapshot=snapshot)
         return self._wait(0, self._notes_queued)
 
     def _trim(self) -> None:

@@ -125,7 +125,7 @@ class Ownership(Protocol):
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
     ) -> bool:
-        """Add the message of a caller to a submitted or working task, whoever owns it, and wake its owner.
+        """Add the message of a caller to a task that is submitted, working or auth-required, and wake its owner.
 
         `generation` is the one that the task must have. Returns False when the task has none of these states any more,
         or another generation.

@@ -24,9 +24,10 @@ class Scope(NamedTuple):
 
 
 # "request" is the encoded `StoredRequest` and "message" a follow-up. "ask" is a question that paused the task, "answer"
-# the message that resumed it. "begun" is written before `ctx.once` calls its function and "once" after it, with the
-# result; "attempt" counts how often a restartable run has started.
-NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "attempt"]
+# the message that resumed it; "resumed" is the same of the server's own code, which is not in the history: what a login
+# has told the server is not for all who read the task. "begun" is written before `ctx.once` calls its function and
+# "once" after it, with the result; "attempt" counts how often a restartable run has started.
+NoteKind = Literal["request", "message", "ask", "answer", "resumed", "begun", "once", "attempt"]
 
 
 class Note(NamedTuple):

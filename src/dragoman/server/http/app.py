@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.clock import SystemClock
+from dragoman.engine.execute.handle import read_handle, unusable_handle
 from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
@@ -393,22 +394,21 @@ class App:
             await self._bus.close()
         await self._store.close()
 
-    async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
-        """Continue a task in auth-required or input-required from your own code, such as an OAuth callback.
+    async def resume(self, handle: str, data: Any = None) -> Task:
+        """Continue a task that waits for a login, once your own code has verified that login.
 
-        `agent` is the name of the agent; the default is the first. The server is started if it is not running.
+        `handle` is what `ctx.ask_auth` has given to `url=`, and `data`, JSON, is what it returns in the skill. A handle
+        continues its task once. The server is started if it is not running.
 
         Raises:
-            TaskNotFound: there is no such task.
-            UnsupportedOperation: the task is not waiting.
-            ConfigError: there is no agent of that name.
+            InvalidParams: no task waits for a login with this handle; it may be used, old, or a task id.
+            ServerError: the server is stopping, or the store cannot take writes.
         """
-        hosted = self._hosted[0] if agent is None else self._by_name.get(agent)
+        hosted = self._by_name.get(read_handle(handle).agent)
         if hosted is None:
-            names = ", ".join(f"`{name}`" for name in self._by_name)
-            raise ConfigError(f"there is no agent `{agent}` here: there are {names}")
+            raise unusable_handle()
         await self.start()
-        return await hosted.service.resume(task_id, data)
+        return await hosted.service.resume(handle, data)
 
     # -- requests --------------------------------------------------------------------------------------------------
 

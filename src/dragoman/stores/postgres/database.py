@@ -214,7 +214,7 @@ class Database(Protocol):
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
-        """Add a message to a submitted or working task. Repeating the statement with the same `key` is harmless."""
+        """Add a message to a task that is submitted, working or auth-required. The same `key` is added once."""
         ...
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:

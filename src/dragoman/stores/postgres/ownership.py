@@ -157,7 +157,7 @@ class PostgresOwnership:
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
     ) -> bool:
-        """Add the message of a caller to a submitted or working task, and wake its owner.
+        """Add the message of a caller to a task that is submitted, working or auth-required, and wake its owner.
 
         Raises:
             MessageRepeated: the dedupe key exists already.

@@ -94,7 +94,7 @@ async def test_a_question_is_asked_in_its_own_words_and_is_no_part_of_the_answer
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         if ctx.resume is None:
             yield "Hm. "
-            yield Ask("Your name?", auth=auth, details=({"form": ["name"]},))
+            yield Ask("Your name?", auth=auth, details=({"form": ["name"]},), forwards=True)
             return
         yield f"Hello {ctx.text}"
 

@@ -37,7 +37,7 @@ async def talk_with() -> AsyncGenerator[Callable[..., Any]]:
 async def asks(ctx: Context) -> AsyncGenerator[Any, None]:
     if ctx.resume is None:
         yield "Booking. "
-        yield Ask("Which city?", auth=ctx.text == "auth")
+        yield Ask("Which city?", auth=ctx.text == "auth", forwards=True)
     else:
         yield f"To {ctx.resume.data or ctx.resume.text}!"
 

@@ -8,7 +8,7 @@ from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN, PushState
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 from dragoman.stores.postgres.sql.reader import STORED, stored_task
-from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, UNFINISHED, WAITING
+from dragoman.stores.postgres.sql.schema import DRAFT, ENDED, NOTED, UNFINISHED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ claimed AS (
 _POST = f"""
 WITH locked AS MATERIALIZED (
     SELECT t.number, t.generation, t.mail FROM tasks t
-    WHERE t.number = $1 AND t.{UNFINISHED} AND t.generation = coalesce($2, t.generation) FOR NO KEY UPDATE
+    WHERE t.number = $1 AND t.{NOTED} AND t.generation = coalesce($2, t.generation) FOR NO KEY UPDATE
 ), kept AS (
     INSERT INTO repeats AS r (key, task, task_id, until_ms) SELECT $3::bytea, $1, $4::text, $5::bigint FROM locked
     WHERE $3::bytea IS NOT NULL
@@ -247,7 +247,7 @@ async def post(
     key: int,
     now_ms: int,
 ) -> ChangeOutcome:
-    """Add a message to a submitted or working task. The same `key` is added once."""
+    """Add a message to a task that is submitted, working or waits for a login. The same `key` is added once."""
     digest, until_ms = (None, None) if dedupe_key is None else dedupe_key
     is_there, is_added = await connection.fetchrow(
         _POST, row.number, generation, digest, row.id, until_ms, now_ms, key, body

@@ -29,6 +29,8 @@ DRAFT = -1
 UNFINISHED = "state IN (1, 2)"
 ENDED = "state IN (3, 4, 5, 7)"
 WAITING = "state IN (6, 8)"
+# What takes messages that answer nothing: submitted, working and auth-required.
+NOTED = "state IN (1, 2, 8)"
 LISTED = "state >= 0"
 # The scope under which `state_counts` counts the ended tasks of all scopes.
 ALL_SCOPES = 0

@@ -40,7 +40,7 @@ _CREATED = "coalesce(t.created_ms, d.created_ms)"
 _ATTEMPTS = """
 CASE WHEN t.state = 2 THEN coalesce((
     SELECT CAST(n.body AS INTEGER) FROM notes n WHERE n.task = t.number AND n.kind = 'attempt' AND n.note > coalesce((
-        SELECT max(a.note) FROM notes a WHERE a.task = t.number AND a.kind = 'answer'
+        SELECT max(a.note) FROM notes a WHERE a.task = t.number AND a.kind IN ('answer', 'resumed')
     ), 0) ORDER BY n.note DESC LIMIT 1
 ), 1) ELSE 0 END
 """
