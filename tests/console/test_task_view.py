@@ -277,6 +277,17 @@ async def test_questions_are_answered_with_a_form_of_the_wanted_type(visit: Any,
     await expect(page.get_by_role("button", name="Run 6")).to_be_visible()
 
 
+async def test_a_sign_in_elsewhere_has_a_link_and_no_form(visit: Any, studio: ServedConsole, client: Client):
+    task = await send(client, tool="calendar")
+    page = await visit(studio.address(f"#/tasks/{task.id}"))
+    asked = page.get_by_role("region", name="Sign in")
+    link = asked.get_by_role("link", name="Open login.example")
+    await expect(link).to_have_attribute("href", re.compile(r"https://login\.example/\?state="))
+    await expect(asked.get_by_text("The task continues by itself after the sign-in.")).to_be_visible()
+    await expect(asked.get_by_role("textbox")).to_have_count(0)
+    await expect(asked.get_by_role("button")).to_have_count(0)
+
+
 async def test_a_task_leads_to_its_chat_and_its_agent(visit: Any, studio: ServedConsole, client: Client):
     task = await send(client, "hello from afar")
     page = await visit(studio.address(f"#/tasks/{task.id}"))

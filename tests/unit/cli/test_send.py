@@ -86,7 +86,7 @@ def _add_more(agent: Agent) -> None:
 
     @agent.skill
     async def permit(ctx: Context) -> str:
-        await ctx.ask_auth("Sign in at the bank")
+        await ctx.ask_auth("Sign in at the bank", url=lambda handle: "https://bank.example/login")
         return "paid"
 
     @agent.skill
@@ -188,7 +188,8 @@ def test_what_was_said_before_a_question_is_told_too(run: Run):
 def test_an_authorization_that_is_missing_is_a_question_too(url: str, run: Run):
     done = run("send", url, "--tool", "permit")
     assert (done.returncode, done.stdout) == (6, "")
-    assert done.stderr.startswith(f"dragoman: Sign in at the bank\nthen continue with: dragoman watch {url} ")
+    shown = f"dragoman: Sign in at the bank\nhttps://bank.example/login\nthen continue with: dragoman watch {url} "
+    assert done.stderr.startswith(shown)
 
 
 def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Run):

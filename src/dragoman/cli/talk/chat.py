@@ -333,10 +333,16 @@ class ChatLoop:
 
     def _print(self, result: Task | Message) -> None:
         from dragoman.cli.printing import colored, print_result, say, state_name
+        from dragoman.cli.talk.conversation import describe_login
         from dragoman.model.operation import Operation
+        from dragoman.model.task import Task
 
         if self._session.options.as_json:
             print_result(Operation.SEND, result, compact=True)
+        elif isinstance(result, Task) and result.state.name == "AUTH_REQUIRED":
+            # No answer typed here is a login: the task goes on after it by itself.
+            for line in describe_login(self._session, result):
+                say(colored(line, "magenta", err=True))
         elif result.question is not None:
             say(colored(result.question, "magenta", err=True))
         elif result.state.final and result.state.name != "COMPLETED":

@@ -281,14 +281,20 @@ def print_outcome(session: CommandSession, printer: StreamPrinter, result: Task 
         offer_files(session, result)
 
 
+def describe_login(session: CommandSession, task: Task) -> list[str]:
+    """Say what a task in auth-required waits for: its words, its links, and how to follow it after the login."""
+    parts = () if task.status.message is None else task.status.message.parts
+    links = [part.url for part in parts if part.url]
+    follow = session.command_line("watch", session.short_id(task.id))
+    return [task.question or "the agent needs an authorization", *links, f"then continue with: {follow}"]
+
+
 def unanswered_error(session: CommandSession, task: Task, *, is_printed: bool) -> InputRequired:
     """Build the error for a task that still waits for input. Its text so far is printed first, unless `is_printed`."""
     so_far = task.text if task.artifacts else ""
     if so_far and so_far != task.question and not session.options.as_json and not is_printed:
         say(so_far)
     if task.state is State.AUTH_REQUIRED:
-        text = task.question or "the agent needs an authorization"
-        follow = session.command_line("watch", session.short_id(task.id))
-        return InputRequired(f"{text}\nthen continue with: {follow}", task=task)
+        return InputRequired("\n".join(describe_login(session, task)), task=task)
     question = task.question or "the agent is waiting for an answer"
     return InputRequired(f"{question}\n{resume_command(session, task.id, task.state)}", task=task)

@@ -3,9 +3,9 @@ import { html, useRef, useState } from "../lib/preact.js";
 import { call, userMessage } from "../lib/a2a.js";
 import { announce, Problem } from "./base.js";
 import { Parts } from "./parts.js";
-import { Question } from "./turn.js";
+import { Question, SignIn } from "./turn.js";
 
-/** The question, a form for what it asks for, and a field for words; `onSent()` is called when the agent has one. */
+/** The question, a form for what it asks for, and a field for words; `onSent()` is called when the agent has one. A sign-in has neither. */
 export function Answer({ task, agent, onSent }) {
   const question = task.status?.message;
   const [text, setText] = useState("");
@@ -36,6 +36,13 @@ export function Answer({ task, agent, onSent }) {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     form.current.requestSubmit();
+  }
+  if (task.status?.state === "TASK_STATE_AUTH_REQUIRED") {
+    return html`<section class="asked card stack" aria-label="Sign in">
+      <h2>The agent waits for a sign-in</h2>
+      <${SignIn} message=${question} isOpen=${true} onSend=${send} />
+      ${error && html`<${Problem} error=${error} />`}
+    </section>`;
   }
   return html`<section class="asked card stack" aria-label="Answer the question">
     <h2>The agent asks</h2>

@@ -89,16 +89,22 @@ function Status({ turn, isOpen, onSend }) {
   return html`<div class="message ${isBad ? "problem" : ""}"><${Parts} parts=${visibleParts(message)} /></div>`;
 }
 
-function SignIn({ message, isOpen, onSend }) {
+/**
+ * Where to sign in. The task goes on when the agent learns of it: nothing that is sent here counts as a sign-in. Only a
+ * tool of MCP that wants to be told says so, with its link.
+ */
+export function SignIn({ message, isOpen, onSend }) {
   const parts = visibleParts(message);
+  const isAsked = parts.some((part) => Array.isArray(part?.metadata?.actions) && part.metadata.actions.includes("accept"));
   const links = parts.map((part) => safeUrl(part?.url)).filter((url) => url?.startsWith("http"));
   return html`<div class="message question">
     <${Parts} parts=${parts.filter((part) => !links.includes(safeUrl(part?.url)))} />
     ${!message && html`<p>The agent needs a sign-in elsewhere before it goes on.</p>`}
     <div class="row">
       ${links.slice(0, 5).map((url) => html`<${Link} key=${url} href=${url} class="button primary">Open ${oneLine(new URL(url).host, 80)}</${Link}>`)}
-      ${isOpen && html`<button type="button" onClick=${() => onSend([{ text: "done" }])}>I have signed in</button>`}
+      ${isOpen && isAsked && html`<button type="button" onClick=${() => onSend([{ text: "accept" }, { data: { action: "accept" } }])}>I have signed in</button>`}
     </div>
+    ${isOpen && !isAsked && html`<p class="muted">The task continues by itself after the sign-in. What you write meanwhile is kept as a note.</p>`}
   </div>`;
 }
 
