@@ -212,7 +212,9 @@ async def one_question(ctx: Context) -> str:
 @studio.skill(tags=["questions"])
 async def calendar(ctx: Context) -> str:
     """Read a calendar, after a sign-in elsewhere."""
-    login = await ctx.ask_auth("Please sign in to your calendar.", url=lambda state: f"https://login.example/?state={state}")
+    login = await ctx.ask_auth(
+        "Please sign in to your calendar.", url=lambda state: f"https://login.example/?state={state}"
+    )
     return f"Nothing today, {login}."
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.engine import paging
-from dragoman.engine.accept.continuation import Continuation
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
+from dragoman.engine.accept.resumption import Resumption
 from dragoman.engine.accept.shared_inbox import SharedInbox
 from dragoman.engine.call import CallContext, OperationResult
 from dragoman.engine.draining import Draining
@@ -117,7 +117,7 @@ class Service:
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
         else:
             self._inbox = Inbox(*inbox_parts)
-        self._continuation = Continuation(agent.name, tasks, locks, self._inbox.go_on)
+        self._resumption = Resumption(agent.name, tasks, locks, self._inbox.go_on)
         self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
@@ -297,7 +297,7 @@ class Service:
         """
         if self._draining.has_begun:
             self._draining.check_accepts()
-        accepted = await self._continuation.resume(handle, data)
+        accepted = await self._resumption.resume(handle, data)
         stored = await self._store.task(accepted.row.id) if accepted.live is None else None  # another process runs it
         return await self._tasks.durable_task(accepted.live, stored)
 

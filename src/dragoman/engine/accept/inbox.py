@@ -427,8 +427,12 @@ class Inbox:
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)
         # No await from here to the run: a canceled request must not leave the task working without a run.
-        said = message if kind == "answer" else None
-        live.status(State.WORKING, notes=((kind, encode(message)),), history_message=said, dedupe_key=dedupe_key)
+        live.status(
+            State.WORKING,
+            notes=((kind, encode(message)),),
+            history_message=message if kind == "answer" else None,
+            dedupe_key=dedupe_key,
+        )
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, row.id)
@@ -438,9 +442,9 @@ class Inbox:
             finally:
                 self._tasks.ownership.release(live.claim)
             return AcceptedMessage(live.row, None, task)
-        if history.unheard:  # what came while it waited for a login is read as if it came now
-            live.followups.extend(history.followups[-history.unheard :])
-            history = history._replace(followups=history.followups[: -history.unheard])
+        if history.undelivered:  # what came while it waited for a login is read as if it came now
+            live.followups.extend(history.followups[-history.undelivered :])
+            history = history._replace(followups=history.followups[: -history.undelivered])
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         task_trace = history.call(row).trace or None
         parent = call.trace or None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 
 from dragoman.clock import sleep
-from dragoman.engine.accept.continuation import RETRY_SECONDS, TRIES
 from dragoman.engine.accept.inbox import AcceptedMessage, Inbox
+from dragoman.engine.accept.resumption import RETRY_SECONDS, TRIES
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
 from dragoman.model.error import InvalidParams, ServerError, TaskGenerationMismatch, TaskNotFound

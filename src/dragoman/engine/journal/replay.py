@@ -148,7 +148,7 @@ class RunHistory(NamedTuple):
     """What the notes of a task record about its earlier runs.
 
     `request` is None when it was a default one. `followups` are the messages that arrived while the task was working or
-    waited for a login, and `unheard` is how many of the last of them arrived since the last question.
+    waited for a login, and `undelivered` is how many of the last of them arrived since the last question.
     `once` has the results of `ctx.once` by key; `in_doubt` are the keys of calls that were started and may or may not
     have happened. `attempt` is how often a run for the last message has started; None when it was not counted.
     """
@@ -160,7 +160,7 @@ class RunHistory(NamedTuple):
     once: dict[str, Any]
     in_doubt: frozenset[str] = frozenset()
     attempt: int | None = None
-    unheard: int = 0
+    undelivered: int = 0
 
     @property
     def open_question(self) -> OpenQuestion | None:
@@ -189,13 +189,13 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
     once: dict[str, Any] = {}
     in_doubt: set[str] = set()
     attempt: int | None = None
-    heard = 0
+    delivered = 0
     for note in notes:
         if note.kind == "request":
             request = msgspec.json.decode(note.body, type=StoredRequest)
         elif note.kind == "ask":
             questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
-            heard = len(followups)
+            delivered = len(followups)
         elif note.kind in ("answer", "resumed"):
             answers.append(decode_message(note.body))
             attempt = None
@@ -218,5 +218,5 @@ def read_run_history(notes: Iterable[Note]) -> RunHistory:
         once,
         frozenset(in_doubt),
         attempt,
-        len(followups) - heard if questions else 0,
+        len(followups) - delivered if questions else 0,
     )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import sleep
-from dragoman.engine.execute.handle import is_genuine, read_handle, unusable_handle
+from dragoman.engine.accept.handle import is_genuine, read_handle, unusable_handle
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.model.error import ServerError
@@ -29,7 +29,7 @@ TRIES = 40
 RETRY_SECONDS = 0.05
 
 
-class Continuation:
+class Resumption:
     """Continues the waiting tasks of one agent. `go_on` is that of the inbox."""
 
     def __init__(
