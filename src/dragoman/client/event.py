@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from dragoman.client.streams.message_chunks import MessageChunks
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message, join_paragraphs, progress_of
 from dragoman.model.part import Part
@@ -98,6 +99,9 @@ class TaskAssembler:
         self._last_position = -1
         # True when artifacts were written alternately: then the joined texts are not in the order of the task.
         self._interleaved = False
+        # Messages that come in pieces, and what the events have streamed of them: the answer, unless artifacts follow.
+        self._chunks = MessageChunks()
+        self._streamed: list[str] = []
 
     @property
     def result(self) -> Task | Message | None:
@@ -105,7 +109,7 @@ class TaskAssembler:
         if self._folding is None:
             return self._message
         if self._task is None:
-            task = self._folding.task()
+            task = replace(self._folding.task(), history=tuple(self._history(self._folding)))
             # Our own count must not pass for a number of the server.
             self._task = task if self._is_numbered else replace(task, generation=None)
         return self._task
@@ -182,8 +186,8 @@ class TaskAssembler:
         self._task = None
         if key != self._current_artifact:
             self._switch_artifact(key, new)
-        if replaces:
-            new = self._restart_text(folding)
+        if replaces or self._streamed:
+            new, replaces = self._restart_text(folding), True
         return Event("artifact", update, self, number, state, new, replaces)
 
     def _add_status(self, update: StatusUpdate, number: int) -> Event:
@@ -200,18 +204,27 @@ class TaskAssembler:
             self._is_final = state.final
             if self._interleaved and (state.final or state is State.INPUT_REQUIRED):
                 text, replaces = self._restart_text(folding), True
-            elif not folding.artifact_count():
-                text = self._answer_text(folding)
+            elif not folding.artifact_count() and state is State.COMPLETED:
+                streamed, text = "".join(self._streamed), self._answer_text(folding)
+                replaces = not text.startswith(streamed)
+                text = text if replaces else text[len(streamed) :]
         return Event("status", update, self, number, folding.status.state, text, replaces)
 
     def _add_message(self, message: Message, number: int) -> Event:
         folding = self._folding
         if folding is not None:
             # Within a task a message is a remark, like that of a status; the answer is in the artifacts.
+            text = ""
             if not self._is_final:
-                folding.add_message(message)
                 self._task = None
-            return Event("message", message, self, number, folding.status.state)
+                first = self._chunks.add(message)
+                if first is None:
+                    folding.add_message(message)
+                elif not folding.artifact_count():
+                    # In pieces, it is an answer that is being written.
+                    text = message.text if self._streamed else f"{first.text}{message.text}"
+                    self._streamed.append(text)
+            return Event("message", message, self, number, folding.status.state, text)
         replaces, self._message = self._message is not None, message
         return Event("message", message, self, number, State.COMPLETED, message.text, replaces)
 
@@ -219,7 +232,8 @@ class TaskAssembler:
         previous = self._folding
         if previous is not None and self._is_final:
             return Event("task", task, self, number, previous.status.state)
-        before = None if previous is None else self._answer_text(previous)
+        before = None if previous is None else "".join(self._streamed) or self._answer_text(previous)
+        self._chunks = MessageChunks()
         count = number or task.generation or 0
         folding = self._folding = Folding(task, count)
         self._task, self._is_final, self._is_numbered = None, task.state.final, count > 0
@@ -249,6 +263,7 @@ class TaskAssembler:
 
     def _restart_text(self, folding: Folding) -> str:
         """Return the whole answer in the order of the task, which is then that of the joined texts too."""
+        self._streamed.clear()
         ids = folding.artifact_ids()
         self._positions = {key: place for place, key in enumerate(ids)}
         self._last_position = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
@@ -261,10 +276,14 @@ class TaskAssembler:
             return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
         if folding.status.state is not State.COMPLETED:
             return ""
-        messages = answer_messages(folding.status, folding.history)
+        messages = answer_messages(folding.status, self._history(folding))
         if self._question in messages:
             messages = messages[messages.index(self._question) + 1 :]
         return join_paragraphs([message.text for message in messages])
+
+    def _history(self, folding: Folding) -> list[Message]:
+        """Return the history, with messages that came in pieces as one."""
+        return [self._chunks.joined(message) for message in folding.history]
 
 
 class NumberedEvent(NamedTuple):

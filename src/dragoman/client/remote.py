@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.client.cards.interface import interfaces_of, transport_name
-from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, with_response
-from dragoman.client.event import NumberedEvent
+from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, ByteBudget, with_response
+from dragoman.client.event import NumberedEvent, TaskAssembler
 from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.observed import observe_call
 from dragoman.client.streams.response import ResponseEvents
@@ -33,6 +33,7 @@ from dragoman.model.error import (
     TaskGenerationMismatch,
     TaskNotCancelable,
     TaskNotFound,
+    UnsupportedOperation,
     VersionNotSupported,
     as_received,
 )
@@ -44,7 +45,7 @@ from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
     from dragoman.client.cards.interface import Interface
-    from dragoman.client.connection import ByteBudget, Sender, StreamEvent
+    from dragoman.client.connection import Sender, StreamEvent
     from dragoman.client.discovery import Discovery
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
@@ -64,6 +65,7 @@ _MAX_OTHER = 64 * 1024
 _LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
 _NOT_FOUND = (404, 405)
+_REFUSED = (MethodNotFound, UnsupportedOperation)
 _TASK_OPERATIONS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
@@ -103,6 +105,8 @@ class RemoteConnection:
         self._choosing: asyncio.Task[list[Interface]] | None = None
         # While it is False nothing is retried: a wrong address is more likely than a restart.
         self.reached = False
+        # Some agents stream and refuse to send; None until that is known.
+        self._only_streams: bool | None = None
         # Whether the card was shown only to the credentials of this connection; and the connection it was made of.
         self._is_card_private = False
         self._parent: RemoteConnection | None = None
@@ -208,11 +212,17 @@ class RemoteConnection:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
         sent_ms, may_have_arrived = self.clock.now(), False
         while True:
+            if self._only_streams and isinstance(request, SendMessageRequest):
+                return await self._send_by_stream(request)
             try:
                 if may_have_arrived and (task := await self._find_started_task(request)) is not None:
                     return task
                 result = await self._exchange(operation, request, None, self._read_result)
+                if operation is Operation.SEND:
+                    self._only_streams = False
             except DragomanError as error:
+                if isinstance(request, SendMessageRequest) and self._may_stream(error, request):
+                    return await self._send_by_stream(request, error)
                 if operation is Operation.SEND and self.reconnect and (task_id := interrupted_task(error)) is not None:
                     operation, request = Operation.GET, GetTaskRequest(task_id)
                     backoff = Outage(self.reconnect, self.clock)
@@ -225,6 +235,40 @@ class RemoteConnection:
                 if backoff is not None:
                     backoff.reset()
                 return result
+
+    def _may_stream(self, error: DragomanError, request: SendMessageRequest) -> bool:
+        """True when the agent has no operation that sends, and says that it streams: nothing was begun."""
+        card = self.cached_card
+        if self._only_streams is False or card is None or not card.capabilities.streaming:
+            return False
+        # What is refused may also be what the message asks of a task that there is.
+        if isinstance(error, UnsupportedOperation) and request.message.task_id:
+            return False
+        return isinstance(error, _REFUSED) and "taskId" not in error.metadata
+
+    async def _send_by_stream(self, request: SendMessageRequest, refusal: DragomanError | None = None) -> Result:
+        """Send a message as a stream, and return what it has become at its end. Raises `refusal` if that is refused."""
+        assembler = TaskAssembler(context_id=request.message.context_id or "")
+        is_enough = request.configuration.return_immediately
+        budget = ByteBudget(self._max_bytes)
+        try:
+            async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None, budget)) as batches:
+                async for item in (item async for batch in batches for item in batch):
+                    assembler.add(item)
+                    state = assembler.state
+                    self._only_streams = True
+                    if state is not None and (is_enough or state.final or state.waiting):
+                        break
+        except DragomanError as error:
+            if refusal is not None and isinstance(error, _REFUSED):
+                self._only_streams = False
+                raise refusal from None
+            if assembler.task_id is None or not isinstance(error, CannotConnect):
+                raise
+            # The task is known: whoever waits for it follows it from here.
+        if (result := assembler.result) is None:
+            raise BadResponse("the agent took the message and ended the stream without an event")
+        return result
 
     async def _find_started_task(self, request: Request) -> Result | None:
         """Return the task of a message that may have arrived, where the server cannot recognize the message itself."""

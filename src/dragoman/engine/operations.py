@@ -318,7 +318,7 @@ class Service:
                 if row.generation <= generation:
                     await watch.wait_past(generation, self._settings.long_poll)
                     row, live, stored = await self._tasks.find(scope, request.id)
-        task = await self._tasks.durable_task(live, stored)
+        task = self.runner.hide_unfinished(await self._tasks.durable_task(live, stored))
         return OperationResult(truncate_history(task, request.history_length), row.origin)
 
     async def list(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
@@ -342,7 +342,7 @@ class Service:
         for stored in page.tasks:
             live = self._tasks.live_of(stored)
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
-            task = truncate_history(task, request.history_length)
+            task = truncate_history(self.runner.hide_unfinished(task), request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
             # The store's limit counts snapshots only: a working task may be far larger by now.
             snapshot = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None

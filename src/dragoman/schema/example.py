@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from dragoman.schema.budget import try_spend
-from dragoman.schema.example_text import example_text
 from dragoman.schema.outline import TYPES, Node, Outline, list_of, node_of
 
 # Maximum nesting of an example: a schema may be recursive.
@@ -31,6 +30,28 @@ _FORMATS = {
     "uuid": "123e4567-e89b-42d3-a456-426614174000",
 }
 _TEXTS = ("text", "a", "A", "1", "abc", "ABC", "123", "a1", "A1", "2026-01-31", *_FORMATS.values(), "")
+# The last word of a parameter's name, and a text that suits it.
+_TEXTS_BY_NAME = {
+    "address": "1 Main Street, Springfield",
+    "city": "Lisbon",
+    "country": "Portugal",
+    "currency": "EUR",
+    "date": "2026-01-31",
+    "day": "Monday",
+    "destination": "Lisbon",
+    "email": "ada@example.org",
+    "language": "Portuguese",
+    "location": "Lisbon",
+    "name": "Ada",
+    "place": "Lisbon",
+    "question": "What can you do?",
+    "time": "12:00",
+    "topic": "tea",
+    "town": "Lisbon",
+    "uri": "https://example.org/",
+    "url": "https://example.org/",
+    "user": "ada",
+}
 
 
 class ExampleBuilder:
@@ -190,3 +211,8 @@ def _numbers(merged: Node) -> Iterator[int | float]:
         tries.append(least + (most - least) / 2)
     # Integral floats become integers: 3.0 as an example of an integer is valid but looks wrong.
     yield from (int(one) if isinstance(one, float) and one.is_integer() else one for one in tries)
+
+
+def example_text(name: str, default: str = "hello") -> str:
+    """Return a text that somebody might send as this parameter: `home_city` gets a city, an unknown one the default."""
+    return _TEXTS_BY_NAME.get(name.casefold().rpartition("_")[2], default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dragoman import Agent, Client, Context, File, Message, Part, State, Task
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.run import MAX_CLOSING_TEXT
 from dragoman.engine.operations import EngineSettings
+from dragoman.model.state import Role
 from dragoman.model.task import closing_parts
 from dragoman.outputs import Ask, Done, Reply
 from dragoman.stores.sqlite.store import SqliteStore
@@ -175,6 +177,40 @@ async def test_an_agent_may_repeat_the_text_of_the_answer(start: Any, values: tu
     assert closing_of(task) == (Part(text="one two"),)
     assert task.text == "one two"
     assert closing_parts(task) == ()  # nothing that the answer does not hold
+
+
+@pytest.mark.parametrize("values", [("one ", "two"), ("one ", "two", Done("bye"))], ids=["text", "done"])
+async def test_the_repeated_answer_is_in_the_history_too_and_stays_there(start: Any, values: tuple[Any, ...]) -> None:
+    engine = await start(Agent("test", run=yielding(*values), closing_message=True))
+    task = await engine.send()
+    assert [(each.role, each.text) for each in task.history][1:] == [(Role.AGENT, "one two")]
+    assert (await engine.get(task)).history == task.history
+    assert task.text == "one two"
+
+
+async def test_who_polls_sees_no_artifact_before_the_task_has_ended_or_asks(start: Any) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def run(ctx: Context) -> AsyncIterator[Any]:
+        yield "one "
+        yield {"a": 1}
+        begun.set()
+        await go_on.wait()
+        yield "two"
+
+    for hides in (True, False):
+        begun.clear()
+        go_on.clear()
+        engine = await start(Agent("test", run=run, closing_message=hides))
+        sent = asyncio.create_task(engine.send())
+        await begun.wait()
+        (listed,) = (await engine.list(include_artifacts=True)).tasks
+        polled = await engine.get(listed)
+        assert polled.state is State.WORKING
+        assert [bool(task.artifacts) for task in (listed, polled)] == [not hides] * 2
+        go_on.set()
+        assert (await sent).text == "one two"
+        assert (await engine.get(listed)).text == "one two"
 
 
 async def test_the_setting_does_it_for_every_agent(start: Any) -> None:

@@ -20,7 +20,7 @@ from dragoman.engine.execute.outputs import Reply
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
 from dragoman.model.part import File, Part
-from dragoman.schema.example_text import example_text
+from dragoman.schema.example import example_text
 
 # What callers may send to a skill beside its files, and a file of any kind.
 _MODES, _ANY_FILE = ("text/plain", "application/json"), "application/octet-stream"

@@ -20,6 +20,7 @@ from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.engine.journal.run_end import RunEnded
 from dragoman.engine.traces import error_type
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
+from dragoman.model.json import encode
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -267,10 +268,20 @@ class Run:
         if ctx.artifact_stream is not None:
             ctx.artifact_stream.close()
         writer.close()
-        if not closing and self._runner.closing_message:
-            closing = self._repeated_answer()
-        message = agent_message(self.live, closing) if closing else None
-        self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
+        answer = self._repeated_answer() if self._runner.closing_message else ()
+        message = agent_message(self.live, closing or answer) if closing or answer else None
+        if not answer:
+            self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
+            return
+        # Some clients read the answer from the history alone.
+        kept = agent_message(self.live, answer) if closing or message is None else message
+        self.live.status(
+            State.COMPLETED,
+            message,
+            notes=(("message", encode(kept)),),
+            history_message=kept,
+            context_state=self._changed_context_state(),
+        )
 
     def _result_writer(self, ctx: Context, *, is_first: bool = False) -> ResultWriter:
         if is_first and METRICS.on:

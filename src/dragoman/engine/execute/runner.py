@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from msgspec import structs
+
 from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.agent import Plan, Runnable
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
+    from dragoman.model.task import Task
 
 logger = logging.getLogger("dragoman.engine")
 # How long canceled runs may take to clean up when the server stops.
@@ -72,6 +75,14 @@ class Runner:
     def __len__(self) -> int:
         """The number of runs that are executing now."""
         return len(self._workers)
+
+    def hide_unfinished(self, task: Task) -> Task:
+        """Return a task as who polls it sees it: with `closing_message`, without artifacts as long as it is at work.
+
+        Clients that only read an answer once it is whole may keep the first artifact they see.
+        """
+        is_hidden = self.closing_message and not (task.state.final or task.state.waiting)
+        return structs.replace(task, artifacts=()) if is_hidden else task
 
     def build_context(
         self,

@@ -37,7 +37,8 @@ class Agent(BareAgent):
     again after a crash instead of failing the task. With `replies`, `run` may yield a `Reply`, a bare message instead
     of a task. `closing` is how a streamed text ends: `"whole"` with an event that repeats it all, `"last"` with its
     last chunk, `"auto"` with the one that the client of the task's creator reads correctly. With `closing_message`, the
-    status that completes a task repeats the text of the answer, for clients that read nothing else.
+    status that completes a task, and its history, repeat the text of the answer, for clients that read nothing else;
+    who polls the task sees no artifacts before.
 
     Raises:
         ConfigError: the name cannot be part of a URL or a file path, `closing` is none of these, or an extension cannot

@@ -197,7 +197,7 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
             "FORM",
             values.choice_parser(*get_args(ClosingChoice)),
         ),
-        _switch("closing_message", "Repeat the text of the answer in the final status message."),
+        _switch("closing_message", "Repeat the answer in the final status and history; polls see no artifacts before."),
         _seconds("reply_within", "How long a skill may take to reply before a task is created."),
         _switch("data_as_text", "Send data as JSON text, for clients that only show text."),
         SettingInfo(

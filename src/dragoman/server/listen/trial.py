@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.model.error import DragomanError
 from dragoman.net.postgres import is_postgres_url, without_password
-from dragoman.schema.example_text import example_text
+from dragoman.schema.example import example_text
 from dragoman.server.administration import open_administration
 from dragoman.server.config.settings import Settings
 from dragoman.server.http.authentication import AuthSettings
