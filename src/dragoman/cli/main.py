@@ -211,7 +211,10 @@ def _run_and_exit(run: Callable[[], object]) -> NoReturn:
         # The message repeats what was typed, which may have been pasted with control characters.
         vars(error)["message"] = replace_controls(error.message)
         if isinstance(error, click.NoSuchOption) and error.possibilities:
-            vars(error)["possibilities"] = error.possibilities[:1]  # the nearest; click would sort them by name
+            # The nearest; click would sort them by name, and count the dashes.
+            typed = error.option_name.lstrip("-")
+            is_near = bool(get_close_matches(typed, [error.possibilities[0].lstrip("-")]))
+            vars(error)["possibilities"] = error.possibilities[:1] if is_near else None
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

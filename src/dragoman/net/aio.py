@@ -23,6 +23,7 @@ from dragoman.net.exchange import (
     is_loopback,
     read_limited,
     redact_url,
+    tls_error,
     too_large_error,
 )
 from dragoman.net.guard import AddressGuard
@@ -185,7 +186,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
         detail = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return CannotConnect(f"the certificate of {where} is not trusted: {detail}", reason="TLS", arrived=False)
     if isinstance(error, aiohttp.ClientSSLError):
-        return CannotConnect(f"no TLS with {where}: {_one_line(error)}", reason="TLS", arrived=False)
+        return tls_error(request.url, _one_line(error))
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):

@@ -10,10 +10,20 @@ from typing import Any, cast
 import httptools
 
 from dragoman.model.error import CLIENT_CLOSED, BadResponse, CannotConnect, TimedOut
-from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, redact_url, too_large_error
+from dragoman.net.exchange import (
+    MAX_RESPONSE,
+    Chunks,
+    Headers,
+    HttpRequest,
+    other_scheme_hint,
+    redact_url,
+    too_large_error,
+)
 
 # How many bytes of a body may wait for their reader before reading pauses.
 _MAX_BUFFERED = 256 * 1024
+# How a record of TLS begins that carries an alert.
+_TLS_ALERT = b"\x15\x03"
 _MAX_HEADER_BYTES = 64 * 1024
 # Reads that follow each other faster than this are coalesced: a stream of tiny events is read in larger chunks.
 _COALESCE_SECONDS = 0.001
@@ -130,7 +140,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         except httptools.HttpParserUpgrade:
             self._fail("it switches to another protocol")
         except httptools.HttpParserError as error:
-            self._fail(str(error))
+            # An alert of TLS: the request was sent to a port that speaks TLS.
+            is_tls = not response.has_head and bytes(data[:2]) == _TLS_ALERT
+            self._fail(other_scheme_hint(response.request.url) if is_tls else str(error))
         else:
             if not response.has_head:
                 response.head_size += len(data)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dragoman.model.error import CannotConnect, TimedOut
 from dragoman.net.connection import HttpConnection, WireResponse, client_closed
-from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.net.exchange import HttpRequest, redact_url, tls_error
 from dragoman.net.http_url import HttpUrl, encode_request, parse_url
 
 # TCP keep-alive detects a vanished peer after about two minutes, however long a stream stays idle.
@@ -168,7 +168,7 @@ def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
             f"the certificate of {where} is not trusted: {error.verify_message}", reason="TLS", arrived=False
         )
     if isinstance(error, ssl.SSLError):
-        return CannotConnect(f"no TLS with {where}: {error.reason or error}", reason="TLS", arrived=False)
+        return tls_error(request.url, str(error.reason or error))
     if isinstance(error, socket.gaierror):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, TimeoutError):

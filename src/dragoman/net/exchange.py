@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from dragoman.model.error import ResponseTooLarge
+from dragoman.model.error import CannotConnect, ResponseTooLarge
 
 # A larger response is garbage, or a file that should have been a link.
 MAX_RESPONSE = 64 * 1024 * 1024
@@ -159,6 +159,23 @@ def origin_of(url: str) -> str:
         return f"nowhere:{url}"
     host = (parts.hostname or "").rstrip(".")
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+_OTHER_SCHEME = {"http": "https", "https": "http", "grpc": "grpcs", "grpcs": "grpc"}
+
+
+def tls_error(url: str, why: str) -> CannotConnect:
+    """Build the error for a TLS handshake that failed; if the server speaks without TLS, it says what to try."""
+    if "WRONG_VERSION_NUMBER" in why:
+        return CannotConnect(f"no TLS with {redact_url(url)}: {other_scheme_hint(url)}", reason="TLS", arrived=False)
+    return CannotConnect(f"no TLS with {redact_url(url)}: {why}", reason="TLS", arrived=False)
+
+
+def other_scheme_hint(url: str) -> str:
+    """Return what to try where a server speaks the scheme with TLS, or without it, that a URL does not name."""
+    scheme, _, place = origin_of(url).partition("://")
+    other = _OTHER_SCHEME.get(scheme, scheme)
+    return f"this server speaks {other}: try {other}://{place}"
 
 
 def redact_url(url: str) -> str:

@@ -20,6 +20,7 @@ import click
 from dragoman import __version__
 from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
+from dragoman.cli.remote.hint import connection_hint
 from dragoman.cli.remote.recent import RecentTask, RecentTasks
 from dragoman.cli.telemetry import configure_export
 from dragoman.model.error import AuthError, CannotConnect, ConfigError, TaskNotFound, TimedOut
@@ -299,11 +300,14 @@ class CommandSession:
         except TaskNotFound as error:
             raise TaskNotFound(f"{error}. `{self.command_line('tasks')}` lists your tasks") from error
         except CannotConnect as error:
-            if error.reason == "TLS" and not self.options.insecure:
+            if error.reason == "TLS" and not self.options.insecure and "is not trusted" in str(error):
                 hint = "--ca FILE trusts the authority in that file, --insecure accepts any certificate"
                 raise CannotConnect(f"{error}. {hint}", reason="TLS") from error
             if error.reason == "CANNOT_CONNECT" and self.options.target.is_default:
                 raise CannotConnect(_nobody_there(self.options.target), arrived=error.arrived) from error
+            hint = self._runner.run(connection_hint(self.options.target.url, error))
+            if hint:
+                raise CannotConnect(f"{error}. {hint}", reason=error.reason, arrived=error.arrived) from error
             raise
         finally:
             if self._remaining is not None:

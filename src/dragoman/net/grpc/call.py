@@ -16,6 +16,7 @@ from dragoman.net.exchange import (
     HttpRequest,
     origin_of,
     read_limited,
+    tls_error,
     too_large_error,
 )
 from dragoman.net.grpc.channel import GrpcChannel, Metadata
@@ -250,7 +251,7 @@ def _connect_error(where: str, detail: str) -> CannotConnect:
             why = "perhaps it wants a certificate of yours: auth=MutualTLS(…)"
         return CannotConnect(f"{where} closes the connection: {why}", arrived=False)
     if _NO_TLS.search(detail):
-        return CannotConnect(f"no TLS with {where}: {why}", reason="TLS", arrived=False)
+        return tls_error(where, why)
     if "connection refused" in detail.lower():
         why = "connection refused"
     return CannotConnect(f"nobody answers at {where}: {why}", arrived=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.model.error import CannotConnect, ConfigError
+from dragoman.net.exchange import tls_error
 from dragoman.net.pem import ClientCertificate, PemContext
 
 _NO_CONTEXT = (
@@ -84,7 +85,7 @@ async def _fetch_certificate(host: str, port: int, seconds: float | None) -> byt
         async with asyncio.timeout(seconds):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ssl.SSLError as error:
-        raise CannotConnect(f"no TLS with {where}: {error.reason or error}", reason="TLS", arrived=False) from None
+        raise tls_error(f"grpcs://{where}", str(error.reason or error)) from None
     except OSError as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else str(error.strerror or error).lower()
         raise CannotConnect(f"nobody answers at {where}: {why}", arrived=False) from None

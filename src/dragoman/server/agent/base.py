@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, overload
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, get_args, overload
 
 import msgspec
 
@@ -58,9 +61,29 @@ class Backend(NamedTuple):
                 await part.open()
 
 
+P = ParamSpec("P")
+
+
+def _names_keywords(init: Callable[P, None]) -> Callable[P, None]:
+    """Return a constructor that says which keyword of `Agent` was meant by an unknown one. It raises ConfigError."""
+    names = [name for name, each in signature(init).parameters.items() if each.kind is each.KEYWORD_ONLY]
+
+    @wraps(init)
+    def construct(*args: P.args, **keywords: P.kwargs) -> None:
+        for name in keywords:
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+                raise ConfigError(f"Agent() has no keyword `{name}`; {hint}")
+        init(*args, **keywords)
+
+    return construct
+
+
 class BareAgent(PluginAttributes):
     """The base class of `Agent`, without its constructors. A `backend` takes precedence over `run`."""
 
+    @_names_keywords
     def __init__(
         self,
         name: str,

@@ -211,7 +211,8 @@ def _failed_import(error: BaseException, target: str, cwd: Path) -> ConfigError:
 
 
 def _install_hint(module: str, cwd: Path) -> str:
-    near = get_close_matches(module, _modules_in(cwd), n=1)
+    # Only a slip of the fingers: what is not installed is more often a package than a file of this folder.
+    near = get_close_matches(module, _modules_in(cwd), n=1, cutoff=0.8)
     if near:
         return f"; did you mean `{near[0]}`?"
     from dragoman.installation import install_line, package_line
