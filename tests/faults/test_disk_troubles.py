@@ -11,7 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from faults.read_only_disk import ReadOnlyDisk
 
 pytestmark = pytest.mark.fault
 
@@ -192,3 +194,37 @@ def test_a_log_that_is_lost_as_a_whole_leaves_what_the_file_has(launch: Any, tmp
     after = launch()
     assert after.get(task["id"]) == task
     assert after.send("echo", "hello")["status"]["state"] == COMPLETED
+
+
+# A disk that fails while a server writes to it
+
+
+def test_a_disk_that_becomes_read_only_is_told_and_costs_nothing_that_was_acknowledged(
+    launch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    disk = ReadOnlyDisk(folder, tmp_path)
+    where = ("--store", f"sqlite:///{folder / 'tasks.db'}")
+    with monkeypatch.context() as patch:
+        patch.setenv("DRAGOMAN_COLD_START", "1")  # a program that is forked loads no library
+        for name, value in disk.environment.items():
+            patch.setenv(name, value)
+        server = launch(*where)
+    tasks = [server.send("echo", f"number {number}") for number in range(3)]
+    disk.refuse()
+    for _ in range(20):
+        error = server.rpc("SendMessage", server.params("echo", "lost"))["error"]
+        assert (error["code"], error["message"]) == (-32000, "the store cannot take writes now: try again later")
+    answer = httpx2.get(f"{server.url}/readyz", timeout=SECONDS)
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert [server.get(task["id"]) for task in tasks] == tasks
+    disk.allow()
+    tasks.append(server.send("echo", "again"))
+    assert httpx2.get(f"{server.url}/readyz", timeout=SECONDS).status_code == 200
+    server.kill()
+    output = "".join(server.output)
+    assert "Traceback" not in output
+    assert len([line for line in server.output if "ERROR" in line or "WARN" in line]) < 10, output
+    after = launch(*where)
+    assert [after.get(task["id"]) for task in tasks] == tasks

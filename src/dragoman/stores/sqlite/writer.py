@@ -41,6 +41,8 @@ CHECKPOINT_BYTES = 4_000_000
 CHECKPOINT_MAX_BYTES = 16_000_000
 # A change above this size is large: it takes much longer than others, which must not wait behind several of them.
 LARGE_BYTES = 256_000
+# How often the log repeats why changes are refused.
+REFUSAL_LOG_MS = 60_000
 # Log bytes per row that a job deletes: about 2.3 kB were measured, as keys are random and few rows share a page.
 # Doubled, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
 JOB_ROW_BYTES = 4600
@@ -78,6 +80,10 @@ class Writer:
         self._checkpoint_lock = FileLock(file.sibling(".ckpt"))
         self._since_checkpoint = 0
         self._connection: sqlite3.Connection | None = None
+        # What was refused since it was last logged, why, and when that was.
+        self._refused: int = 0
+        self._refusal: str = ""
+        self._refusal_ms: int = 0
         # Of the commits of one batch, while metrics are on: normally one.
         self._times: list[CommitTime] = []
 
@@ -288,8 +294,16 @@ class Writer:
             outcome for outcome in outcomes if outcome and not isinstance(outcome, (Conflict, sqlite3.IntegrityError))
         ]
         if refused:
-            logger.error("the store refused %d changes: %s", len(refused), refused[-1])
+            self._log_refusal(len(refused), str(refused[-1]))
         return outcomes
+
+    def _log_refusal(self, changes: int, reason: str) -> None:
+        """Log what is refused, at most once a minute for one reason: on a full disk, that is every message."""
+        self._refused += changes
+        now = self._clock.now()
+        if reason != self._refusal or abs(now - self._refusal_ms) >= REFUSAL_LOG_MS:
+            logger.error("the store refused %d changes: %s", self._refused, reason)
+            self._refused, self._refusal, self._refusal_ms = 0, reason, now
 
     def _try_commit(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
         measured = METRICS.on
