@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dragoman.keys.base64url import from_base64url, to_base64url
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MIN_RSA_BYTES = 256
+# A signature is verified in time that grows with both: 16384 bits, or an exponent as long as the modulus, take a
+# hundred times as long as what issuers use.
+MAX_RSA_BYTES = 1024
+MAX_EXPONENT_BYTES = 8
 MAX_KEYS = 100
+# While keys are rotated, two may share an id.
+MAX_SAME_ID = 4
 # The public members of each key type: a key set may also have private or unknown members.
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 
@@ -60,7 +67,7 @@ def thumbprint(jwk: Mapping[str, Any]) -> str:
 
 
 def keys_for(jwks: Mapping[str, Any], kid: str, alg: str) -> list[PyJWK]:
-    """Return the keys of a set with this key id that allow this algorithm: one, unless ids repeat.
+    """Return the keys of a set with this key id that allow this algorithm: one, unless ids repeat, then four at most.
 
     Raises:
         BadSignature: there is none; the reason is `UNKNOWN_KEY` when no key has the id.
@@ -72,7 +79,8 @@ def keys_for(jwks: Mapping[str, Any], kid: str, alg: str) -> list[PyJWK]:
     named = [each for each in candidates if each.get("kid") == kid]
     if not named:
         raise BadSignature(f"no key is named {kid[:100]!r}", reason="UNKNOWN_KEY")
-    usable = [key for each in named if (key := _load_key(each, alg)) is not None]
+    loaded = (_load_key(each, alg) for each in named)
+    usable = list(islice((key for key in loaded if key is not None), MAX_SAME_ID))
     if not usable:
         raise BadSignature(f"the key {kid[:100]!r} cannot be used with {alg}")
     return usable
@@ -96,8 +104,13 @@ def _load_key(jwk: Json, alg: str) -> PyJWK | None:
         return None
     try:
         public = public_jwk(jwk)
-        if kind.kty == "RSA" and len(from_base64url(public["n"]).lstrip(b"\0")) < MIN_RSA_BYTES:
+        if kind.kty == "RSA" and not _is_usual_rsa(public):
             return None
         return PyJWK(cast("Json", public), alg)
     except (PyJWTError, ValueError, TypeError):
         return None
+
+
+def _is_usual_rsa(public: dict[str, str]) -> bool:
+    modulus, exponent = (len(from_base64url(public[name]).lstrip(b"\0")) for name in ("n", "e"))
+    return MIN_RSA_BYTES <= modulus <= MAX_RSA_BYTES and exponent <= MAX_EXPONENT_BYTES

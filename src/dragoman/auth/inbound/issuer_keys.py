@@ -8,8 +8,9 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from dragoman.clock import Clock
-from dragoman.model.error import BadResponse, CannotConnect, ConfigError, ServerError
+from dragoman.clock import Clock, wait
+from dragoman.engine.shielded import shielded
+from dragoman.model.error import BadResponse, CannotConnect, ConfigError, ServerError, TimedOut
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, redact_url
 
@@ -24,6 +25,8 @@ RETRY_MS = 5_000
 MAX_AGE_MS = 3_600_000
 # How long keys are used while the issuer does not answer.
 STALE_MS = 24 * 3_600_000
+# How long a fetch may take as a whole: an issuer that sends a byte now and then keeps nobody waiting longer.
+FETCH_SECONDS = 20.0
 MAX_DOCUMENT = 1024 * 1024
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 10.0
 
@@ -113,25 +116,45 @@ class FetchedKeys:
         return jwks
 
     async def _fetch(self, now: int) -> None:
-        """Fetch the keys once for all waiting callers. A failure is logged and not retried for a while."""
+        """Fetch the keys once for all waiting callers. A failure is logged and not retried for a while.
+
+        It goes on when the caller who began it hangs up: else anybody could keep the others from their keys.
+        """
+        await shielded(self._fetch_once(now))
+
+    async def _fetch_once(self, now: int) -> None:
         async with self._lock:
             if not self._may_fetch(now):
                 return
             self._requested_at = now
             try:
-                url = await self._jwks_url()
-                jwks = await fetch_object(self._http, url)
+                jwks = await self._fetch_in_time()
             except (CannotConnect, BadResponse) as error:
                 logger.warning("no keys from the issuer of tokens: %s", error)
                 self._requested_at = now - REFRESH_MS + RETRY_MS
-                return
-            if not isinstance(jwks.get("keys"), list):
-                logger.warning("no keys from the issuer of tokens: %s has no list of keys", redact_url(url))
                 return
             self._fetched_at = now
             if jwks != self._jwks:
                 self._jwks = jwks
                 self.version += 1
+
+    async def _fetch_in_time(self) -> Json:
+        fetching = asyncio.create_task(self._fetch_key_set())
+        try:
+            if not await wait(self._clock, fetching, FETCH_SECONDS):
+                raise TimedOut(f"{redact_url(self._url)} did not answer within {FETCH_SECONDS:g} s")
+            return fetching.result()
+        finally:
+            if not fetching.done():
+                fetching.cancel()
+                await asyncio.gather(fetching, return_exceptions=True)
+
+    async def _fetch_key_set(self) -> Json:
+        url = await self._jwks_url()
+        jwks = await fetch_object(self._http, url)
+        if not isinstance(jwks.get("keys"), list):
+            raise BadResponse(f"{redact_url(url)} has no list of keys")
+        return jwks
 
     async def _jwks_url(self) -> str:
         """Return the URL of the keys, from the metadata document if there is an issuer.
