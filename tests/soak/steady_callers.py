@@ -33,12 +33,19 @@ class Receiver:
     def __init__(self) -> None:
         self.delivered: dict[str, asyncio.Event] = {}
         self.url = ""
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 path = head.split(b" ", 2)[1].decode()
@@ -51,6 +58,7 @@ class Receiver:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self._writers.discard(writer)
             writer.close()
 
 
@@ -236,6 +244,7 @@ async def main() -> None:
                 group.create_task(one(EVERY[turns % len(EVERY)]))
                 turns += 1
                 await asyncio.sleep(max(0.0, turns / RATE - now))
+    await hooks.close()
     print(json.dumps({"done": done, "wrong": wrong}))
 
 

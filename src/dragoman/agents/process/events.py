@@ -19,6 +19,8 @@ Callback = Callable[[str, Event], object]
 
 # Error type that blames the message rather than the program.
 REJECTED = "rejected"
+# The status of a task is sent again and again: it is no place for a whole log.
+MAX_PROBLEM = 4000
 END_TYPES = ("session_exited", "session_stopped", "error")
 
 
@@ -98,10 +100,12 @@ def is_rejected(event: Event) -> bool:
 
 
 def problem_of(event: Event) -> str:
-    """Return the message of an `error` event."""
+    """Return the message of an `error` event, cut after `MAX_PROBLEM` characters."""
     details: Any = event.get("error")
     message: Any = cast("Mapping[str, Any]", details).get("message") if isinstance(details, Mapping) else details
-    return message if isinstance(message, str) and message else "the program failed"
+    if not isinstance(message, str) or not message:
+        return "the program failed"
+    return message if len(message) <= MAX_PROBLEM else f"{message[:MAX_PROBLEM]} …"
 
 
 logger = logging.getLogger("dragoman.process")

@@ -92,12 +92,13 @@ class AnswerDraft:
         self.conversation: str | None = None
         self.problem = ""
         self.is_over = False
-        self._texts: dict[str, str] = {}
+        # By name, in pieces: joined once, since a text of many small pieces would take quadratic time.
+        self._texts: dict[str, list[str]] = {}
 
     @property
     def text(self) -> str:
         """The text since the last tool call."""
-        return "\n\n".join(self._texts.values())
+        return "\n\n".join(map("".join, self._texts.values()))
 
     def set_conversation(self, conversation: Any) -> None:
         """Remember the program's id of the conversation, if it is valid."""
@@ -105,11 +106,11 @@ class AnswerDraft:
 
     def add(self, text: str) -> None:
         """Append a chunk of text."""
-        self._texts[""] = self._texts.get("", "") + text
+        self._texts.setdefault("", []).append(text)
 
     def put(self, name: str, text: str) -> None:
         """Add or replace a named part of the text."""
-        self._texts[name] = text
+        self._texts[name] = [text]
 
     def set_aside(self) -> list[Event]:
         """Turn the text into a `thinking` event: more work follows, so it was not the answer."""
