@@ -185,6 +185,16 @@ async def test_every_name_takes_one_hash_no_write_and_waits_alike(door: Any, nam
     assert refusals == [WRONG_CREDENTIALS] * 5 + [f"{WRONG_CREDENTIALS}: try again in 1 second"]
 
 
+@pytest.mark.parametrize("name", ["alice", "bob", "nobody"])
+async def test_who_must_wait_costs_no_hash_whether_the_name_exists_or_the_password_is_right(door: Any, name: str) -> None:
+    await guess(door, name, times=6)
+    verified, hashed = door.hasher.verified, door.hasher.hashed
+    for password in ("wrong", door.password, "wrong", door.password):
+        with pytest.raises(Overloaded):
+            await door.passwords.check(name, password, HERE)
+    assert (door.hasher.verified, door.hasher.hashed) == (verified, hashed)
+
+
 async def test_what_was_wrong_is_known_to_the_audit_log_alone(door: Any) -> None:
     found = [await guess(door, name, times=1) for name in ("alice", "bob", "my password, typed as a name")]
     assert [(each.cause, each.user) for each in found] == [
