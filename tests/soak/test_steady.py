@@ -53,8 +53,8 @@ class Sample(NamedTuple):
             *(round(mb(name), 3) for name in ("Rss", "Pss", "Anonymous")),
             tasks,
             *(round(path.stat().st_size / 1e6, 2) for path in (Path(f"{store}-wal"), store)),
-            len(os.listdir(f"/proc/{pid}/fd")),
-            len(os.listdir(f"/proc/{pid}/task")),
+            len(list(Path(f"/proc/{pid}/fd").iterdir())),
+            len(list(Path(f"/proc/{pid}/task").iterdir())),
         )
 
 

@@ -69,7 +69,7 @@ async def keys(door: Any) -> AsyncIterator[Keys]:
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = "http://127.0.0.1:{}".format(runner.addresses[0][1])
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield made
     await runner.cleanup()
 
