@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import mcp_types as types
 import msgspec
@@ -16,7 +15,7 @@ from mcp import MCPError
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.sealing import Sealer
 from dragoman.mcp.session.follower import question_key
-from dragoman.mcp.tools.content import PREVIEW_CHARS, truncate
+from dragoman.mcp.tools.content import PREVIEW_CHARS, is_web_url, truncate
 from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.state import State
 
@@ -140,7 +139,7 @@ def _elicit_params(task: Task, name: str) -> types.ElicitRequestParams | None:
     if task.state is State.AUTH_REQUIRED:
         # Never a form: credentials must not be typed into one.
         parts = task.status.message.parts if task.status.message is not None else ()
-        url = next((part.url for part in parts if part.url is not None and _is_web_url(part.url)), None)
+        url = next((part.url for part in parts if part.url is not None and is_web_url(part.url)), None)
         return None if url is None else types.ElicitRequestURLParams(message=question, url=url, elicitation_id=task.id)
     form = _requested_form(task)
     if form is not None:
@@ -154,15 +153,6 @@ def _elicit_params(task: Task, name: str) -> types.ElicitRequestParams | None:
 def attribute_question(name: str, question: str) -> str:
     """Return a question prefixed with the agent's name: the user must see that it is not the host that asks."""
     return f"{name} asks: {truncate(question, PREVIEW_CHARS, 'get_task shows the rest')}"
-
-
-def _is_web_url(url: str) -> bool:
-    """True for a URL that is safe to open in a browser: http or https, no scripts and no local files."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
 def _requested_form(task: Task) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from dragoman.model.message import Message, join_paragraphs
 from dragoman.model.part import Part
 from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task, answer_messages
+from dragoman.telemetry.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,10 @@ SCHEME = "a2a://"
 MAX_INLINE = 256 * 1024
 # How many characters are shown of a text that is too long.
 PREVIEW_CHARS = 4000
+# How many characters are shown of the name of a file.
+_MAX_FILE_NAME = 200
+# What is between two paragraphs of a message.
+_PARAGRAPH = "\n\n"
 _BINARY_TYPE = "application/octet-stream"
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
@@ -54,22 +59,26 @@ def _join_texts(answer: Task | Message, max_chars: int) -> Iterator[tuple[str, i
 
     Those of an artifact are chunks of one text, those of a message are paragraphs.
     """
-    pending: tuple[str, int, Part] | None = None
-    for each in parts_of(answer):
-        if pending is None:
-            pending = each
+    name, first, pieces, size = "", 0, list[str](), 0
+
+    def joined() -> tuple[str, int, Part]:
+        # At the end, once: joining piece by piece would take quadratic time.
+        return name, first, Part(text="".join(pieces) if isinstance(answer, Task) else join_paragraphs(pieces))
+
+    for holder, number, part in parts_of(answer):
+        text = part.text if _is_plain(part) else None
+        if pieces and (text is None or holder != name or size + len(text) > max_chars):
+            yield joined()
+            pieces, size = [], 0
+        if text is None:
+            yield holder, number, part
             continue
-        before, after = pending[2], each[2]
-        if pending[0] == each[0] and _is_plain(before) and _is_plain(after):
-            texts = before.text or "", after.text or ""
-            text = "".join(texts) if isinstance(answer, Task) else join_paragraphs(texts)
-            if len(text) <= max_chars:
-                pending = (*pending[:2], Part(text=text))
-                continue
-        yield pending
-        pending = each
-    if pending is not None:
-        yield pending
+        if not pieces:
+            name, first = holder, number
+        pieces.append(text)
+        size += len(text) + (0 if isinstance(answer, Task) else len(_PARAGRAPH))
+    if pieces:
+        yield joined()
 
 
 def _is_plain(part: Part) -> bool:
@@ -146,11 +155,13 @@ def _quote_segment(name: str) -> str:
 def resource_contents(part: Part, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
     """Return a text or a file as resource contents; None for data, which is not content.
 
-    A part that is a URL becomes a URI list: the host decides whether to fetch it.
+    A part that is a URL of the web becomes a URI list: the host decides whether to fetch it. Any other URL is text.
     """
     if part.text is not None:
         return types.TextResourceContents(uri=uri, mime_type=part.media_type or "text/plain", text=part.text)
     if part.url is not None:
+        if not is_web_url(part.url):
+            return types.TextResourceContents(uri=uri, mime_type="text/plain", text=_shown_url(part.url))
         return types.TextResourceContents(uri=uri, mime_type="text/uri-list", text=f"{part.url}\r\n")
     if part.raw is None:
         return None
@@ -162,14 +173,40 @@ def resource_contents(part: Part, uri: str) -> types.TextResourceContents | type
 
 
 def resource_link(part: Part, uri: str) -> types.ResourceLink:
-    """Return a link to a part's resource, or to its own URL if it has one. Raises ValueError for an invalid URL."""
+    """Return a link to a part's resource, or to its own URL if it has one.
+
+    Raises:
+        ValueError: its URL is none of the web: a host that follows links must not be led to its own files or programs.
+    """
     if part.url is not None:
-        name = part.filename or urlsplit(part.url).path.rstrip("/").rpartition("/")[2] or part.url
+        if not is_web_url(part.url):
+            raise ValueError("not a URL of the web")
+        name = _file_name(part.filename) or _file_name(urlsplit(part.url).path.rstrip("/")) or part.url
         return types.ResourceLink(type="resource_link", uri=part.url, name=name, mime_type=part.media_type)
     size = len(part.raw if part.raw is not None else (part.text or "").encode(errors="surrogatepass"))
     kind = part.media_type or (_BINARY_TYPE if part.raw is not None else "text/plain")
-    name = part.filename or ("file" if part.text is None else "text")
+    name = _file_name(part.filename) or ("file" if part.text is None else "text")
     return types.ResourceLink(type="resource_link", uri=uri, name=name, mime_type=kind, size=size)
+
+
+def is_web_url(url: str) -> bool:
+    """True for a URL that is safe to open in a browser: http or https, no scripts and no local files."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+
+
+def _shown_url(url: str) -> str:
+    return one_line(url[:PREVIEW_CHARS])
+
+
+def _file_name(name: str | None) -> str:
+    """Return the name of a file without the folders that the agent put before it; empty if nothing is left."""
+    last = (name or "").replace("\\", "/").rpartition("/")[2]
+    plain = "".join(char for char in last if char.isprintable())[:_MAX_FILE_NAME]
+    return plain if plain.strip(". ") else ""
 
 
 def _block(part: Part, uri: str, max_inline: int | None, max_chars: int | None) -> types.ContentBlock | None:
@@ -184,8 +221,8 @@ def _block(part: Part, uri: str, max_inline: int | None, max_chars: int | None) 
     if part.url is not None or (max_inline is not None and size > max_inline):
         try:
             return resource_link(part, uri)
-        except ValueError:  # an invalid URL, such as `http://[`
-            return types.TextContent(type="text", text=part.url or "")
+        except ValueError:  # `http://[`, or `file:///etc/passwd`
+            return types.TextContent(type="text", text=_shown_url(part.url or ""))
     if part.raw is not None and kind.startswith(("image/", "audio/")):
         data = base64.b64encode(part.raw).decode()
         if kind.startswith("image/"):

@@ -12,6 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman.model.error import A2AError, AuthError, BadCard, CannotConnect, DragomanError, TimedOut
 from dragoman.schema.arguments import Schema
+from dragoman.telemetry.printable import one_line
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -134,10 +135,10 @@ def request_failed(error: DragomanError) -> ToolError:
     if isinstance(error, AuthError):
         return ToolError("Request failed: the agent wants other credentials: the user configures them under [remotes]")
     if isinstance(error, A2AError):
-        # Quoted: it is the agent's text, not ours.
-        quoted = f'the agent says "{error.message[:_MAX_ERROR]}"'
+        # Quoted, and on one line: it is the agent's text, not ours.
+        quoted = f'the agent says "{one_line(error.message[:_MAX_ERROR])}"'
         return ToolError(f"Request failed: {quoted} ({type(error).__name__}, {error.code})")
-    return ToolError(f"Request failed: {str(error)[:_MAX_ERROR]}")
+    return ToolError(f"Request failed: {one_line(str(error)[:_MAX_ERROR])}")
 
 
 def card_failed(error: DragomanError, base_url: str) -> ToolError:
@@ -146,7 +147,7 @@ def card_failed(error: DragomanError, base_url: str) -> ToolError:
         return ToolError(f"Failed to resolve agent card: {short_reason(error)}")
     if isinstance(error, BadCard):
         return ToolError(f"No agent card found at {base_url}", detail=str(error))
-    return ToolError(f"Failed to resolve agent card: {str(error)[:_MAX_ERROR]}")
+    return ToolError(f"Failed to resolve agent card: {one_line(str(error)[:_MAX_ERROR])}")
 
 
 def short_reason(error: CannotConnect) -> str:
@@ -156,7 +157,7 @@ def short_reason(error: CannotConnect) -> str:
         return "connection refused"
     if isinstance(error, TimedOut) or "timed out" in text:
         return "timeout"
-    return str(error)
+    return one_line(str(error)[:_MAX_ERROR])
 
 
 _MAX_PROGRESS = 300
