@@ -1,4 +1,4 @@
-"""Agents that mean harm behind `dragoman mcp`: the host gets bounded, plain data, in time, and nobody is led elsewhere."""
+"""Agents that mean harm behind `dragoman mcp`: the host gets bounded, plain data, and nobody is led elsewhere."""
 
 from __future__ import annotations
 

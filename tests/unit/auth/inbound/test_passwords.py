@@ -186,7 +186,7 @@ async def test_every_name_takes_one_hash_no_write_and_waits_alike(door: Any, nam
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "nobody"])
-async def test_who_must_wait_costs_no_hash_whether_the_name_exists_or_the_password_is_right(door: Any, name: str) -> None:
+async def test_who_must_wait_costs_no_hash_whoever_it_is_and_whatever_is_typed(door: Any, name: str) -> None:
     await guess(door, name, times=6)
     verified, hashed = door.hasher.verified, door.hasher.hashed
     for password in ("wrong", door.password, "wrong", door.password):
