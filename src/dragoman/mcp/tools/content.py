@@ -161,7 +161,7 @@ def resource_contents(part: Part, uri: str) -> types.TextResourceContents | type
         return types.TextResourceContents(uri=uri, mime_type=part.media_type or "text/plain", text=part.text)
     if part.url is not None:
         if not is_web_url(part.url):
-            return types.TextResourceContents(uri=uri, mime_type="text/plain", text=_shown_url(part.url))
+            return types.TextResourceContents(uri=uri, mime_type="text/plain", text=_visible_url(part.url))
         return types.TextResourceContents(uri=uri, mime_type="text/uri-list", text=f"{part.url}\r\n")
     if part.raw is None:
         return None
@@ -198,7 +198,7 @@ def is_web_url(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
-def _shown_url(url: str) -> str:
+def _visible_url(url: str) -> str:
     return one_line(url[:PREVIEW_CHARS])
 
 
@@ -222,7 +222,7 @@ def _block(part: Part, uri: str, max_inline: int | None, max_chars: int | None) 
         try:
             return resource_link(part, uri)
         except ValueError:  # `http://[`, or `file:///etc/passwd`
-            return types.TextContent(type="text", text=_shown_url(part.url or ""))
+            return types.TextContent(type="text", text=_visible_url(part.url or ""))
     if part.raw is not None and kind.startswith(("image/", "audio/")):
         data = base64.b64encode(part.raw).decode()
         if kind.startswith("image/"):
