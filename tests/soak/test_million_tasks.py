@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 AGENT = Path(__file__).with_name("steady_agent.py")
-TOKEN = "a token of the console for this test"
+TOKEN = "token-of-the-console-of-this-test"
 TASKS, AGENTS = 1_000_000, 4
 # Of the slowest view, on a machine that does other work, too; measured alone, most take less than 0.1 s.
 SLOWEST_SECONDS = 3.0

@@ -1,8 +1,8 @@
 """The search over several scopes, and counts of their tasks.
 
-There is no index over all tasks of all scopes, because each one makes every commit slower. The newest tasks of a page are
-in those scopes whose newest task is newest: so the newest task of each scope is looked up, and then only as many scopes
-are read as the page has tasks, one index scan each, merged as far as the page goes.
+There is no index over all tasks of all scopes, because each one makes every commit slower. The newest tasks of a page
+are in those scopes whose newest task is newest: so the newest task of each scope is looked up, and then only as many
+scopes are read as the page has tasks, one index scan each, merged as far as the page goes.
 
 Where every caller has a scope, that is too many look-ups for a list of everything: it is read from the index of ended
 tasks, merged with the few tasks that have not ended, whose scopes and states the counts tell.
