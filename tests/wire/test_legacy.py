@@ -161,16 +161,18 @@ def test_missing_arguments_are_not_asked_for(speaker: Any) -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_of_a_method_of_0_1_is_spelled_as_in_0_1(wire: Any) -> None:
+@pytest.mark.requirement("S1-25")
+def test_an_error_of_a_method_of_0_1_has_a_code_and_a_message_only(wire: Any) -> None:
     params = {"id": "t", "pushNotificationConfig": {"url": "https://example.com/"}}
     answer = wire.rpc("tasks/pushNotification/set", params, path="/a2a")
-    assert set(answer.json["error"]) == {"code", "message", "data"}
-    assert answer.json["error"]["data"]["reason"] == answer.reason
+    assert set(answer.json["error"]) == {"code", "message"}
+    assert answer.json["errorDetails"][0]["reason"] == answer.reason
 
 
-@pytest.mark.parametrize(("version", "has_data"), [("0.1", True), ("0.3", False)])
+@pytest.mark.parametrize(("version", "has_data"), [("0.1", False), ("0.3", False), ("1.0", True)])
 def test_a_shared_method_spells_its_errors_as_the_version_header_says(wire: Any, version: str, has_data: bool) -> None:
-    answer = wire.rpc("tasks/get", {"id": "nobody"}, **{"A2A-Version": version})
+    method = "GetTask" if version == "1.0" else "tasks/get"
+    answer = wire.rpc(method, {"id": "nobody"}, **{"A2A-Version": version})
     assert ("data" in answer.json["error"], "errorDetails" in answer.json) == (has_data, not has_data)
 
 

@@ -22,6 +22,7 @@ from dragoman.testing import served
 
 CARD, OLD_CARD, SCHEMAS = (f"/.well-known/{name}.json" for name in ("agent-card", "agent", "skill-schemas"))
 PLACES = (CARD, OLD_CARD, SCHEMAS)
+COMPAT: dict[str, Any] = {"compat": "tool-server"}  # the plain card of 0.1, and the cookie
 SECRET = "dk1_" + "s" * 43  # as if it were generated: no slow derivation
 PUBLIC = "https://agents.example.com"
 OPEN_TOOLS = ("get_greeting", "current_time", "is_admin", "get_counter", "add_numbers")
@@ -143,13 +144,13 @@ def door(tmp_path: Path) -> dict[str, Any]:
     users("add", "vera", "--no-password", "--permission", "admin")
     users("add", "bob", "--no-password")
     cookies = {name: {"Cookie": f"user={users('cookie', name)}"} for name in ("vera", "bob")}
-    return {"settings": {"store": store, "secret": SECRET}, "cookies": cookies}
+    return {"settings": {"store": store, "secret": SECRET, **COMPAT}, "cookies": cookies}
 
 
 @pytest.fixture(scope="module")
 def tools(wire: Any) -> Iterator[Any]:
     """A server of tools that nobody needs a name for."""
-    with served(tool_agent(corvid_github_star_repo, frobnicate)) as url:
+    with served(tool_agent(corvid_github_star_repo, frobnicate), **COMPAT) as url:
         yield wire.at(url)
 
 
@@ -187,7 +188,7 @@ def test_the_name_on_the_card_is_the_one_that_the_server_gives_itself(
     script = tmp_path / "serve_it.py"
     script.write_text("from mcp.server import MCPServer\nMCPServer('Kitchen Aid', log_level='ERROR').run()\n")
     agent = Agent.from_mcp([sys.executable, str(script)], name=given)
-    with served(agent) as url:
+    with served(agent, **COMPAT) as url:
         cards = [wire.at(url).request("GET", path).json for path in (CARD, OLD_CARD)]
     assert [card["name"] for card in cards] == [name, name]
     # Paths and tasks have a name that does not depend on whether the server could be started.
@@ -200,7 +201,7 @@ def test_the_name_on_the_card_is_the_one_that_the_server_gives_itself(
 @pytest.mark.requirement("S0-18", "S0-19", "S0-20", "S0-22", "S0-23", "S0-24", "S0-25", "S0-26", "S0-27")
 def test_readers_of_0_1_get_a_plain_card(tools: Any) -> None:
     card = tools.request("GET", OLD_CARD).json
-    assert list(card) == [key for key in PLAIN_KEYS if key != "authentication"]
+    assert list(card) == PLAIN_KEYS
     assert (card["name"], card["version"]) == ("tools", "1.0.0")
     assert card["description"].startswith("Five tools and more.")
     assert card["url"] == f"{tools.url}/a2a"
@@ -221,13 +222,14 @@ def test_readers_of_0_1_get_a_plain_card(tools: Any) -> None:
 def test_the_plain_card_is_read_as_one_of_0_1_and_its_address_answers(tools: Any) -> None:
     read = read_card(tools.request("GET", OLD_CARD).json)
     assert [(each.url, each.protocol_version) for each in read.supported_interfaces] == [(f"{tools.url}/a2a", "0.1")]
-    speaker = tools.speaker("0.1-rpc").at("/a2a")
+    assert tools.speaker("0.1-rpc").at("/a2a").send(tool="add_numbers").status == 401  # there, only with the cookie
+    speaker = tools.speaker("0.1-rpc")
     answer = speaker.send(tool="add_numbers", arguments={"a": 2, "b": 3})
     assert speaker.state(answer) == "completed"
 
 
 def test_the_plain_card_has_the_address_the_settings_name(wire: Any) -> None:
-    with served(tool_agent(), url="https://localhost") as url:
+    with served(tool_agent(), url="https://localhost", **COMPAT) as url:
         assert wire.at(url).request("GET", OLD_CARD).json["url"] == "https://localhost/a2a"
 
 
@@ -242,7 +244,7 @@ def test_a_function_beside_the_tools_is_listed_plainly_too(wire: Any) -> None:
     agent.skill(pack)
     agent.skill(order)
     agent.skill(seal)
-    with served(agent) as url:
+    with served(agent, **COMPAT) as url:
         modern, plain, schemas = (wire.at(url).request("GET", path).json for path in PLACES)
     assert modern["skills"][-4]["name"] == "Say it loud"
     assert plain["skills"][-4] == {
@@ -275,7 +277,7 @@ def test_the_author_s_words_count_where_the_plain_card_has_a_place_for_them(wire
         "authentication": {"schemes": ["cookie"], "credentials": "none"},
         "skills": [{"id": "only", "name": "The only one", "inputModes": ["text"]}, "nonsense"],
     }
-    with served(tool_agent(card=words)) as url:
+    with served(tool_agent(card=words), **COMPAT) as url:
         card = wire.at(url).request("GET", OLD_CARD).json
     assert list(card) == PLAIN_KEYS
     assert card["name"] == "mine"
@@ -297,7 +299,7 @@ def test_where_the_settings_pin_a_version_both_places_have_that_card(wire: Any, 
 
 
 def test_each_agent_of_a_server_has_cards_of_its_own_kind(wire: Any, new_agent: Callable[..., Any]) -> None:
-    with served(Server(new_agent("talks"), tool_agent(name="works"))) as url:
+    with served(Server(new_agent("talks"), tool_agent(name="works")), **COMPAT) as url:
         at = wire.at(url)
         talks, works = f"{url}/agents/talks", f"{url}/agents/works"
         assert at.request("GET", CARD).json == at.request("GET", OLD_CARD).json
@@ -322,7 +324,7 @@ def test_each_agent_of_a_server_has_cards_of_its_own_kind(wire: Any, new_agent: 
 @pytest.mark.parametrize("path", PLACES)
 def test_tools_that_need_a_permission_change_nothing_for_strangers(wire: Any, path: str) -> None:
     def ask(*more: Callable[..., Any]) -> Any:
-        with served(tool_agent(delete_all, *more), url=PUBLIC) as url:
+        with served(tool_agent(delete_all, *more), url=PUBLIC, **COMPAT) as url:
             return wire.at(url).request("GET", path)
 
     def delete_more() -> str:
@@ -410,7 +412,7 @@ def test_another_method_is_told_which_are_right(tools: Any, path: str) -> None:
 @pytest.mark.parametrize("path", PLACES)
 def test_a_tool_that_comes_later_is_told_to_who_kept_the_card(wire: Any, path: str) -> None:
     agent = tool_agent()
-    with served(agent) as url:
+    with served(agent, **COMPAT) as url:
         at = wire.at(url)
         before = at.request("GET", path)
         agent.skill(id="late")(lambda: "late")

@@ -167,7 +167,7 @@ async def somebody(request: Any) -> User | None:
 
 @contextmanager
 def desk_of(wire: Any, path: Path, *agents: Agent, **settings: Any) -> Iterator[Desk]:
-    given = {"store": f"sqlite:///{path}", "drain": 0, "auth": somebody, **settings}
+    given = {"store": f"sqlite:///{path}", "drain": 0, "auth": somebody, "compat": "tool-server", **settings}
     with served(Server(*(agents or (tool_agent(path),))), **given) as url:
         yield Desk(wire.at(url), path)
 

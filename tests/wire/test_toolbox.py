@@ -84,6 +84,7 @@ class Site:
             [
                 *(*DRAGOMAN, "serve", "dragoman.examples.toolbox", *self._store, "--port", "0"),
                 *("--url", "https://localhost", "--tls-cert", "own.pem", "--tls-key", "own.key"),
+                *("--compat", "tool-server"),
             ],
             cwd=self.folder,
             env=self._environ,

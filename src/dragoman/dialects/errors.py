@@ -87,26 +87,23 @@ _NOT_METADATA = ("reason", "field")
 def rpc_failure(error: A2AError, version: str, request_id: Any) -> dict[str, Any]:
     """Build the JSON-RPC response to a request that failed.
 
-    Where a version cannot have them in the error, the typed details are a member `errorDetails` of the response.
+    Before 1.0, which has them in the error, the typed details are a member `errorDetails` of the response.
     """
     response = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-    return response | {"errorDetails": error_details(error)} if row_of(version).errors.details_beside else response
+    return response if row_of(version).errors.typed else response | {"errorDetails": error_details(error)}
 
 
 def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     """Build the `error` member of a JSON-RPC response.
 
-    From 1.0 on `data` is a list of typed details; before, it is the details that the error was raised with. Without
-    any, it is an object with the reason in 0.1, and left out in 0.3, see `rpc_failure`. `_rpc_code` chooses the code:
-    one that the version does not define becomes an internal error with the same message, except -32009, by which old
-    callers learn that their version is not supported.
+    From 1.0 on `data` is a list of typed details; before, it is the details that the error was raised with, and left
+    out without any, see `rpc_failure`. `_rpc_code` chooses the code: one that the version does not define becomes an
+    internal error with the same message, except -32009, by which old callers learn that their version is not supported.
     """
     encoding = row_of(version).errors
     if encoding.typed:
         return {"code": error.code, "message": error.message, "data": error_details(error)}
     body: dict[str, Any] = {"code": _rpc_code(error, encoding), "message": error.message}
-    if not encoding.details_beside:
-        return body | {"data": _plain_data(error) if error.details is None else error.details}
     # Typed details are those of another server, whose error is passed on.
     return body if error.details is None or _is_typed(error.details) else body | {"data": error.details}
 
@@ -269,13 +266,6 @@ def _rpc_code(error: A2AError, encoding: ErrorEncoding) -> int:
     # VersionNotSupported keeps its code: its caller requested a newer version and knows it.
     newer = -32099 <= code < encoding.last_code and not isinstance(error, e.VersionNotSupported)
     return _INTERNAL_CODE if newer else code
-
-
-def _plain_data(error: A2AError) -> dict[str, Any]:
-    data: dict[str, Any] = {"reason": error.reason}
-    if isinstance(error, InvalidParams) and error.field:
-        data["field"] = error.field
-    return data | error.metadata
 
 
 def _typed_detail(detail: object) -> dict[str, Any]:

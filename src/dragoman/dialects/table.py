@@ -35,16 +35,15 @@ ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 class ErrorEncoding(Struct, frozen=True):
     """The error format of a version.
 
-    `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors;
-    before, it is a plain object, and REST bodies also hold what the SDKs of 0.3 read. `details_beside`: the typed
-    details are not in the JSON-RPC error but beside it. One a2a-go reads `data` only as an object, its successor only
-    as a list, and a2a-sdk 1.x knows no other member of an error; neither reads an error otherwise. `last_code` is the
-    last A2A code that the version defines (`errors.py` maps later ones). `one_card_error`: an agent without the
-    capability and one without the extended card get the same error.
+    `typed`: the `data` of JSON-RPC errors is a list of typed details, and the specification prescribes the errors.
+    Before, the typed details are not in the JSON-RPC error but beside it: one a2a-go reads `data` only as an object,
+    its successor only as a list, and a2a-sdk 1.x knows no other member of an error; neither reads an error otherwise.
+    REST bodies also hold what the SDKs of 0.3 read. `last_code` is the last A2A code that the version defines
+    (`errors.py` maps later ones). `one_card_error`: an agent without the capability and one without the extended card
+    get the same error.
     """
 
     typed: bool = False
-    details_beside: bool = False
     last_code: int = -32007
     one_card_error: bool = False
 
@@ -184,14 +183,14 @@ _RPC_0_3 = Row(
     prefix=("v1",),
     tenants=False,
     extensions_header=EXTENSIONS_HEADERS[1],
-    errors=ErrorEncoding(details_beside=True, one_card_error=True),
+    errors=ErrorEncoding(one_card_error=True),
     card_path="/a2a",
     subscribes_again=False,
     # Over JSON-RPC only. The servers of the official SDKs do so, and some clients read nothing else.
     errors_as_events=frozenset({Operation.SUBSCRIBE}),
     alternative=V0_1,
 )
-_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorEncoding(details_beside=True, last_code=-32006))
+_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorEncoding(last_code=-32006))
 _RPC_0_1 = Row(
     V0_1,
     JSONRPC,

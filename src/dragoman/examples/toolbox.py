@@ -1,7 +1,8 @@
 """An agent made of the tools of an MCP server: a greeting, the time, a counter and a sum.
 
-`dragoman serve dragoman.examples.toolbox` serves it as any agent. `python -m dragoman.examples.toolbox` serves it too,
-with a card that names the public address `https://localhost`; `DRAGOMAN_URL` names another, `DRAGOMAN_PORT` the port.
+`dragoman serve dragoman.examples.toolbox` serves it as any agent. `python -m dragoman.examples.toolbox` serves it with
+`--compat tool-server`, and with a card that names the public address `https://localhost`; `DRAGOMAN_URL` names another,
+`DRAGOMAN_PORT` the port.
 """
 
 from __future__ import annotations
@@ -16,4 +17,4 @@ __all__ = ["PUBLIC", "TOOLS", "agent", "new_agent", "new_server"]
 agent = new_agent()
 
 if __name__ == "__main__":
-    agent.serve(url=os.environ.get("DRAGOMAN_URL", URL))
+    agent.serve(url=os.environ.get("DRAGOMAN_URL", URL), compat="tool-server")

@@ -34,7 +34,7 @@ from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.hosted import HostedAgent
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
-from dragoman.server.plugins import PluginContext, plugins, webhook_senders
+from dragoman.server.plugins import PluginContext, chosen_plugins, webhook_senders
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.request import ISSUER
@@ -112,7 +112,7 @@ def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
     uses = {
         "webhooks": settings.push,
         "signed cards": settings.sign,
-        "logins": settings.auth is not None or any(skill.permission for agent in agents for skill in agent.skills),
+        "logins": settings.auth is not None or _takes_cookies(agents, settings),
     }
     needed = [use for use, is_on in uses.items() if is_on]
     if needed and not settings.secret:
@@ -146,7 +146,12 @@ def build(
     storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
     store, bus, ownership, samplers = storage
     home = settings.sessions
-    extra = plugins()
+    extra = chosen_plugins(settings.compat)
+    operations = [
+        next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None) for agent in agents
+    ]
+    if settings.compat is not None and not any(operations):
+        raise ConfigError(f"compat: {settings.compat} is for agents made of MCP tools, and there is none here")
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
         agent.functions.finds_effects = settings.dev
@@ -192,6 +197,7 @@ def build(
                 signing=signing,
                 grpc=addresses.grpc,
                 tenant="" if agent is agents[0] else agent.name,
+                oldest=own_operations is not None,
             ),
             partial(
                 Service,
@@ -206,9 +212,9 @@ def build(
             blocking=settings.blocking,
             strict_files=settings.strict_files,
             limits=json_limits,
-            plugin_operations=next(filter(None, (plugin.operations(agent, store, clock) for plugin in extra)), None),
+            plugin_operations=own_operations,
         )
-        for agent in agents
+        for agent, own_operations in zip(agents, operations, strict=True)
     ]
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     cross_site = _cross_site(settings)
@@ -268,16 +274,21 @@ def _refine(
     return refine(agent, settings)
 
 
+def _takes_cookies(agents: Sequence[Agent], settings: Settings) -> bool:
+    """True where callers can log in although `auth` is not set."""
+    return settings.compat is not None or any(skill.permission for agent in agents for skill in agent.skills)
+
+
 def _authentication(
     agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock, addresses: Addresses
 ) -> Authentication | None:
     auth = settings.auth
     if auth is not None and not isinstance(auth, AuthSettings):
         return Authentication(auth)
-    # By default, a skill that needs a permission enables the cookie scheme; other skills stay open to anyone.
+    # A skill that needs a permission enables the cookie scheme, and so does `compat`; other skills stay open to anyone.
     allow_anonymous = auth is None
     if allow_anonymous:
-        if not any(skill.permission for agent in agents for skill in agent.skills):
+        if not _takes_cookies(agents, settings):
             if settings.console == "auth":
                 raise ConfigError(
                     "console: nobody can sign in here: set auth, as with --auth cookie, or leave out --console auth"

@@ -37,6 +37,10 @@ PLUGINS = (
 )
 
 
+# The documents of older servers whose behavior the setting `compat` turns on.
+Compat = Literal["tool-server"]
+
+
 # -- paths and answers -------------------------------------------------------------------------------------------------
 
 
@@ -184,8 +188,11 @@ def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
 class Plugin:
     """Base class of plug-ins, which override what they add to.
 
-    Methods are called when a server is built; those about cards also while it serves, whenever a card is built.
+    Methods are called when a server is built; those about cards also while it serves, whenever a card is built. One
+    with `compat` is asked only where the setting of that name has this value.
     """
+
+    compat: Compat | None = None
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
         """Return a function that adds to the engine settings of an agent. The store is not open yet."""
@@ -226,9 +233,14 @@ def plugins() -> tuple[Plugin, ...]:
     return tuple(loaded)
 
 
+def chosen_plugins(compat: Compat | None) -> tuple[Plugin, ...]:
+    """Return the plug-ins of a server with this setting."""
+    return tuple(plugin for plugin in plugins() if plugin.compat in (None, compat))
+
+
 def refine_settings(agent: Agent, store: Store, clock: Clock, settings: EngineSettings) -> EngineSettings:
     """Return the engine settings of one agent with the additions of plug-ins."""
-    for plugin in plugins():
+    for plugin in chosen_plugins(None):
         settings = plugin.engine(store, clock)(agent, settings)
     return settings
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from dragoman.dialects.spelling import LEGACY_WORDS
-from dragoman.dialects.v01.codec import artifact_to_01, message_to_01
+from dragoman.dialects.v01.codec import message_to_01
 from dragoman.dialects.v01.dialect import V01
 from dragoman.dialects.v01.types import Artifact01, Message01, Status01, Task01
-from dragoman.model.json import encode
+from dragoman.dialects.v03.codec import part_to_03
+from dragoman.model.json import as_object, encode
+from dragoman.model.part import Part
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.dialects.dialect import Result
+    from dragoman.dialects.v03.types import Part03
     from dragoman.model.operation import Operation
 
 
 class ToolServerDialect(V01):
     """A2A 0.1, except that results have tasks in a short form: `id`, `sessionId`, `status`, `history`, `artifacts`.
 
-    Messages have only role and parts, artifacts only name and parts. `history` and `artifacts` also encode the columns
-    of the table `a2a_tasks`. Streams and webhooks are plain 0.1.
+    Messages have only role and parts, artifacts only name and parts, and their parts are texts. `history` and
+    `artifacts` also encode the columns of the table `a2a_tasks`. Streams and webhooks are plain 0.1.
     """
 
     origin = f"{V01.version}/tools"
@@ -65,8 +70,22 @@ def _messages(task: Task) -> tuple[Message01, ...]:
 
 
 def _artifacts(task: Task) -> tuple[Artifact01, ...]:
-    spelled = [artifact_to_01(artifact, 0) for artifact in task.artifacts]
-    return tuple([Artifact01(name=each.name, parts=each.parts) for each in spelled])
+    return tuple([Artifact01(name=each.name, parts=tuple(map(_result, each.parts))) for each in task.artifacts])
+
+
+def _result(part: Part) -> Part03:
+    """Convert a part of a result to a text; a file stays a file. There is no place for metadata."""
+    if part.kind == "text":
+        return part_to_03(Part(text=part.text), "type")
+    if part.kind == "data":
+        return part_to_03(Part(text=encode(_unwrap(part.data)).decode()), "type")
+    return part_to_03(structs.replace(part, metadata=None), "type")
+
+
+def _unwrap(data: Any) -> Any:
+    """Return the value that MCP servers wrap, because their structured results must be objects."""
+    members = as_object(data)
+    return members["result"] if list(members) == ["result"] else data
 
 
 TOOL_TASKS = ToolServerDialect()

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.store import Store
     from dragoman.server.agent.agent import Agent
+    from dragoman.server.plugins import Compat
     from dragoman.transports.endpoint import PluginOperations
 
 
 class ToolServerPlugin(Plugin):
     """Adds the table `a2a_tasks`, and responses for callers of A2A 0.1, to agents made of MCP tools."""
+
+    compat: Compat | None = "tool-server"
 
     def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
         """Return a function that adds the table `a2a_tasks` to the settings of agents made of tools."""

@@ -83,17 +83,18 @@ def build_card(
     linked: bool = False,
     grpc: str | None = None,
     tenant: str = "",
+    oldest: bool = False,
 ) -> AgentCard:
     """Build the agent's card for a URL. Schemas of skills are on it, or behind a link if `linked`.
 
-    `grpc` is the address of gRPC, if it is served. There, `tenant` tells the agents of a server apart.
+    `grpc` is the address of gRPC, if it is served. There, `tenant` tells the agents of a server apart. With `oldest`,
+    `/a2a` is for callers with credentials only.
     """
     offers = offers_for(agent, user)
     own_name, _, own_version = ("", "", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
-    # A server that admits anonymous callers refuses them at `/a2a` of an agent made of tools.
     schemes, requirements = security
-    needs_user = agent.tools is not None and bool(schemes) and not requirements
+    needs_user = oldest and bool(schemes) and not requirements
     if agent.tools is not None or any(isinstance(offer, Skill) for offer in offers):
         params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
@@ -161,6 +162,7 @@ class Cards:
         signing: CardSigning | None = None,
         grpc: Callable[[str], str | None] = lambda _: None,
         tenant: str = "",
+        oldest: bool = False,
     ) -> None:
         self._agent = agent
         self._version: CardVersion = version
@@ -168,6 +170,7 @@ class Cards:
         self.signing = signing
         self._grpc = grpc
         self._tenant = tenant
+        self._oldest = oldest
         self._security: Security = OPEN
         self._extended = False
         self._modified_seconds = started_ms // 1000
@@ -212,6 +215,7 @@ class Cards:
             linked=linked,
             grpc=self._grpc(base),
             tenant=self._tenant,
+            oldest=self._oldest,
         )
 
     def extended_card(self, base: str, user: User | None) -> AgentCard:
@@ -266,13 +270,12 @@ class Cards:
     def _kind(self, path: str) -> str:
         """Return which document a path serves, named by one of `paths`.
 
-        `OLD_CARD` is the plain card of 0.1, for agents made of tools with cards for all versions; for all others the
-        old path has the same card as `CARD`.
+        `OLD_CARD` is the plain card of 0.1, for agents that answer as the oldest servers did; for all others the old
+        path has the same card as `CARD`.
         """
         for below in _CARD_PATHS:
             path = path.removeprefix(below)
-        is_plain = self._agent.tools is not None and self._version == "both"
-        return CARD if path == OLD_CARD and not is_plain else path
+        return CARD if path == OLD_CARD and not self._oldest else path
 
     def _root(self, request: Request, base: str) -> str | None:
         """Return the server's root URL, for the key set; None when the card at this URL is not signed."""

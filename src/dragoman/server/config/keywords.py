@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dragoman.server.config.settings import CardVersion, Limits
     from dragoman.server.config.table import LogLevel
     from dragoman.server.config.values import Network
+    from dragoman.server.plugins import Compat
 
 
 class LimitKeywords(TypedDict, total=False):
@@ -69,6 +70,7 @@ class SettingKeywords(TypedDict, total=False):
     push_chunks: bool | None
     card_version: CardVersion | None
     sign: bool | None
+    compat: Compat | None
     data_as_text: bool | None
     dedupe: float | None
     reply_within: float | None

@@ -28,6 +28,7 @@ from dragoman.server.config.store_url import check_postgres, parse_store, sessio
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import ListenAddress, Network
 from dragoman.server.http.authentication import AuthSettings
+from dragoman.server.plugins import Compat
 from dragoman.telemetry.printable import one_line
 
 logger = logging.getLogger("dragoman.settings")
@@ -97,6 +98,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     push_chunks: bool = False
     card_version: CardVersion = "both"
     sign: bool = False
+    compat: Compat | None = None
     data_as_text: bool = False
     dedupe: float = 600
     reply_within: float = 1

@@ -9,6 +9,7 @@ from dragoman.console.access import ConsoleMode
 from dragoman.dialects.table import CARD_FORMATS
 from dragoman.engine.call import ClosingChoice
 from dragoman.server.config import values
+from dragoman.server.plugins import Compat
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -189,6 +190,12 @@ _GROUPS: dict[str, tuple[SettingInfo, ...]] = {
     "Card": (
         SettingInfo("card_version", "Card format: 1.0, 0.3 or both.", "VERSION", values.choice_parser(*CARD_FORMATS)),
         _switch("sign", "Sign the card with the server's own key."),
+        SettingInfo(
+            "compat",
+            "Answer as an older document has it: tool-server, for agents made of MCP tools.",
+            "DOCUMENT",
+            values.choice_parser(*get_args(Compat)),
+        ),
     ),
     "Answers": (
         SettingInfo(
