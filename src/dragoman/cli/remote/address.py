@@ -15,6 +15,7 @@ from dragoman.cli.completion.candidates import complete_address
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
+    from dragoman.model.error import CannotConnect
     from dragoman.server.config.remotes import Remote
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,8 @@ _HOST_AND_PORT = re.compile(r"(?!\d+:)(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+):([0
 _PORT = re.compile(r":[0-9]{2,5}")
 _HTTPS_PORT = 443
 _MAX_PORT = 65535
+# How long a server may take to say whether it speaks TLS.
+_PROBE_SECONDS = 3.0
 # Text may resemble the name of a remote by chance.
 _CLOSE = 0.75
 
@@ -135,6 +138,48 @@ def _remotes_for(word: str) -> dict[str, Remote]:
     from dragoman.server.config.remotes import load_remotes
 
     return load_remotes(environ=os.environ, cwd=Path.cwd())
+
+
+# -- addresses that cannot be called ---------------------------------------------------------------------------------
+
+
+async def connection_hint(url: str, error: CannotConnect) -> str:
+    """Return a sentence about what to try after an error; empty when nothing can be said.
+
+    A server that speaks TLS closes a plain connection without a word, so one that did is asked for TLS.
+    """
+    from dragoman.net.exchange import is_loopback, origin_of, other_scheme_hint
+
+    scheme = url.partition("://")[0]
+    is_refused = error.reason == "CANNOT_CONNECT" and "refused" in str(error).lower()
+    if is_refused and is_loopback(url):
+        port = origin_of(url).rpartition(":")[2]
+        flag = f"--grpc 127.0.0.1:{port}" if scheme.startswith("grpc") else f"--port {port}"
+        return f"If your agent belongs there, start it with `dragoman serve {flag}`"
+    was_closed = error.reason == "CONNECTION_LOST" and error.status is None
+    if scheme == "http" and was_closed and await _speaks_tls(url):
+        hint = other_scheme_hint(url)
+        return f"{hint[0].upper()}{hint[1:]}"
+    return ""
+
+
+async def _speaks_tls(url: str) -> bool:
+    import asyncio
+    import ssl
+
+    from dragoman.net.exchange import origin_of
+
+    host, _, port = origin_of(url).partition("://")[2].rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Nothing is sent: this asks only whether the other side speaks TLS.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+    except (OSError, ValueError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return True
 
 
 # -- the argument ----------------------------------------------------------------------------------------------------

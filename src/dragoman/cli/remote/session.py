@@ -19,8 +19,7 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.options import remote_bytes_option, with_options
-from dragoman.cli.remote.address import AGENT_ENV, Target, default_target, resolve_target, with_address
-from dragoman.cli.remote.hint import connection_hint
+from dragoman.cli.remote.address import AGENT_ENV, Target, connection_hint, default_target, resolve_target, with_address
 from dragoman.cli.remote.recent import RecentTask, RecentTasks
 from dragoman.cli.telemetry import configure_export
 from dragoman.model.error import AuthError, CannotConnect, ConfigError, TaskNotFound, TimedOut
