@@ -14,10 +14,12 @@ from migration.travel import LATER, build_agent
 
 from dragoman import Client
 from dragoman.auth.inbound.passwords import key_digest, new_key, new_password
+from dragoman.compat.tool_server.rows import A2A_TASKS
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.stores.sqlite.admin.backup import back_up
 from dragoman.stores.sqlite.admin.users import SqliteUsers
+from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 
 SECONDS = 30
@@ -53,6 +55,10 @@ async def fill_file(folder: Path, receiver: str, *, greetings: int = 40, large: 
     }
     tasks: dict[str, Task] = {}
     messages = {name: str(uuid4()) for name in ("greeting", "bare", "draft")}
+    store = SqliteStore(live)
+    store.add_table(A2A_TASKS)
+    await store.open()
+    await store.close()
     with served(build_agent(), **settings) as url:
         async with Client(url) as client:
 
