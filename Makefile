@@ -67,10 +67,10 @@ verify: check test console-test first-hour interop cluster soak bench  ## Run al
 
 lock: $(VENV)/dev.ready  ## Update the lock files to the newest versions.
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --extra mcp --no-header --no-annotate \
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --extra mcp --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
-	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 
 first-hour: $(VENV)/dev.ready  ## Run the first hour of a new user, in real terminals.
 	$(BIN)/python tests/docs/first_hour.py
@@ -91,13 +91,13 @@ $(VENV)/bin/python:
 
 $(VENV)/run.ready: $(VENV)/bin/python pyproject.toml requirements/run.lock
 	@echo "Installing requirements/run.lock …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@echo "Installing requirements/dev.lock …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@# Compile what is tested, and the tests, once, and not in each of the processes that run them.
 	@$(BIN)/python -m compileall -q -j 0 src
