@@ -39,6 +39,7 @@ class ScriptedAgent:
     closing_message = False
     streams = True
     output_metadata = None
+    foreign = None
 
     def __init__(self, name: str, *, parallel: bool, pinned: bool, node: object, effects: Effects) -> None:
         self.name = name

@@ -58,6 +58,7 @@ class Scripted:
         self.doors: dict[str, asyncio.Event] = {}
 
     output_metadata = None
+    foreign = None
 
     def plan(self, ctx: Any) -> Plan:
         return Plan(self.run, restarts=_script(ctx)[0] == "again")

@@ -14,6 +14,7 @@ from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
 from dragoman.engine.accept.resumption import Resumption
 from dragoman.engine.accept.shared_inbox import SharedInbox
+from dragoman.engine.accept.watch import ForeignWatch
 from dragoman.engine.call import CallContext, OperationResult
 from dragoman.engine.draining import Draining
 from dragoman.engine.execute.cancel import TaskCanceler
@@ -95,15 +96,9 @@ class Service:
         self._write_through = None if settings.wrap_store is None else settings.wrap_store(store, outbox)
         store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
+        pins = ownership.shared and agent.pinned
         self._tasks = tasks = Tasks(
-            store,
-            bus,
-            clock,
-            settings.task_rows,
-            status_metadata,
-            ownership,
-            serial=not agent.parallel,
-            pins=ownership.shared and agent.pinned,
+            store, bus, clock, settings.task_rows, status_metadata, ownership, serial=not agent.parallel, pins=pins
         )
         self._quota = Quota(settings)
         self.runner = runner = Runner(agent, tasks, self._quota, settings)
@@ -118,6 +113,7 @@ class Service:
         else:
             self._inbox = Inbox(*inbox_parts)
         self._resumption = Resumption(agent.name, tasks, locks, self._inbox.go_on)
+        self._watch = ForeignWatch(agent, tasks, self._resumption, runner)
         self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
@@ -149,6 +145,7 @@ class Service:
         contain_exits(asyncio.get_running_loop())
         if self._settings.task_rows is not None:
             await self._settings.task_rows.load()
+        self._watch.start()
         if self._keeper is not None:
             self._keeper.start()
             return
@@ -163,6 +160,7 @@ class Service:
 
     async def close(self) -> None:
         """Let runs finish, if they have not been drained, then end the streams. Clients can resume them."""
+        self._watch.close()
         if not self._draining.is_done:
             await self._draining.drain(self._settings.drain)
         self._draining.close()

@@ -41,6 +41,7 @@ class Agent:
     parallel = False
     streams = True
     output_metadata = None
+    foreign = None
 
     def __init__(self) -> None:
         self.stopped = asyncio.Event()

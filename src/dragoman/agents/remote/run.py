@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 # Key of the remote context id in the conversation's state.
 STATE = "dragoman.remote"
 CANCEL_TIMEOUT = 10.0
+READ_TIMEOUT = 30.0
 # How long a remote agent may take to reject a message that is forwarded to its running task.
 _REFUSAL_TIMEOUT = 1.0
 
@@ -128,6 +129,21 @@ class RemoteProxy:
         if task_id is not None:
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 await (await self.connection()).perform(Operation.CANCEL, CancelTaskRequest(task_id))
+
+    async def has_moved(self, ref: Any) -> bool:
+        """Tell whether the remote task has ended, works, or asks something else than when `ref` was stored.
+
+        Raises:
+            DragomanError: the remote agent refused, or cannot be reached.
+            TimeoutError: it did not answer within READ_TIMEOUT.
+        """
+        pause = cast("dict[str, Any]", ref) if isinstance(ref, dict) else {}
+        if pause.get("task") is None:
+            return False
+        async with asyncio.timeout(READ_TIMEOUT):
+            task = await (await self.connection()).perform(Operation.GET, GetTaskRequest(pause["task"]))
+        assert isinstance(task, Task)
+        return not _is_asking(task, pause)
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Forward a message to the remote agent and yield the outputs of its task.
@@ -210,10 +226,10 @@ class RemoteRun:
         self._limit = limit
         self._ctx = ctx
         self.task_id: str | None = None
-        self._question = ""
+        self._pause: dict[str, Any] = {}
         if ctx.resume is not None and isinstance(ctx.resume.ref, dict):
-            ref = cast("dict[str, Any]", ctx.resume.ref)
-            self.task_id, self._question = ref.get("task"), ref.get("asked", "")
+            self._pause = cast("dict[str, Any]", ctx.resume.ref)
+            self.task_id = self._pause.get("task")
         # The followed remote task; after a restart it is followed again.
         self._remote: CancelSafeEvents | None = None
         self._forwards: list[asyncio.Task[Result]] = []
@@ -275,7 +291,10 @@ class RemoteRun:
 
     async def _send(self) -> dict[str, Any]:
         """Send the caller's message and wait until it is accepted. The result is stored, so it is sent once."""
-        if self.task_id is not None and not await self._is_asking():
+        # Without parts it is no message of a caller: the remote task went on by itself.
+        if self.task_id is not None and (
+            not self._ctx.message.parts or not _is_asking(await self._get_task(), self._pause)
+        ):
             return {"task": self.task_id}
         following = ResumableStream(self._connection, self._retries, limit=self._limit)
         # A non-streaming agent is asked to return at once: the sooner the task id is known, the less can be lost.
@@ -291,14 +310,6 @@ class RemoteRun:
             # Streams of 0.1 do not carry the context id.
             result = await self._get_task()
         return {"task": result.id, "context": result.context_id}
-
-    async def _is_asking(self) -> bool:
-        """Return True if the remote task still waits for this answer.
-
-        It may have continued by itself, or have got the answer before a crash and be asking something else.
-        """
-        task = await self._get_task()
-        return task.state.waiting and _text(task.status) in ("", self._question)
 
     async def _get_task(self) -> Task:
         assert self.task_id is not None
@@ -415,7 +426,9 @@ class RemoteRun:
         parts = () if status.message is None else tuple(part for part in status.message.parts if part.text is None)
         question = text or (None if task is None else task.question)
         question = question or ("authentication required" if auth else "input required")
-        return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts, forwards=True)
+        return Ask(
+            question, ref={"task": self.task_id, "asked": text, "auth": auth}, auth=auth, details=parts, forwards=True
+        )
 
     async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> None:
         state, message, text = status.state, status.message, _text(status)
@@ -433,6 +446,16 @@ class RemoteRun:
         if message.text:
             done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
             await self._ctx.progress(message.text, done, total)
+
+
+def _is_asking(task: Task, pause: dict[str, Any]) -> bool:
+    """Return True if a remote task still waits for the answer that it waited for when our task was paused.
+
+    It may have continued by itself, or have got the answer before a crash and be asking something else.
+    """
+    is_login = task.state is State.AUTH_REQUIRED
+    is_same = _text(task.status) in ("", pause.get("asked", "")) and is_login == pause.get("auth", is_login)
+    return task.state.waiting and is_same
 
 
 def _text(status: TaskStatus) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
+    from dragoman.engine.ports.agent import ForeignTasks
     from dragoman.model.card import AgentExtension
 
 
@@ -27,6 +28,7 @@ class Worker:
     pinned = True
     streams = True
     output_metadata: OutputMetadata | None = None
+    foreign: ForeignTasks | None = None
 
     def __init__(self, deps: TaskDeps, agent: ProjectAgent) -> None:
         self.name = agent.id

@@ -60,6 +60,16 @@ class Resumption:
                 return accepted
         raise unusable_handle()
 
+    async def wake(self, row: TaskRow) -> AcceptedMessage | None:
+        """Continue a task whose foreign task went on, with a message without parts. None when it waits no more so.
+
+        Raises:
+            ServerError: the store cannot take writes, or another process owns the task.
+        """
+        return await self._continue(
+            row.id, (), lambda now, question: now.generation == row.generation and not question.handle
+        )
+
     async def _continue(
         self, task_id: str, parts: tuple[Part, ...], may_continue: Callable[[TaskRow, OpenQuestion], bool]
     ) -> AcceptedMessage | None:

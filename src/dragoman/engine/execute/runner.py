@@ -27,7 +27,7 @@ from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextvars import Context as ContextVariables
 
     from dragoman.engine.accept.quota import Quota
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Plan, Runnable
+    from dragoman.engine.ports.store import TaskRow
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
     from dragoman.model.task import Task
@@ -57,6 +58,7 @@ class Runner:
         self.settings = settings
         self.stopping = False
         self.is_retired = False  # nothing begins here any more
+        self.on_paused: Callable[[TaskRow], None] | None = None  # called when a run has paused its task
         self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
@@ -259,6 +261,8 @@ class Runner:
         if not worker.cancelled() and (error := worker.exception()) is not None:
             logger.error("the run of task %s raised an exception", live.id, exc_info=error)
         self._release(live)
+        if self.on_paused is not None and live.state.waiting and not live.broken:
+            self.on_paused(live.row)
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
         if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):

@@ -28,6 +28,16 @@ class Plan(NamedTuple):
     prepare: Callable[[Context], Awaitable[None]] | None = None
 
 
+class ForeignTasks(NamedTuple):
+    """Says of a task that waits because a task of another agent does whether that one has gone on.
+
+    `has_moved` gets the `ref` of the `Ask`. `address` is where the other agent is: few are read there at a time.
+    """
+
+    address: str
+    has_moved: Callable[[Any], Awaitable[bool]]
+
+
 class Runnable(Protocol):
     """An agent as the engine sees it: `plan`, which decides how a message is handled, and a few constants."""
 
@@ -69,6 +79,11 @@ class Runnable(Protocol):
     @property
     def output_metadata(self) -> OutputMetadata | None:
         """Metadata the agent adds to its tasks, statuses and progress messages, if any."""
+        ...
+
+    @property
+    def foreign(self) -> ForeignTasks | None:
+        """What its waiting tasks wait for, where that goes on by itself: after a login elsewhere, for instance."""
         ...
 
     def plan(self, ctx: Context) -> Plan:

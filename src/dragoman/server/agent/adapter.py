@@ -26,6 +26,7 @@ class EngineAgent:
         self.parallel = agent.parallel
         self.pinned = backend.pinned
         self.output_metadata = backend.output_metadata
+        self.foreign = backend.foreign
         self.open, self.close = backend.open, agent.close
         capabilities: Any = agent.card.get("capabilities")
         self.streams = not (

@@ -71,6 +71,7 @@ class Agent(BareAgent):
         from dragoman.client.connection import DEFAULT_LIMIT
         from dragoman.client.sync import run_blocking
         from dragoman.clock import SystemClock
+        from dragoman.engine.ports.agent import ForeignTasks
 
         # A new clock means a new card cache: the card is fetched even if another client has it cached.
         make = partial(connect, target, clock=SystemClock(), **options)
@@ -91,7 +92,14 @@ class Agent(BareAgent):
         offers = (whole_agent(name, description),)
         return cls(
             name,
-            Backend(remote.run, restarts=True, offers=offers, canceled=remote.canceled, close=remote.close),
+            Backend(
+                remote.run,
+                restarts=True,
+                offers=offers,
+                canceled=remote.canceled,
+                close=remote.close,
+                foreign=ForeignTasks(str(target), remote.has_moved),
+            ),
             description=description,
             version=version or remote_card.version,
             card={**card_of_remote(remote_card, name), **(card or {})},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import OutputMetadata
+    from dragoman.engine.ports.agent import ForeignTasks
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Unicode categories of control characters and surrogates, which file names cannot have.
@@ -35,7 +36,8 @@ class Backend(NamedTuple):
 
     With `replies`, `run` may yield a `Reply`; with `restarts`, it is called again after a crash. `offers` are its
     skills for the card; `output_metadata` is written on all its output. `prepare` is awaited before a run starts,
-    `canceled` when a task that waits for input is canceled, with the `ref` of its question.
+    `canceled` when a task that waits for input is canceled, with the `ref` of its question. `foreign` says
+    whether what such a task waits for has gone on by itself.
     """
 
     run: Callable[[Context], AsyncIterator[Any]] | None = None
@@ -48,6 +50,7 @@ class Backend(NamedTuple):
     close: Callable[[], Awaitable[None]] | None = None
     tools: McpTools | None = None
     sessions: CommandSessions | None = None
+    foreign: ForeignTasks | None = None
 
     @property
     def pinned(self) -> bool:
