@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import queue
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,6 +100,16 @@ def behind() -> Generator[Callable[..., Program]]:
 
 
 @pytest.fixture
+def login_behind() -> Generator[Program]:
+    """A server on a2a-sdk, at whose page `/login` people log in."""
+    if NEW.missing:
+        pytest.skip(NEW.missing)
+    with running() as programs:
+        programs.append(Program([*NEW.server, "0"], r'"url": "(http[^"]+)"'))
+        yield programs[-1]
+
+
+@pytest.fixture
 def front(tmp_path: Path) -> Generator[Callable[[Program], Program]]:
     """Start `dragoman serve --a2a` in front of it, each on the same file."""
     with running() as programs:
@@ -177,6 +189,25 @@ async def test_canceling_in_front_cancels_behind(behind: Any, front: Any) -> Non
         # a2a-sdk 0.3 lists nothing: that it works no more is seen when it stops without delay.
         assert (await client.get_task(stream.task)).state is State.CANCELED
         assert (await direct.send("echo still there")).text == "still there"
+
+
+async def test_a_login_behind_completes_the_task_in_front_and_its_caller_sends_nothing(
+    login_behind: Program, front: Any
+) -> None:
+    async with Client(front(login_behind).url) as client:
+        task = await client.send("login Ada")
+        assert (task.state, task.question) == (State.AUTH_REQUIRED, script.LOGIN)
+        stream = client.subscribe(task)
+        async for event in stream:
+            if event.state is State.AUTH_REQUIRED:
+                assert await asyncio.to_thread(_read, f"{login_behind.url.rstrip('/')}/login") == b"welcome"
+        ended = stream.task
+        assert (ended.state, ended.text) == (State.COMPLETED, script.greeting("Ada"))
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url) as page:
+        return page.read()
 
 
 # Streams and restarts

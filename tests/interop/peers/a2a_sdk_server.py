@@ -22,6 +22,17 @@ from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, 
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from serving import serve
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+# Somebody has logged in, by a way that is none of A2A.
+LOGIN = asyncio.Event()
+
+
+async def log_in(_: Request) -> Response:
+    LOGIN.set()
+    return Response("welcome")
 
 
 class Scripted(AgentExecutor):
@@ -59,6 +70,10 @@ async def _play(updater: TaskUpdater, word: str, rest: str) -> None:
             await _stream(updater, int(rest))
         case "ask":
             await updater.requires_input(updater.new_agent_message([new_text_part(script.QUESTION)]))
+        case "login":
+            await updater.requires_auth(updater.new_agent_message([new_text_part(script.LOGIN)]))
+            await LOGIN.wait()
+            await _finish(updater, [new_text_part(script.greeting(rest))])
         case "slow":
             await asyncio.Event().wait()
         case "data":
@@ -124,6 +139,7 @@ def app_at(url: str) -> Any:
             *create_agent_card_routes(card),
             *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True),
             *create_rest_routes(handler, enable_v0_3_compat=True),
+            Route("/login", log_in),
         ],
         lifespan=serving_grpc,
     )

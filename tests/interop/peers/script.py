@@ -19,6 +19,7 @@ VERSION = "1.0.0"
 
 PAUSE = 0.005  # seconds between chunks: a stream that is really one
 QUESTION = "What is your name?"
+LOGIN = "Log in at the page"
 FAILURE = "it broke"
 BARE = "just a message"
 DATA: dict[str, Any] = {"n": 1, "list": [1, 2.5, "x"], "deep": {"ok": True}}
