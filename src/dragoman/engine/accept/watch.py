@@ -36,7 +36,7 @@ _RETRY_SECONDS = 5.0
 _PAGE = 200
 
 
-class ReadLimits:
+class ForeignLimits:
     """Keeps a process with many waiting tasks from flooding the agents that they wait for."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ReadLimits:
 
 
 # Of each event loop, which is that of one process in a server.
-_LIMITS: WeakKeyDictionary[asyncio.AbstractEventLoop, ReadLimits] = WeakKeyDictionary()
+_LIMITS: WeakKeyDictionary[asyncio.AbstractEventLoop, ForeignLimits] = WeakKeyDictionary()
 
 
 class ForeignWatch:
@@ -77,7 +77,7 @@ class ForeignWatch:
         self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
         if self._foreign is not None:
-            runner.on_paused = self.add
+            runner.subscribe_to_pauses(self.add)
 
     def start(self) -> None:
         """Take up the watches of the tasks that wait already."""
@@ -148,6 +148,6 @@ class ForeignWatch:
         question = (await self._tasks.run_history(row)).open_question
         if self._foreign is None or question is None or question.handle:
             return False
-        limits = _LIMITS.setdefault(asyncio.get_running_loop(), ReadLimits())
+        limits = _LIMITS.setdefault(asyncio.get_running_loop(), ForeignLimits())
         async with limits.hold(self._tasks.clock, self._foreign.address):
             return await self._foreign.has_moved(question.ref)

@@ -58,7 +58,7 @@ class Runner:
         self.settings = settings
         self.stopping = False
         self.is_retired = False  # nothing begins here any more
-        self.on_paused: Callable[[TaskRow], None] | None = None  # called when a run has paused its task
+        self._on_paused: Callable[[TaskRow], None] | None = None
         self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
@@ -73,6 +73,10 @@ class Runner:
         metadata = agent.output_metadata
         self._progress_metadata = None if metadata is None else metadata.progress or None
         self.failure_metadata = None if metadata is None else metadata.failure or None
+
+    def subscribe_to_pauses(self, on_paused: Callable[[TaskRow], None]) -> None:
+        """Call back from now on when a run has paused its task."""
+        self._on_paused = on_paused
 
     def __len__(self) -> int:
         """The number of runs that are executing now."""
@@ -261,8 +265,8 @@ class Runner:
         if not worker.cancelled() and (error := worker.exception()) is not None:
             logger.error("the run of task %s raised an exception", live.id, exc_info=error)
         self._release(live)
-        if self.on_paused is not None and live.state.waiting and not live.broken:
-            self.on_paused(live.row)
+        if self._on_paused is not None and live.state.waiting and not live.broken:
+            self._on_paused(live.row)
         if task_logger.isEnabledFor(logging.INFO):
             self.task_log.add(run)
         if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
