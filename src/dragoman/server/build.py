@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from dragoman import __version__
 from dragoman.bus.local import LocalBus
@@ -57,6 +60,13 @@ _MAX_DEPTH = 3
 _HOME = "./"
 
 
+logger = logging.getLogger("dragoman.server")
+_NEED = (
+    "need a key that all servers on one PostgreSQL have in common: set DRAGOMAN_SECRET to the same random text on "
+    'each; python -c "import secrets; print(secrets.token_urlsafe(32))" makes a good one'
+)
+
+
 class _Storage(NamedTuple):
     """A store, the bus that reaches all who use it, and who may write which task; None is this process alone.
 
@@ -79,7 +89,6 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
     """Create the store of a server and what belongs to it, without opening it. Raises ConfigError."""
     if not is_postgres_url(settings.store):
         return _Storage(open_store(settings.store, clock, agents), LocalBus(clock))
-    _check_secret(agents, settings)
     # Imported here: most servers need neither these nor asyncpg, which may be missing.
     from dragoman.bus.postgres import PostgresBus
     from dragoman.stores.postgres.lease import NodeLease
@@ -107,21 +116,22 @@ def _open_storage(agents: Sequence[Agent], settings: Settings, clock: Clock, key
     return _Storage(store, bus, ownership, (store.sample,))
 
 
+def _without_secret(settings: Settings) -> Settings:
+    """Return the settings of a server that shares its store and has no secret: it encrypts nothing, so no webhooks."""
+    if settings.push:
+        logger.warning("there are no webhooks: their credentials %s. --no-push ends this warning", _NEED)
+    return msgspec.structs.replace(settings, push=False)
+
+
 def _check_secret(agents: Sequence[Agent], settings: Settings) -> None:
-    """Raise ConfigError when several servers need the same key, and there is none."""
+    """Raise ConfigError when several servers need the same key, and there is none. The agents are open."""
     uses = {
-        "webhooks": settings.push,
         "signed cards": settings.sign,
         "logins": settings.auth is not None or _takes_cookies(agents, settings),
     }
     needed = [use for use, is_on in uses.items() if is_on]
-    if needed and not settings.secret:
-        advice = ", or turn webhooks off with --no-push" if needed == ["webhooks"] else ""
-        raise ConfigError(
-            f"{' and '.join(needed)} need a key that all servers on one PostgreSQL have in common: set DRAGOMAN_SECRET "
-            f'to the same random text on each; python -c "import secrets; print(secrets.token_urlsafe(32))" makes '
-            f"a good one{advice}"
-        )
+    if needed:
+        raise ConfigError(f"{' and '.join(needed)} {_NEED}")
 
 
 def build(
@@ -141,6 +151,9 @@ def build(
     for pool in (skill_threads(), helper_threads()):
         pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
+    lacks_secret = store is None and is_postgres_url(settings.store) and not settings.secret
+    if lacks_secret:
+        settings = _without_secret(settings)
     keys = LazyKeys(settings.secret, None if is_postgres_url(settings.store) else parse_store(settings.store))
     store_url = settings.store if store is None else None
     storage = _open_storage(agents, settings, clock, keys) if store is None else _Storage(store, LocalBus(clock))
@@ -231,6 +244,7 @@ def build(
         janitor,
         bus=bus,
         needs_lifespan=ownership is not None,
+        check=partial(_check_secret, agents, settings) if lacks_secret else None,
         delivery_factory=delivery_factory,
         keys=keys,
         limiter=limiter,

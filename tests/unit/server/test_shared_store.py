@@ -11,13 +11,14 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman import Agent, Context
-from dragoman.errors import ConfigError
+from dragoman import Agent, Client, Context, State
+from dragoman.errors import ConfigError, PushNotificationNotSupported
 from dragoman.net.asgi import AsgiClient
 from dragoman.net.exchange import HttpRequest
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.config.settings import Settings
 from dragoman.server.listen.startup import Startup
+from dragoman.testing import served
 
 SECRET = "dk1_" + "s" * 43  # as if it were generated: no slow derivation
 ELSEWHERE = "postgresql://me:hunter2@db.example.com/tasks"
@@ -241,22 +242,49 @@ def test_the_app_is_not_used_on_another_event_loop_before_it_was_stopped(postgre
 @pytest.mark.parametrize(
     ("settings", "needs"),
     [
-        (
-            {},
-            "^webhooks need a key .* set DRAGOMAN_SECRET .*, or turn webhooks off with --no-push$",
-        ),
-        ({"push": False, "sign": True}, "^signed cards need a key"),
-        ({"auth": "bearer"}, "^webhooks and logins need a key"),
+        ({"sign": True}, "^signed cards need a key .* set DRAGOMAN_SECRET"),
+        ({"auth": "bearer"}, "^logins need a key"),
+        ({"auth": "bearer", "sign": True}, "^signed cards and logins need a key"),
     ],
 )
-def test_servers_need_a_secret_in_common(settings: dict[str, Any], needs: str) -> None:
-    with pytest.raises(ConfigError, match=needs) as caught:
-        make_agent().app(store=ELSEWHERE, **settings)
-    assert "hunter2" not in str(caught.value)
+async def test_servers_need_a_secret_in_common_and_say_so_when_they_have_reached_the_database(
+    postgres_url: str, settings: dict[str, Any], needs: str
+) -> None:
+    with pytest.raises(ConfigError, match=needs):
+        await make_agent().app(store=postgres_url, node="one", **settings).start()
 
 
-def test_without_anything_to_seal_no_secret_is_needed() -> None:
+@pytest.mark.parametrize("settings", [{}, {"sign": True}, {"auth": "bearer"}])
+async def test_a_missing_secret_hides_nothing_that_is_wrong_with_the_database(
+    unused_tcp_port: int, postgres_url: str, settings: dict[str, Any]
+) -> None:
+    wrong = {
+        f"postgresql://me:hunter2@127.0.0.1:{unused_tcp_port}/tasks": "is PostgreSQL running there",
+        postgres_url.replace("postgres@", "nobody-here:hunter2@"): "nobody-here",
+        f"{postgres_url}_not_there": "not_there",
+    }
+    for url, says in wrong.items():
+        with pytest.raises(ConfigError, match=says) as caught:
+            await make_agent().app(store=url, **settings).start()
+        assert "hunter2" not in str(caught.value)
+
+
+async def test_without_a_secret_a_server_works_and_its_card_has_no_webhooks(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_agent().app(store=postgres_url, node="one")
+    assert [each.message for each in caplog.records if "there are no webhooks" in each.message]
+    with served(app) as url:
+        async with Client(url) as client:
+            assert (await client.send("Lisbon")).state is State.INPUT_REQUIRED
+            assert not (await client.card()).capabilities.push_notifications
+            with pytest.raises(PushNotificationNotSupported):
+                await client.send("Lisbon", push="https://hooks.example.com/")
+
+
+def test_without_webhooks_nothing_is_said_about_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     assert make_agent().app(store=ELSEWHERE, push=False)
+    assert "DRAGOMAN_SECRET" not in caplog.text
 
 
 async def test_a_database_that_is_not_there_is_told_without_its_password(unused_tcp_port: int) -> None:

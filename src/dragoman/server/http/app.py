@@ -102,7 +102,8 @@ class App:
     """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
 
     With `needs_lifespan`, it must be stopped before its event loop ends. `watches_loop` is False where time stands
-    still, as in tests. `samplers` set metrics once a second.
+    still, as in tests. `samplers` set metrics once a second. `check` raises ConfigError if a setting is missing that
+    the agents need; it is called when the store and the agents are open: what is wrong with those is said first.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class App:
         *,
         bus: Bus | None = None,
         needs_lifespan: bool = False,
+        check: Callable[[], None] | None = None,
         delivery_factory: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
@@ -131,6 +133,7 @@ class App:
         self._store = store
         self._bus = bus
         self._needs_lifespan = needs_lifespan
+        self._check = check
         self._addresses = addresses
         # With MCP tools, authentication is built once they are open: tools and permissions come from their servers.
         self._auth_factory = auth_factory
@@ -303,6 +306,8 @@ class App:
         )
         for error in filter(None, results):  # after all have finished, so that none is half open
             raise error
+        if self._check is not None:
+            self._check()
         if self._auth_needs_open_agents and self._auth is None:
             self._auth = self._auth_factory()
             self._rebuild()
