@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import inspect
 import logging
 import os
@@ -42,6 +43,8 @@ _TOLERANCE_SECONDS = 0.05
 _MAX_FRAMES = 40
 # How many ticks may be between two looks: while a slow disk has the log, the loop goes on.
 _LAGS = 10
+# Collections of garbage that are remembered: a full one is rare, and the younger generations are small.
+_REMEMBERED, _FULL = 32, 2
 # Modules of debuggers: while one has the stack, a person looks at it.
 _DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"})
 
@@ -57,6 +60,7 @@ class RunningSkill(NamedTuple):
 Find = Callable[["asyncio.Task[Any]"], RunningSkill | None]
 Sampler = Callable[[], None]
 _NOBODY = RunningSkill("", "", "")
+_BY_COLLECTOR = " by Python's garbage collector"
 
 
 class LoopMonitor:
@@ -158,10 +162,11 @@ class _Ticker:
 
 
 class _Stall:
-    """One time that the loop is blocked. `logged` is False when its skill has had enough lines lately."""
+    """One time that the loop is blocked, `by` whom. `logged` is False when its skill has had enough lines lately."""
 
-    def __init__(self, skill: RunningSkill, *, logged: bool) -> None:
+    def __init__(self, skill: RunningSkill, by: str, *, logged: bool) -> None:
         self.skill = skill
+        self.by = by
         self.logged = logged
 
 
@@ -212,7 +217,11 @@ class StallDetector:
         # Is it one step of one task, or are there many small ones?
         is_one = self._suspect is None or self._suspect is frames[0]
         self._suspect = None
-        self._begin(now, lag, frames, self._find_skill() if is_one else _NOBODY, is_one=is_one)
+        collecting = _COLLECTIONS.seconds_between(tick.due, now)
+        if collecting > lag / 2:  # whoever runs when the collector is due is not to blame for it
+            self._begin_collecting(now, lag, collecting)
+        else:
+            self._begin(now, lag, frames, self._find_skill() if is_one else _NOBODY, is_one=is_one)
         return TICK_SECONDS
 
     def _find_skill(self) -> RunningSkill:
@@ -225,9 +234,16 @@ class StallDetector:
                     return found
         return _NOBODY
 
+    def _begin_collecting(self, now: float, lag: float, seconds: float) -> None:
+        self.ticker.stalls.append(_NOBODY)
+        self._stall = _Stall(_NOBODY, _BY_COLLECTOR, logged=self._may_log(now, _NOBODY))
+        if self._stall.logged:
+            text = f"the event loop is blocked for {lag:.1f} s{_BY_COLLECTOR}, which has taken {seconds:.1f} s so far"
+            _log(text, _NOBODY, lag)
+
     def _begin(self, now: float, lag: float, frames: list[FrameType], skill: RunningSkill, *, is_one: bool) -> None:
         self.ticker.stalls.append(skill)
-        self._stall = _Stall(skill, logged=self._may_log(now, skill))
+        self._stall = _Stall(skill, _by(skill), logged=self._may_log(now, skill))
         if self._stall.logged:
             text = f"the event loop is blocked for {lag:.1f} s{_by(skill)}, and nothing else can run: "
             if is_one:
@@ -245,14 +261,19 @@ class StallDetector:
         self._number, self._excused, self._suspect, self._stall = tick.number, 0.0, None, None
         if stall is not None:
             if stall.logged:
-                _log(f"the event loop was blocked for {max(lag, 0):.1f} s{_by(stall.skill)}", stall.skill, lag)
+                _log(f"the event loop was blocked for {max(lag, 0):.1f} s{stall.by}", stall.skill, lag)
         elif lag > STALL_SECONDS and late > _TOLERANCE_SECONDS:
             self.ticker.stalls.append(_NOBODY)
             if self._may_log(now, _NOBODY):
-                text = (
-                    f"the event loop was blocked for {lag:.1f} s by a call that kept the interpreter, as regular "
-                    "expressions and large JSON documents do: its stack could not be read"
-                )
+                collecting = _COLLECTIONS.seconds_between(now - lag - late - STALL_SECONDS, now)
+                text = f"the event loop was blocked for {lag:.1f} s"
+                if collecting > lag / 2:
+                    text += f"{_BY_COLLECTOR}, which took {collecting:.1f} s"
+                else:
+                    text += (
+                        " by a call that kept the interpreter, as regular expressions and large JSON documents do: its "
+                        "stack could not be read"
+                    )
                 _log(text, _NOBODY, lag)
 
     def _may_log(self, now: float, skill: RunningSkill) -> bool:
@@ -265,6 +286,41 @@ class StallDetector:
             return False
         times.append(now)
         return True
+
+
+class _Collections:
+    """Notes when full collections of garbage began and ended, while somebody wants to know."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._past: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
+
+    def watch(self) -> None:
+        """Begin to take notes. Idempotent."""
+        if self._note not in gc.callbacks:
+            gc.callbacks.append(self._note)
+
+    def forget(self) -> None:
+        """Take no more notes. Idempotent."""
+        if self._note in gc.callbacks:
+            gc.callbacks.remove(self._note)
+        self._began = None
+
+    def seconds_between(self, since: float, until: float) -> float:
+        """How long the collector worked between two times of the monotonic clock. Any thread may ask."""
+        began = self._began
+        spans = [*self._past, *(() if began is None else ((began, until),))]
+        return sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in spans)
+
+    def _note(self, phase: str, info: dict[str, Any]) -> None:
+        # Called in whichever thread the collection was due, hundreds of times a second: nearly always this line is all.
+        if info["generation"] < _FULL:
+            return
+        if phase == "start":
+            self._began = time.monotonic()
+        elif self._began is not None:
+            self._past.append((self._began, time.monotonic()))
+            self._began = None
 
 
 class _Watchdog:
@@ -287,6 +343,7 @@ class _Watchdog:
                 self._detectors.append(StallDetector(ticker))
             ticker.monitors.append(monitor)
             if self._thread is None:
+                _COLLECTIONS.watch()
                 self._thread = threading.Thread(target=self._run, name="dragoman-watchdog", daemon=True)
                 self._thread.start()
         return ticker
@@ -319,6 +376,7 @@ class _Watchdog:
                 detectors = self._detectors
                 if not detectors:
                     self._thread = None
+                    _COLLECTIONS.forget()
                     return
             late = now - before - pause
             pause = min(self._look(detector, now, late) for detector in detectors)
@@ -333,6 +391,7 @@ class _Watchdog:
             return TICK_SECONDS
 
 
+_COLLECTIONS = _Collections()
 _WATCHDOG = _Watchdog()
 if hasattr(os, "register_at_fork"):
     # The thread does not exist in a child, and the lock may be held there for ever.

@@ -414,6 +414,18 @@ async def test_a_caller_whose_report_fails_keeps_nobody_waiting(store: SqliteSto
     assert "could not be reported" in caplog.text
 
 
+async def test_the_log_stays_small_though_many_small_changes_each_write_whole_pages(
+    store: SqliteStore, path: Path
+) -> None:
+    log = path.with_name("tasks.db-wal")
+    largest = 0
+    for number in range(1000):
+        row = await create(store, row_of(store, f"task {number}"))
+        await append(store, row, b"{}")
+        largest = max(largest, log.stat().st_size)
+    assert 4_000_000 < largest < 20_000_000  # of sixty megabytes written
+
+
 async def test_a_long_journal_is_checkpointed_now_and_then(store: SqliteStore, path: Path) -> None:
     row = await create(store, row_of(store, "a"))
     body = b'{"x":"' + b"y" * 500_000 + b'"}'

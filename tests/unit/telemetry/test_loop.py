@@ -6,6 +6,7 @@ import asyncio
 import bdb
 import gc
 import logging
+import re
 import selectors
 import sys
 import threading
@@ -244,6 +245,52 @@ async def test_a_server_in_another_program_watches_its_loop_too(logs: pytest.Log
     assert [("by skill `report` of agent `shop`" in record.getMessage()) for record in said(logs)] == [True, True]
     await app.stop()
     assert stalls()["shop", "report"] == before + 1
+
+
+class Garbage:
+    """Part of a cycle that only the collector finds, and that takes long to collect."""
+
+    def __init__(self, collect: Callable[[], object]) -> None:
+        self.me = self
+        self.collect = collect
+
+    def __del__(self) -> None:
+        self.collect()
+
+
+@pytest.mark.usefixtures("metrics")
+@pytest.mark.parametrize("keeps_interpreter", [True, False])
+async def test_no_skill_is_blamed_for_the_garbage_collector(
+    logs: pytest.LogCaptureFixture, keeps_interpreter: bool
+) -> None:
+    agent, before = Agent("shop"), stalls().get(("shop", "report"), 0)
+
+    @agent.skill
+    async def report(text: str) -> str:
+        Garbage((lambda: sum(range(30_000_000))) if keeps_interpreter else (lambda: time.sleep(0.6)))
+        gc.collect()
+        return text
+
+    app = agent.app(store="memory:")
+    async with Client(app) as client:
+        await app.start()
+        await until(lambda: app.monitor._ticker is not None and app.monitor._ticker.last.number > 0)
+        await client.send("hi")
+        await until(lambda: said(logs))
+    await app.stop()
+    text = said(logs)[0].getMessage()
+    assert re.search(r"blocked for \d\.\d s by Python's garbage collector, which (took|has taken) \d\.\d s", text)
+    assert "report" not in logs.text
+    assert stalls().get(("shop", "report"), 0) == before
+
+
+async def test_the_collector_is_watched_only_while_a_loop_is() -> None:
+    before = len(gc.callbacks)
+    monitor = LoopMonitor(nobody)
+    monitor.start()
+    assert len(gc.callbacks) == before + 1
+    monitor.stop()
+    await until(lambda: len(gc.callbacks) == before)
 
 
 async def test_where_time_stands_still_the_loop_is_not_watched() -> None:

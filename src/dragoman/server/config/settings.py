@@ -23,7 +23,7 @@ from dragoman.engine.call import ClosingChoice
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.config import values
-from dragoman.server.config.default_store import DEFAULT_STORE, default_store
+from dragoman.server.config.store_file import DEFAULT_STORE, default_store
 from dragoman.server.config.store_url import check_postgres, parse_store, session_folder
 from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import ListenAddress, Network

@@ -43,6 +43,10 @@ CHECKPOINT_MAX_BYTES = 16_000_000
 LARGE_BYTES = 256_000
 # How often the log repeats why changes are refused.
 REFUSAL_LOG_MS = 60_000
+# Log bytes per row of a change, until a checkpoint has told how many there are: a small change writes whole pages of
+# the table and of its indexes, and in a large one many rows share a page. What a checkpoint tells is believed between
+# limits.
+ROW_BYTES, MIN_ROW_BYTES, MAX_ROW_BYTES = 12_000, 50, 20_000
 # Log bytes per row that a job deletes: about 2.3 kB were measured, as keys are random and few rows share a page.
 # Doubled, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
 JOB_ROW_BYTES = 4600
@@ -78,7 +82,14 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[Scope, int] = {}
         self._checkpoint_lock = FileLock(file.sibling(".ckpt"))
+        # Bytes of the log since the last checkpoint. SQLite does not say how long the log is, except in a checkpoint:
+        # so they are estimated from the rows, with what the last checkpoint has found for each row.
         self._since_checkpoint = 0
+        self._row_bytes = ROW_BYTES
+        self._rows = 0
+        self._ran_job = False
+        self._frames = 0  # in the log after the last checkpoint; 0 when the next change begins it anew
+        self._page_bytes = 4096
         self._connection: sqlite3.Connection | None = None
         # What was refused since it was last logged, why, and when that was.
         self._refused: int = 0
@@ -109,6 +120,8 @@ class Writer:
             connection.execute("PRAGMA busy_timeout = 5000")
             self._record_path(connection, os.fsencode(path))
             self._record_agents(connection)
+            self._page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
+            self._frames = 0
             last = connection.execute(
                 "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL SELECT max(number) FROM drafts "
                 "UNION ALL SELECT value FROM meta WHERE key = 'last_number')"
@@ -180,6 +193,7 @@ class Writer:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             self._since_checkpoint += (connection.total_changes - changes) * JOB_ROW_BYTES
+            self._ran_job = True
             self._on_loop(resolve, result, error)
 
         self._queue.put(work)
@@ -310,12 +324,15 @@ class Writer:
         started = perf_counter() if measured else 0.0
         try:
             connection.execute("BEGIN IMMEDIATE")
+            rows = connection.total_changes
             changes = Changes(self._tables, self._clock.now())
             for write in batch:
                 scope = self._scopes.get(write.row.scope)
                 changes.add(write, self._scope_number(connection, write.row.scope) if scope is None else scope)
             changes.apply(connection)
-            self._since_checkpoint += changes.size
+            rows = connection.total_changes - rows
+            self._rows += rows
+            self._since_checkpoint += max(rows * self._row_bytes, changes.size)
             synced = perf_counter() if measured else 0.0
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the thread must go on; the error is reported to the writer
@@ -339,6 +356,12 @@ class Writer:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
+    def _learn(self, written: int) -> None:
+        """Learn from a checkpoint how many bytes of the log a row takes, unless they are those of a job as well."""
+        if self._rows and not self._ran_job:
+            self._row_bytes = min(max(written // self._rows, MIN_ROW_BYTES), MAX_ROW_BYTES)
+        self._rows, self._ran_job = 0, False
+
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
         is_free = self._queue.empty() and not self._large
         if self._since_checkpoint > (CHECKPOINT_BYTES if is_free else CHECKPOINT_MAX_BYTES):
@@ -350,7 +373,10 @@ class Writer:
             if not self._checkpoint_lock.try_acquire():
                 return
             self._since_checkpoint = 0  # a failed checkpoint is retried after as many bytes, not with every batch
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._learn((frames - self._frames) * self._page_bytes)
+            # When all of it is in the file, the next change begins the log anew, unless somebody reads there.
+            self._frames = 0 if frames == done else frames
         except (sqlite3.Error, OSError, MemoryError) as error:
             self._since_checkpoint = 0
             logger.warning("the store could not be checkpointed: %s", error)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Server, State
-from dragoman.server.config.default_store import DEFAULT_STORE, default_store
 from dragoman.server.config.settings import load_settings
+from dragoman.server.config.store_file import DEFAULT_STORE, default_store
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 
