@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Client, Context, State
-from dragoman.errors import ConfigError, PushNotificationNotSupported
+from dragoman.errors import CannotConnect, ConfigError, PushNotificationNotSupported
 from dragoman.net.asgi import AsgiClient
 from dragoman.net.exchange import HttpRequest
 from dragoman.server.agent.adapter import EngineAgent
@@ -256,15 +256,16 @@ async def test_servers_need_a_secret_in_common_and_say_so_when_they_have_reached
 
 @pytest.mark.parametrize("settings", [{}, {"sign": True}, {"auth": "bearer"}])
 async def test_a_missing_secret_hides_nothing_that_is_wrong_with_the_database(
-    unused_tcp_port: int, postgres_url: str, settings: dict[str, Any]
+    unused_tcp_port: int, postgres_url: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("dragoman.stores.postgres.store.START_SECONDS", 0)
     wrong = {
         f"postgresql://me:hunter2@127.0.0.1:{unused_tcp_port}/tasks": "is PostgreSQL running there",
         postgres_url.replace("postgres@", "nobody-here:hunter2@"): "nobody-here",
         f"{postgres_url}_not_there": "not_there",
     }
     for url, says in wrong.items():
-        with pytest.raises(ConfigError, match=says) as caught:
+        with pytest.raises((ConfigError, CannotConnect), match=says) as caught:
             await make_agent().app(store=url, **settings).start()
         assert "hunter2" not in str(caught.value)
 
@@ -287,10 +288,13 @@ def test_without_webhooks_nothing_is_said_about_a_secret(caplog: pytest.LogCaptu
     assert "DRAGOMAN_SECRET" not in caplog.text
 
 
-async def test_a_database_that_is_not_there_is_told_without_its_password(unused_tcp_port: int) -> None:
+async def test_a_database_that_is_not_there_is_told_without_its_password(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.stores.postgres.store.START_SECONDS", 0)
     url = f"postgresql://me:hunter2@127.0.0.1:{unused_tcp_port}/tasks"
     app = make_agent().app(store=url, secret=SECRET)
-    with pytest.raises(ConfigError, match="is PostgreSQL running there") as caught:
+    with pytest.raises(CannotConnect, match="is PostgreSQL running there") as caught:
         await app.start()
     assert "hunter2" not in str(caught.value)
 
