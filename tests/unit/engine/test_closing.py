@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from login_link import handle_of, link
 
-from dragoman import Agent, Context, Part
+from dragoman import Agent, Client, Context, Part
+from dragoman.agents.functions import run as functions
 from dragoman.engine.call import CallContext, Closing
 from dragoman.engine.operations import EngineSettings
 from dragoman.errors import ConfigError
@@ -255,3 +258,43 @@ async def test_a_text_left_open_at_a_question_is_closed_at_the_end(start: Any, c
     else:
         expected = [*([(added, True, False)] if touches else []), (f"one {added}", False, True)]
     assert (await updates(engine, task))[before:] == expected
+
+
+# Generators in threads: their end is known only after a change of threads
+
+
+async def _chunks(agent: Agent) -> list[Update]:
+    async with Client(agent) as client:
+        events = [event.raw async for event in client.stream("go")]
+    found = [event for event in events if isinstance(event, ArtifactUpdate)]
+    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
+
+
+async def test_the_last_chunk_of_a_plain_generator_closes_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A busy machine takes long to change threads; here it may.
+    monkeypatch.setattr(functions, "_HOLD_SECONDS", 60.0)
+    agent = Agent("plain")
+
+    @agent.skill
+    def pieces() -> Iterator[str]:
+        """Say two words."""
+        yield "one "
+        yield "two"
+
+    assert await _chunks(agent) == LAST
+
+
+async def test_a_plain_generator_that_goes_on_later_keeps_no_chunk_to_itself() -> None:
+    agent, seen = Agent("plain"), threading.Event()
+
+    @agent.skill
+    def pieces() -> Iterator[str]:
+        """Say one word, and go on when somebody has read it."""
+        yield "one "
+        assert seen.wait(10)
+
+    async with Client(agent) as client:
+        async for event in client.stream("go"):
+            if event.text:
+                seen.set()
+    assert seen.is_set()

@@ -152,6 +152,9 @@ def _file_answer(answer: AnsweredQuestion) -> Any:
 
 logger = logging.getLogger("dragoman.agent")
 _END = object()
+# How long a chunk of a generator in a thread may be held back. Its end takes a change of threads, a tenth of that when
+# nothing else runs; readers do not notice it.
+_HOLD_SECONDS = 0.002
 
 
 class Functions:
@@ -228,6 +231,8 @@ class Functions:
         ctx.message, ctx.metadata = ctx.first_message, ctx.first_metadata
         ctx.replay_followups()
         ctx.skill = skill.id
+        if skill.kind is FunctionKind.GENERATOR:
+            ctx.output_hold = _HOLD_SECONDS
         if skill.permission is not None:
             check_permission(ctx, skill, skill.name)
         text = ctx.text if skill.text_parameter is not None and not arguments else ""

@@ -99,6 +99,8 @@ class Context:
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
+        # How long a chunk of text may be held back, in seconds, until it is known whether it is the last.
+        self.output_hold = 0.0
         self.progress_metadata = progress_metadata
         self.ask_handler: AskHandler | None = None
         self.pending_calls: ContextCalls | None = None

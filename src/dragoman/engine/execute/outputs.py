@@ -165,15 +165,18 @@ class OutputMetadata(Struct, frozen=True):
 class ResultWriter:
     """Writes a run's outputs as artifacts: text is streamed into one, every other value gets its own.
 
-    A chunk is held back for one turn of the event loop: when the run ends before that, it is the last one, or the whole
-    answer. What is longer is closed by an update that repeats the whole text (`closing="whole"`, the only form that
-    every ADK client reads correctly), or by its last chunk (`closing="last"`, for clients that add up what they get).
-    When the last chunk was sent before the run ended, an empty one follows it.
+    A chunk is held back for one turn of the event loop, or for at most `hold` seconds if outputs come from a thread,
+    whose end is known later. When the run ends before that, it is the last one, or the whole answer. What is longer is
+    closed by an update that repeats the whole text (`closing="whole"`, the only form that every ADK client reads
+    correctly), or by its last chunk (`closing="last"`, for clients that add up what they get). When the last chunk was
+    sent before the run ended, an empty one follows it.
     """
 
-    def __init__(self, live: LiveTask, name: str, *, restarted: bool) -> None:
+    def __init__(self, live: LiveTask, name: str, *, restarted: bool, hold: float = 0.0) -> None:
         self._live = live
         self.name = name
+        self._hold = hold
+        self._held: asyncio.TimerHandle | None = None
         self._pending: str | None = None
         self._replaced = False
         self._only_text = True
@@ -208,7 +211,11 @@ class ResultWriter:
             self._flush()
         self._pending = text
         self._live.defer_output(self._flush)
-        asyncio.get_running_loop().call_soon(self._flush)
+        loop = asyncio.get_running_loop()
+        if self._hold:
+            self._held = loop.call_later(self._hold, self._flush)
+        else:
+            loop.call_soon(self._flush)
 
     def write_value(self, parts: tuple[Part, ...]) -> None:
         """Write a value that is not text as a complete artifact of its own."""
@@ -219,6 +226,7 @@ class ResultWriter:
 
     def replace(self, parts: tuple[Part, ...]) -> None:
         """Replace the streamed text with the finished answer."""
+        self._release()
         self._pending, self._prefix = None, ""
         self._started = self._replaced = True
         self._only_text = all(_is_plain(part) for part in parts)
@@ -232,6 +240,7 @@ class ResultWriter:
         """Close the text at the end of the run. The final status follows in the same write."""
         last, self._pending = self._pending, None
         self._live.defer_output(None)
+        self._release()
         if not self._started:
             if last is not None or self._prefix:
                 self._send_text(self._prefix + (last or ""), append=False, last=True, more=True)
@@ -245,8 +254,15 @@ class ResultWriter:
             self._send_text(last, append=True, last=False, more=True)
         self._send_text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
 
+    def _release(self) -> None:
+        """Forget the time until which a chunk is held back: the next one has a time of its own."""
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+
     def _flush(self) -> None:
         live, text, self._pending = self._live, self._pending, None
+        self._release()
         if text is None or live.over:
             return
         live.defer_output(None)

@@ -287,7 +287,7 @@ class Run:
         if is_first and METRICS.on:
             ctx.record_output()
         name = ctx.skill or self._runner.agent.name
-        return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted)
+        return ResultWriter(self.live, f"{name}-result", restarted=ctx.restarted, hold=ctx.output_hold)
 
     def _reply(self, ctx: Context, reply: Reply, *, has_pending_text: bool) -> None:
         live = self.live
