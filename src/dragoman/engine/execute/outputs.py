@@ -226,7 +226,6 @@ class ResultWriter:
 
     def replace(self, parts: tuple[Part, ...]) -> None:
         """Replace the streamed text with the finished answer."""
-        self._release()
         self._pending, self._prefix = None, ""
         self._started = self._replaced = True
         self._only_text = all(_is_plain(part) for part in parts)
@@ -240,7 +239,8 @@ class ResultWriter:
         """Close the text at the end of the run. The final status follows in the same write."""
         last, self._pending = self._pending, None
         self._live.defer_output(None)
-        self._release()
+        if self._held is not None:
+            self._held.cancel()
         if not self._started:
             if last is not None or self._prefix:
                 self._send_text(self._prefix + (last or ""), append=False, last=True, more=True)
@@ -254,15 +254,11 @@ class ResultWriter:
             self._send_text(last, append=True, last=False, more=True)
         self._send_text(self._live.folding.artifact_text(self._text_id()) or "", append=False, last=True, more=True)
 
-    def _release(self) -> None:
-        """Forget the time until which a chunk is held back: the next one has a time of its own."""
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
-
     def _flush(self) -> None:
         live, text, self._pending = self._live, self._pending, None
-        self._release()
+        if self._held is not None:
+            self._held.cancel()  # the next chunk has a time of its own
+            self._held = None
         if text is None or live.over:
             return
         live.defer_output(None)
