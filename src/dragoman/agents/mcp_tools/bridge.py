@@ -55,6 +55,7 @@ class McpTools:
         permissions: Mapping[str, str | None] | None = None,
         default_tool: str | None = None,
         timeout: float = 0,
+        total_timeout: float = 0,
         start_seconds: float = START_TIMEOUT,
         takes_server_name: bool = False,
     ) -> None:
@@ -64,6 +65,7 @@ class McpTools:
         self._permissions = dict(permissions or {})
         self._default = default_tool
         self._timeout = timeout
+        self._total_timeout = total_timeout
         self._supervisors = tuple(
             Supervisor(each, self._rebuild_tools, start_seconds=start_seconds) for each in sources
         )
@@ -260,7 +262,7 @@ class McpTools:
         """
         if self._loop is not asyncio.get_running_loop():
             await self.open()
-        run = TaskRun(ctx, self._tools, self._open_calls, self._timeout)
+        run = TaskRun(ctx, self._tools, self._open_calls, self._timeout, self._total_timeout)
         pause = await run.run()
         if pause is not None:
             yield pause

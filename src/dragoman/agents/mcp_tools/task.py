@@ -61,8 +61,16 @@ class _SessionExpired(Failed):
 class TaskRun:
     """Runs one message of a task: chooses a tool, completes its arguments, calls it, delivers the result or asks."""
 
-    def __init__(self, ctx: Context, tools: Mapping[str, Tool], open_calls: OpenCalls, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        tools: Mapping[str, Tool],
+        open_calls: OpenCalls,
+        timeout_seconds: float,
+        total_seconds: float = 0,
+    ) -> None:
         self._ctx = ctx
+        self._total_seconds = total_seconds
         self._tools = tools
         self._open_calls = open_calls
         self._timeout_seconds = timeout_seconds
@@ -212,10 +220,11 @@ class TaskRun:
     async def _follow(self, request: ToolRequest, call: ToolCall) -> Ask | types.InputRequiredResult | None:
         """Follow a call to its result, or to a question."""
         tool, ctx = request.tool, self._ctx
+        total = Timeout(ctx.clock, self._total_seconds) if self._total_seconds else None
         try:
             with call.connection.use():
                 while True:
-                    event = await self._next_event(tool, call)
+                    event = await self._next_event(tool, call, total)
                     if isinstance(event, ToolProgress):
                         await self._report_progress(event)
                     elif isinstance(event, ElicitationPause):
@@ -233,6 +242,9 @@ class TaskRun:
         except asyncio.CancelledError:
             await call.cancel()
             raise
+        finally:
+            if total is not None:
+                total.close()
 
     async def _pause_open_call(self, request: ToolRequest, call: ToolCall, pause: ElicitationPause) -> Ask:
         ref = {
@@ -253,11 +265,17 @@ class TaskRun:
             raise
         return pause
 
-    async def _next_event(self, tool: Tool, call: ToolCall) -> Any:
+    async def _next_event(self, tool: Tool, call: ToolCall, total: Timeout | None) -> Any:
         try:
-            return await self._wait_with_timeout(call.next(), self._timeout_seconds)
+            if total is None:
+                return await self._wait_with_timeout(call.next(), self._timeout_seconds)
+            if not total.expired:
+                return await total.wait(self._wait_with_timeout(call.next(), self._timeout_seconds))
+            raise DeadlineExceeded
         except DeadlineExceeded:
             await call.cancel()
+            if total is not None and total.expired:
+                raise Failed(f"`{tool.id}` took more than {self._total_seconds:g} s and has been stopped") from None
             raise Failed(f"`{tool.id}` was silent for {self._timeout_seconds:g} s and has been stopped") from None
 
     async def _wait_with_timeout(self, work: Awaitable[T], seconds: float) -> T:

@@ -99,6 +99,13 @@ _TOOLS = (
         "SECONDS",
         kind=float,
     ),
+    _Flag(
+        "--tool-total-timeout",
+        "total_timeout",
+        "How long a tool may take in all, also while it reports progress.  [default: no limit]",
+        "SECONDS",
+        kind=float,
+    ),
     _Flag("--mcp-revision", "revision", "MCP revision to use.  [default: the server's newest]", "REVISION"),
 )
 _PROGRAM = (
@@ -267,7 +274,7 @@ _TOOL_KEYS: dict[str, ValueType] = {
     **dict.fromkeys(("default_tool", "description", "revision", "version", "token_env"), TEXT),
     "tools": _TEXTS,
     "env": _VARIABLES,
-    "timeout": ValueType("a number of seconds", (int, float)),
+    **dict.fromkeys(("timeout", "total_timeout"), ValueType("a number of seconds", (int, float))),
     **ABOUT,
 }
 _PROGRAM_KEYS: dict[str, ValueType] = {

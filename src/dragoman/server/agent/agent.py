@@ -115,6 +115,7 @@ class Agent(BareAgent):
         permissions: Mapping[str, str | None] | None = None,
         default_tool: str | None = None,
         timeout: float | None = None,
+        total_timeout: float = 0,
         headers: Mapping[str, str] | None = None,
         revision: str | None = None,
         name: str | None = None,
@@ -128,7 +129,8 @@ class Agent(BareAgent):
         object. Servers are started or connected when the agent is opened. `env` are variables for the programs, or the
         names of variables to pass on; `headers` are sent to the URLs. `include` and `exclude` are names or patterns of
         tools; `permissions` maps names or patterns to the permission a caller needs (None: none). Plain text goes to
-        `default_tool`. A tool that is silent for `timeout` seconds is stopped; the default is 600, and 0 is never.
+        `default_tool`. A tool that is silent for `timeout` seconds is stopped; the default is 600, and 0 is never. One
+        that takes more than `total_timeout` seconds is stopped although it reports progress; by default it is not.
         `revision` is the protocol revision to speak, for servers whose tools ask as older ones do; the default is the
         newest that a server has.
 
@@ -147,6 +149,7 @@ class Agent(BareAgent):
             permissions=permissions,
             default_tool=default_tool,
             timeout=TOOL_SECONDS if timeout is None else timeout,
+            total_timeout=total_timeout,
             takes_server_name=name is None,
         )
         return cls(

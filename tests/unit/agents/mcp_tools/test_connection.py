@@ -18,6 +18,7 @@ import mcp_types as types
 import pytest
 from anyio import EndOfStream
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context as ToolContext
 
 from dragoman import Agent, State
 from dragoman.agents.mcp_tools import call, connection, stdio
@@ -371,6 +372,43 @@ async def test_a_clock_that_is_set_back_lets_no_tool_be_silent_longer(
     monkeypatch.setattr(clock, "now", lambda: now - 86_400_000)
     await clock.advance(5.1)
     assert (await going).error == "`step` was silent for 5 s and has been stopped"
+
+
+async def test_a_tool_that_reports_progress_for_ever_is_stopped_by_the_total_limit(
+    start: Start, kit: MCPServer, tool_part: Any, clock: Clock, until: Until
+) -> None:
+    go_on, reports = asyncio.Event(), 0
+
+    @kit.tool(structured_output=False)
+    async def endless(ctx: ToolContext[Any, Any]) -> str:
+        nonlocal reports
+        while True:
+            await ctx.report_progress(reports)
+            reports += 1
+            await go_on.wait()
+            go_on.clear()
+
+    engine = await start(Agent.from_mcp(kit, timeout=600, total_timeout=20))
+    going = engine.sending(None, parts=(tool_part("endless"),))
+    for count in range(1, 5):
+        await until(lambda count=count: reports == count)
+        await clock.advance(4)
+        go_on.set()
+    assert not going.done()
+    await clock.advance(4.1)
+    assert (await going).error == "`endless` took more than 20 s and has been stopped"
+
+
+@pytest.mark.parametrize("silent", [0, 30])
+async def test_the_total_limit_counts_for_a_silent_tool_too(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, clock: Clock, until: Until, silent: float
+) -> None:
+    engine = await start(Agent.from_mcp(handshake(), timeout=silent, total_timeout=20))
+    going = engine.sending(None, parts=(tool_part("step", steps=[1], wait=True),))
+    await until((tmp_path / "begun").exists)
+    await clock.advance(20.1)
+    assert (await going).error == "`step` took more than 20 s and has been stopped"
+    await until((tmp_path / "canceled").exists)
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
