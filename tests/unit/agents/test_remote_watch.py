@@ -107,6 +107,22 @@ async def test_a_question_that_was_answered_behind_becomes_the_next_one(start: A
     assert (await front.send("a week", task=task)).text == "Faro for a week"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_after_a_login_behind_an_agent_of_adk_the_task_in_front_completes(
+    start: Any, clock: Any, behind: Behind
+) -> None:
+    adk = pytest.importorskip("dragoman.adk")
+    remote = adk.RemoteAgent(name="far", url=behind.url)
+    front = await start(Agent.from_adk(remote))
+    task = await front.send("today")
+    assert (task.state, task.question) == (State.AUTH_REQUIRED, "Log in")
+    async with Client(behind.url) as somebody:
+        (there,) = [each async for each in somebody.list_tasks()]
+        await behind.log_in(handle_of(await somebody.get_task(there)), "Ann")
+    assert (await later(front, clock, task, State.COMPLETED)).text.endswith("Hello Ann")
+    await remote.close()
+
+
 # -- how often it looks ------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,10 +24,12 @@ from google.genai import types
 from dragoman.agents.adk.calls import PendingCalls, SessionKey, UnansweredCalls, details_of, question_of
 from dragoman.agents.adk.offers import description_of, offers_of
 from dragoman.agents.adk.parts import TYPE, to_genai
+from dragoman.agents.adk.remote.message import TASK_ID
 from dragoman.agents.adk.replies import read_answers
 from dragoman.agents.adk.turn import AdkTurn
 from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS
 from dragoman.engine.execute.outputs import Ask, OutputMetadata
+from dragoman.engine.ports.agent import ForeignTasks
 from dragoman.engine.ports.store import Scope
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed, Rejected
@@ -167,6 +169,13 @@ class AdkRuns:
     def offers(self) -> tuple[NamedSkill, ...]:
         return offers_of(self._root)
 
+    @property
+    def foreign(self) -> ForeignTasks | None:
+        """The tasks of remote agents in the tree; None when there are no such agents."""
+        agents = _tree(self._root) if isinstance(self._root, BaseAgent) else ()
+        is_remote = any(_has_ended(each) is not None for each in agents)
+        return ForeignTasks(f"adk {self.name}", self.has_moved) if is_remote else None
+
     async def close(self) -> None:
         """Close toolsets and plugins. A runner that was passed in is left to its owner."""
         if self._owns_runner:
@@ -182,7 +191,10 @@ class AdkRuns:
         session = await session_of(self.runner, ctx)
         key = SessionKey(session.user_id, session.id)
         pending = _pending_calls(ctx, session)
-        if pending is not None:
+        if pending is not None and not ctx.message.parts:
+            # No message of the caller: the remote task has ended by itself, and its agent says with what.
+            pending = msgspec.structs.replace(pending, answers={call.id: {"result": ""} for call in pending.calls})
+        elif pending is not None:
             arguments = {call_id: args for call_id, (_, args) in _calls_by_id(session).items()}
             pending, problem = read_answers(pending, ctx.message, arguments)
             if problem:
@@ -220,6 +232,25 @@ class AdkRuns:
         pending = msgspec.convert(ref, PendingCalls) if ref is not None else None
         if pending is not None and pending.session:
             await self._unanswered.cancel(SessionKey(pending.user, pending.session), pending.calls)
+
+    async def has_moved(self, ref: Any) -> bool:
+        """Tell whether a task has ended that a remote agent in the tree waits with, as after a login elsewhere.
+
+        Raises:
+            DragomanError: the remote agent refused, or cannot be reached.
+        """
+        pending = msgspec.convert(ref, PendingCalls) if ref is not None else None
+        if pending is None or [call.kind for call in pending.calls] != ["question"]:
+            return False
+        session = await self.runner.session_service.get_session(
+            app_name=self.runner.app_name, user_id=pending.user, session_id=pending.session
+        )
+        event, _ = ({} if session is None else _calls_by_id(session)).get(pending.calls[0].id, (None, None))
+        if event is None or not isinstance(self._root, BaseAgent):
+            return False
+        has_ended, task_id = _has_ended(self._root.find_agent(event.author)), (event.custom_metadata or {}).get(TASK_ID)
+        # Another question is not asked by itself: only the agent's own turn could.
+        return has_ended is not None and task_id is not None and await has_ended(task_id)
 
     async def _outputs(
         self, session: Session, message: types.Content, ctx: Context, turn: AdkTurn
@@ -265,6 +296,17 @@ class AdkRuns:
         files = [to_genai(part) for part in ctx.message.files]
         for parts in groups.values():
             yield types.Content(role="user", parts=[*parts, *files])
+
+
+def _tree(agent: BaseAgent) -> Iterator[BaseAgent]:
+    yield agent
+    for each in agent.sub_agents:
+        yield from _tree(each)
+
+
+def _has_ended(agent: BaseAgent | None) -> Callable[[str], Awaitable[bool]] | None:
+    """Return the method of a `RemoteAgent`, without importing that: agents of ADK alone need no client."""
+    return getattr(agent, "_has_ended", None) if hasattr(type(agent), "_has_ended") else None
 
 
 def _message(ctx: Context) -> types.Content:

@@ -393,6 +393,7 @@ class Agent(BareAgent):
             output_metadata=getattr(bridge, "output_metadata", None),
             canceled=getattr(bridge, "canceled", None),
             close=bridge.close,
+            foreign=getattr(bridge, "foreign", None),
         )
         card_description = own_description if description is None else description
         return cls(name, backend, description=card_description, version=version, card=card)

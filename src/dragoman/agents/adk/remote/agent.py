@@ -287,6 +287,10 @@ class RemoteAgent(BaseAgent):
         if not self._has_description:
             self.description, self._has_description = card_description or self.description, True
 
+    async def _has_ended(self, task_id: str) -> bool:
+        """Tell whether a task of the remote agent has ended. Raises DragomanError if it cannot be read."""
+        return (await self._clients.client().get_task(task_id)).state.final
+
     async def close(self) -> None:
         """Close the connection. Remote tasks continue, except those of an agent in this process."""
         await self._clients.close()
