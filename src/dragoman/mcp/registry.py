@@ -52,6 +52,8 @@ class TaskRecord(Struct, kw_only=True):
     changed_ms: int = 0
     # Why it is no longer followed; empty when it is, or has ended.
     problem: str = ""
+    # True when the local id was returned as that of a message's task: it stays the one that hosts see.
+    keeps_local_id: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -274,8 +276,14 @@ class Registry:
 
     def public_id(self, record: TaskRecord) -> str:
         """Return the id to show to hosts: the remote id once it is known, unless another agent's task has the same."""
-        remote_id = record.remote_id
+        remote_id = None if record.keeps_local_id else record.remote_id
         return remote_id if remote_id and self._aliases.get(remote_id) == record.id else record.id
+
+    def assign_id(self, record: TaskRecord) -> str:
+        """Return the id for the result of a message; whatever the agent calls the task later, hosts see this one."""
+        task_id = self.public_id(record)
+        record.keeps_local_id = task_id == record.id
+        return task_id
 
     def _put_task(self, record: TaskRecord, *, moved: bool = True) -> None:
         if record.id not in self._tasks:

@@ -221,6 +221,12 @@ async def test_a_streaming_message_gives_an_id_at_once_even_of_a_slow_agent(host
             "events": 0,
         }
         foreign.let_go("message/send")
+        # Whatever the agent calls it, it keeps the id that the host was given.
+        done = await host.ok("subscribe_to_task", task_id=started["task_id"])
+        assert (done["task_id"], done["current_state"]) == (started["task_id"], "completed")
+        assert (await host.ok("get_task", task_id=started["task_id"]))["id"] == started["task_id"]
+        assert [each["id"] for each in (await host.ok("list_tasks"))["tasks"]] == [started["task_id"]]
+        assert (await host.ok("get_task", task_id=adk()["id"]))["id"] == started["task_id"]
 
 
 @pytest.mark.requirement("S4-37", "S4-48")

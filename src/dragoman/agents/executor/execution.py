@@ -15,6 +15,7 @@ from dragoman.agents.executor.adapter import ExecutorRequest
 from dragoman.agents.executor.events import parse_event
 from dragoman.agents.executor.remarks import MAX_REMARK_BYTES, Remarks
 from dragoman.clock import wait
+from dragoman.engine.execute.context import AgentStatus
 from dragoman.engine.execute.outputs import Ask, Done, Reply
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -59,6 +60,7 @@ class Execution:
         self._messages: list[Message] = []
         self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
+        self._metadata: dict[str, Any] | None = None  # of the question or the end
         self._ends_with_message = False
         # What the executor wrote while it worked, since the caller's last message: the answer, if there is no artifact.
         # Progress is not in it.
@@ -80,6 +82,7 @@ class Execution:
             while True:
                 await self._execute(message)
                 if self._end is not None:
+                    self._keep_own(self._end)
                     output = self._conclude(self._end)
                     if output is not None:
                         yield output
@@ -87,6 +90,7 @@ class Execution:
                 await asyncio.sleep(0)  # lets a message that has just arrived be queued
                 if not self._messages:
                     if self._question is not None:
+                        self._keep_own(self._question)
                         yield build_question(self._ctx, self._question)
                     elif (answer := self._answer_in_remarks()) is not None:
                         yield answer
@@ -226,22 +230,33 @@ class Execution:
         if previous is None or previous.state is not task.state or not previous.state.waiting:
             await self._status(task.status, None)
 
+    def _keep_own(self, status: TaskStatus) -> None:
+        """Let the status of a question or an end keep the metadata and the message id that the executor gave it."""
+        if self._one_shot:
+            self._ctx.next_status = AgentStatus(status.message, self._metadata)
+
     async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> None:
         state = status.state
+        if state.final or state.waiting:
+            self._metadata = metadata
         if state.final:
             self._finish(status)
         elif state.waiting:
             self._question = status
             self._wakeup.set()
+        elif self._one_shot:
+            self._question = None
+            if state is State.WORKING and (metadata or (status.message is not None and status.message.parts)):
+                await self._ctx.update_status(status.message, metadata)
         else:
             self._question = None
             text = _text(status)
             done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
             message = status.message
-            may_be_answer = not self._started_artifacts and not self._one_shot and done is None and total is None
+            may_be_answer = not self._started_artifacts and done is None and total is None
             if message is not None and may_be_answer and not message.is_progress:
                 self._remarks.add(message)
-            if text and (state is State.WORKING or not self._one_shot):
+            if text:
                 await self._ctx.progress(text, done, total)
 
     def _finish(self, status: TaskStatus) -> None:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from msgspec import structs
-
 from dragoman.agents.executor.execution import Execution
 from dragoman.compat.executor.event_queue import EventQueue, EventQueues
 from dragoman.compat.executor.types import AnyEvent, Message, Task, TaskState, TaskStatus
 from dragoman.model.error import ConfigError, Failed, InvalidAgentResponse
-from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message as ModelMessage
 
 if TYPE_CHECKING:
@@ -149,8 +147,6 @@ class _Adapter:
             self._context.queue.close()
             raise self._invalid_event
         model = event.to_model()
-        if isinstance(model, (ArtifactUpdate, StatusUpdate)):
-            model = structs.replace(model, metadata=None)
         await take(model)
         if isinstance(model, ModelMessage) or (not isinstance(model, ArtifactUpdate) and model.status.state.final):
             self._context.queue.close()

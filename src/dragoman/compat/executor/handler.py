@@ -97,10 +97,10 @@ class RequestHandler:
     """Handles requests with an executor. It starts with the first request; `close` or `async with` stops it.
 
     `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`.
-    With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without
-    one it is None. `task_store`, `push_sender` and `push_config_store` may be objects of your own with the methods of
-    `TaskStoreInterface`, `PushSenderInterface` and `PushConfigStoreInterface`. `clock` is for a handler without a
-    `TaskStore`.
+    With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without one it is
+    None. `push_config_store` may be a new `PushConfigStore`, or one with the same `TaskStore`. `task_store`,
+    `push_sender` and `push_config_store` may be objects of your own with the methods of `TaskStoreInterface`,
+    `PushSenderInterface` and `PushConfigStoreInterface`. `clock` is for a handler without a `TaskStore`.
 
     Raises:
         ConfigError: `executor` is not an executor, or one of these objects lacks a method.
@@ -114,13 +114,16 @@ class RequestHandler:
         agent_card: AgentCard | None = None,
         extended_card: AgentCard | None = None,
         push_sender: PushSenderInterface | None = None,
-        push_config_store: PushConfigStoreInterface | None = None,
+        push_config_store: PushConfigStoreInterface | PushConfigStore | None = None,
         settings: EngineSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
         if push_config_store is not None and push_sender is None:
             raise ConfigError("push_config_store needs a push_sender: without one webhooks are not supported")
-        custom = CustomParts(task_store, push_config_store, push_sender)
+        given_configs = push_config_store if isinstance(push_config_store, PushConfigStore) else None
+        if task_store is None and given_configs is not None and given_configs.has_own_tasks:
+            task_store = given_configs.task_store
+        custom = CustomParts(task_store, None if given_configs is not None else push_config_store, push_sender)
         journal = task_store if isinstance(task_store, TaskStore) and custom.tasks is None else TaskStore(clock=clock)
         self._journal = journal
         # Typed as the classes of this package; whoever gave objects of their own has them in their own types.
@@ -138,10 +141,11 @@ class RequestHandler:
         deliveries = keys = None
         if push_sender is not None:
             sender = push_sender if isinstance(push_sender, PushSender) else PushSender()
-            configs = PushConfigStore(journal, sender)
+            configs = given_configs or PushConfigStore()
+            configs.attach(journal, sender)
             senders = {} if custom.sender is None else {journal.agent: custom.sender}
             deliveries, keys = partial(configs.delivery, senders), sender.keys
-            self.push_configs = configs if push_config_store is None else cast("PushConfigStore", push_config_store)
+            self.push_configs = configs if custom.configs is None else cast("PushConfigStore", push_config_store)
         self._app = App(
             [hosted], journal.engine_store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys
         )

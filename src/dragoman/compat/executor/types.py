@@ -25,7 +25,6 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_any, encode
 from dragoman.model.message import Message as ModelMessage
 from dragoman.model.part import Part as ModelPart
-from dragoman.model.state import Role as ModelRole
 from dragoman.model.state import State
 from dragoman.model.task import Task as ModelTask
 
@@ -40,11 +39,14 @@ M = TypeVar("M", ModelMessage, ModelTask, StatusUpdate, ArtifactUpdate)
 
 
 class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An object of A2A 0.3. A list that may be missing may be given as None; it is empty then."""
+    """An object of A2A 0.3. Lists may be given as lists, and one that may be missing as None; it is empty then."""
 
     def __post_init__(self) -> None:
-        for name in _optional_lists(type(self)):
-            if getattr(self, name) is None:
+        for name, is_optional in _lists(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, list):
+                structs.force_setattr(self, name, tuple(cast("list[Any]", value)))
+            elif value is None and is_optional:
                 structs.force_setattr(self, name, ())
 
     def to_map(self) -> dict[str, Any]:
@@ -88,8 +90,10 @@ def read(cls: type[W], map: Mapping[str, Any]) -> W:
 
 
 @cache
-def _optional_lists(cls: type[Wire]) -> tuple[str, ...]:
-    return tuple(field.name for field in structs.fields(cls) if field.default == ())
+def _lists(cls: type[Wire]) -> tuple[tuple[str, bool], ...]:
+    """Return the fields that hold lists, and whether each is one that may be missing."""
+    fields = structs.fields(cls)
+    return tuple((field.name, field.default == ()) for field in fields if "tuple[" in str(field.type))
 
 
 @cache
@@ -205,18 +209,23 @@ def _file(map: Mapping[str, Any]) -> FileBytes | FileURI:
 
 
 class Role(StrEnum):
-    """The sender of a message. An unknown word is read as USER."""
+    """The sender of a message. The spellings of other versions are read too; any other word is refused."""
 
     USER = "user"
     AGENT = "agent"
 
     @classmethod
     def _missing_(cls, value: object) -> Role | None:
-        return cls(ROLE_WORDS[role_of(value) or ModelRole.USER]) if isinstance(value, str) else None
+        role = role_of(value) if isinstance(value, str) else None
+        return None if role is None else cls(ROLE_WORDS[role])
 
 
 class Message(Event[ModelMessage], frozen=True, tag_field="kind", tag="message"):
-    """A message. Its `id` is `messageId` in JSON; one without gets a new one."""
+    """A message. Its `id` is `messageId` in JSON; one without gets a new one.
+
+    Raises:
+        ValueError: there is no such role.
+    """
 
     role: Role
     parts: tuple[TextPart | FilePart | DataPart, ...]
@@ -226,6 +235,10 @@ class Message(Event[ModelMessage], frozen=True, tag_field="kind", tag="message")
     reference_task_ids: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        structs.force_setattr(self, "role", Role(self.role))
 
     @property
     def text(self) -> str:

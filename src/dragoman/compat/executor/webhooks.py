@@ -11,7 +11,7 @@ from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope
 from dragoman.engine.webhooks import WebhookOperations
-from dragoman.model.error import A2AError, DragomanError, TaskNotFound
+from dragoman.model.error import A2AError, ConfigError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.operation import GetPushConfigRequest
@@ -77,12 +77,26 @@ class PushConfigStore:
     """
 
     def __init__(self, task_store: TaskStore | None = None, sender: PushSender | None = None) -> None:
-        self.task_store = task_store if task_store is not None else TaskStore()
-        self._scope = Scope(self.task_store.agent, "", "")
-        self._tasks = Tasks(self.task_store.engine_store, self.task_store.bus, self.task_store.clock)
-        self._sender = sender or PushSender()
+        self.has_own_tasks = task_store is not None
+        self._connect(task_store if task_store is not None else TaskStore(), sender or PushSender())
+
+    def _connect(self, task_store: TaskStore, sender: PushSender) -> None:
+        self.task_store = task_store
+        self._scope = Scope(task_store.agent, "", "")
+        self._tasks = Tasks(task_store.engine_store, task_store.bus, task_store.clock)
+        self._sender = sender
         # Until there is a handler, webhooks are stored and not delivered.
-        self._use(WebhookRegistry(self.task_store.clock, self._sender.keys, self._sender.guard, None))
+        self._use(WebhookRegistry(task_store.clock, sender.keys, sender.guard, None))
+
+    def attach(self, task_store: TaskStore, sender: PushSender) -> None:
+        """Use the tasks and the sender of a handler. Called by the handler.
+
+        Raises:
+            ConfigError: it was made for other tasks.
+        """
+        if self.has_own_tasks and self.task_store is not task_store:
+            raise ConfigError("push_config_store: it was made for another TaskStore than the handler's")
+        self._connect(task_store, sender)
 
     def delivery(self, senders: Mapping[str, WebhookSender] | None = None) -> DeliveryService:
         """Build the delivery service of a handler; from then on `set` also starts deliveries."""

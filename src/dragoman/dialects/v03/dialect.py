@@ -15,6 +15,7 @@ from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import check_message
 from dragoman.dialects.reading.invalid import ResponseErrors, missing_field
 from dragoman.dialects.reading.lenient import LenientReader
+from dragoman.dialects.spelling import role_of
 from dragoman.dialects.v03.codec import CODEC, push_from_03, push_to_03
 from dragoman.dialects.v03.types import (
     Configuration03,
@@ -29,6 +30,7 @@ from dragoman.dialects.v03.types import (
     TaskPush03,
 )
 from dragoman.model.card import AgentCard
+from dragoman.model.error import InvalidParams
 from dragoman.model.event import StreamResponse, response_of
 from dragoman.model.json import encode
 from dragoman.model.message import Message
@@ -236,6 +238,8 @@ class V03:
         configuration = params.configuration
         blocking = self._blocking if configuration.blocking is None else configuration.blocking
         push, at = configuration.push_notification_config, "configuration.pushNotificationConfig"
+        if params.message.role and role_of(params.message.role) is None:
+            raise InvalidParams("message.role must be user", field="message.role")
         return SendMessageRequest(
             message=check_message(CODEC.message_from(params.message, "message")),
             configuration=build_configuration(

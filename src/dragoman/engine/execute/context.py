@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 logger = logging.getLogger("dragoman.agent")
+
+
+class AgentStatus(NamedTuple):
+    """The message of a status, as an agent that writes its own has written it, and the metadata of that status."""
+
+    message: Message | None
+    metadata: dict[str, Any] | None
 
 
 class AskHandler(Protocol):
@@ -102,6 +109,8 @@ class Context:
         # How long a chunk of text may be held back, in seconds, until it is known whether it is the last.
         self.output_hold = 0.0
         self.progress_metadata = progress_metadata
+        # What an agent that writes its own statuses says next: the run's question or end keeps its id and metadata.
+        self.next_status: AgentStatus | None = None
         self.ask_handler: AskHandler | None = None
         self.pending_calls: ContextCalls | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
@@ -315,6 +324,16 @@ class Context:
         parts = (Part(text=text, metadata=self.progress_metadata),)
         message = agent_message(self._live, parts, {PROGRESS_KEY: progress or True})
         self._live.status(State.WORKING, message, metadata=progress or None)
+        await self._live.drain()
+
+    async def update_status(self, message: Message | None, metadata: dict[str, Any] | None = None) -> None:
+        """Send a message as progress, with its own id, or the metadata alone; for agents that write their statuses."""
+        if self._drops_output:
+            return
+        if message is not None:
+            marked = {**(message.metadata or {}), PROGRESS_KEY: True}
+            message = Message(message.message_id, Role.AGENT, message.parts, self.context_id, self.task_id, marked)
+        self._live.status(State.WORKING, message, metadata=metadata)
         await self._live.drain()
 
     @must_be_awaited

@@ -269,9 +269,10 @@ class Run:
             ctx.artifact_stream.close()
         writer.close()
         answer = self._repeated_answer() if self._runner.closing_message else ()
-        message = agent_message(self.live, closing or answer) if closing or answer else None
+        message = self._message(closing or answer) if closing or answer else None
+        metadata = self._status_metadata()
         if not answer:
-            self.live.status(State.COMPLETED, message, context_state=self._changed_context_state())
+            self.live.status(State.COMPLETED, message, metadata=metadata, context_state=self._changed_context_state())
             return
         # Some clients read the answer from the history alone.
         kept = agent_message(self.live, answer) if closing or message is None else message
@@ -280,6 +281,7 @@ class Run:
             message,
             notes=(("message", encode(kept)),),
             history_message=kept,
+            metadata=metadata,
             context_state=self._changed_context_state(),
         )
 
@@ -306,12 +308,18 @@ class Run:
     def _pause(self, ask: Ask, artifacts: ArtifactStream | None) -> None:
         metadata = None if ask.schema is None else {ANSWER_KEY: ask.schema}
         link, digest = self._login(ask) if ask.auth and not ask.forwards else ((), "")
-        message = agent_message(self.live, (Part(text=ask.question), *link, *parts_of_all(ask.details)), metadata)
+        message = self._message((Part(text=ask.question), *link, *parts_of_all(ask.details)), metadata)
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         open_artifacts = () if artifacts is None else artifacts.open_ids
         question = OpenQuestion(ask.question, json_of(ask.ref), open_artifacts, digest, ask.forwards)
         body = msgspec.json.encode(question)
-        self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_context_state())
+        self.live.status(
+            state,
+            message,
+            notes=(("ask", body),),
+            metadata=self._status_metadata(),
+            context_state=self._changed_context_state(),
+        )
 
     def _login(self, ask: Ask) -> tuple[tuple[Part, ...], str]:
         """Make the handle of a pause for a login. Returns its link and the digest of the handle: nothing else is kept.
@@ -360,10 +368,23 @@ class Run:
         if live.ended:
             return
         metadata = self._runner.failure_metadata if state is State.FAILED else None
-        message = agent_message(live, parts, metadata) if parts else None
+        message = self._message(parts, metadata) if parts else None
         if live.draft:
             live.open()
-        live.status(state, message, context_state=self._changed_context_state())
+        live.status(state, message, metadata=self._status_metadata(), context_state=self._changed_context_state())
+
+    def _message(self, parts: tuple[Part, ...], metadata: dict[str, Any] | None = None) -> Message:
+        """Build the message of a question or an end; it has the id and the metadata that the agent gave it, if any."""
+        message = agent_message(self.live, parts, metadata)
+        own = None if self._ctx is None or self._ctx.next_status is None else self._ctx.next_status.message
+        if own is None:
+            return message
+        metadata = {**(own.metadata or {}), **(metadata or {})} or None
+        return msgspec.structs.replace(message, message_id=own.message_id, metadata=metadata)
+
+    def _status_metadata(self) -> dict[str, Any] | None:
+        """Return the metadata that the agent gave the status of its question or end, if any."""
+        return None if self._ctx is None or self._ctx.next_status is None else self._ctx.next_status.metadata
 
     def _changed_context_state(self) -> bytes | None:
         """The encoded `ctx.state`; None when the run has not changed it, or it is not JSON."""

@@ -88,7 +88,7 @@ async def send_streaming_message(context: ToolContext, request: ToolInvocation) 
         raise ToolError(follower.problem)
     return ToolResult(
         {
-            "task_id": context.registry.public_id(follower.record),
+            "task_id": context.registry.assign_id(follower.record),
             "status": {"state": "working"},
             "streaming": True,
             "message": STARTED,

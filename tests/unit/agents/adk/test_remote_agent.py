@@ -277,6 +277,21 @@ async def test_an_agent_of_0_3_is_called_with_the_method_that_the_run_config_ask
     assert {each for each in app.methods if each.startswith("message/")} == {method}
 
 
+@pytest.mark.requirement("S2-90")
+async def test_a_config_is_an_agent_as_one_value() -> None:
+    app = Recorded(Hearing().app(store="memory:"))
+    config = RemoteAgent.Config(name="far", url=app, description="Hears", client_opts={"auth": "s3cret"})
+    agent = RemoteAgent(config)
+    try:
+        assert (agent.name, agent.description) == ("far", "Hears")
+        assert texts_of(await Talk(agent).say("hi")) == ["heard hi"]
+        assert app.headers[-1]["authorization"] == "Bearer s3cret"
+    finally:
+        await agent.close()
+    with pytest.raises(ConfigError, match="needs url="):
+        RemoteAgent(RemoteAgent.Config(name="far"))
+
+
 async def test_credentials_go_along(remote: Make) -> None:
     app = Recorded(Hearing().app(store="memory:"))
     await Talk(remote(app, auth="s3cret")).say("hi")

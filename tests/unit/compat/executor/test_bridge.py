@@ -192,6 +192,48 @@ async def test_a_message_while_working_is_shown_as_progress(doing: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "kept"),
+    [
+        (TaskState.COMPLETED, State.COMPLETED),
+        (TaskState.FAILED, State.FAILED),
+        (TaskState.REJECTED, State.REJECTED),
+        (TaskState.INPUT_REQUIRED, State.INPUT_REQUIRED),
+    ],
+)
+async def test_metadata_and_message_ids_of_an_executor_reach_the_stream(
+    doing: Any, state: TaskState, kept: State
+) -> None:
+    async def work(told: Any) -> None:
+        ids = (told.context.task_id, told.context.context_id)
+        half = Message(Role.AGENT, (TextPart("half way"), DataPart({"n": 1})), "my-first", metadata={"of": "message"})
+        await told.context.queue.enqueue(
+            TaskStatusUpdateEvent(*ids, TaskStatus(TaskState.WORKING, half), metadata={"step": 1})
+        )
+        await told.context.queue.enqueue(
+            TaskArtifactUpdateEvent(*ids, Artifact("a", (TextPart("x"),)), last_chunk=True, metadata={"step": 2})
+        )
+        end = Message(Role.AGENT, (TextPart("the end"),), "my-last", metadata={"tokens": 7})
+        await told.context.queue.enqueue(
+            TaskStatusUpdateEvent(*ids, TaskStatus(state, end), state.terminal, metadata={"step": 3})
+        )
+
+    async with connected(doing(work)) as connection:
+        stream = connection.open_stream(Operation.STREAM, request(), None)
+        events = [record.event async for batch in stream for record in batch]
+    shown = [(event.metadata or {}).get("step") for event in events[1:]]
+    assert [step for step in shown if step] == [1, 2, 3]
+    first, last = (
+        event.status.message for event in events[1:] if hasattr(event, "status") and event.status.message is not None
+    )
+    assert first is not None
+    assert last is not None
+    assert (first.message_id, first.parts) == ("my-first", (Part(text="half way"), Part(data={"n": 1})))
+    assert (first.metadata or {})["of"] == "message"
+    assert (last.message_id, last.metadata, last.text) == ("my-last", {"tokens": 7}, "the end")
+    assert events[-1].status.state is kept
+
+
+@pytest.mark.parametrize(
     ("state", "text", "expected", "said"),
     [
         (TaskState.FAILED, "no luck", State.FAILED, "no luck"),

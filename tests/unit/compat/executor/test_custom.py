@@ -177,7 +177,7 @@ async def test_a_task_is_read_from_the_users_store(calling: Any, echo: Any, make
     )
     assert (await caller.ask("tasks/get", id="t"))["result"] == own.tasks["t"].to_map()
     own.tasks["t"] = Task("t", "c", TaskStatus(TaskState.COMPLETED))
-    assert (await caller.ask("tasks/get", id="t"))["result"] == own.tasks["t"].to_map()
+    assert (await caller.ask("tasks/get", id="t"))["result"] == own.tasks["t"].to_map() | {"history": []}
     del own.tasks["t"]
     assert code(await caller.ask("tasks/get", id="t")) == -32001
     assert {method for method, _ in own.calls} == {"get"}
@@ -654,7 +654,7 @@ async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}).encode()
     app = Agent.from_executor(Pieces(), task_store=tasks).app(store="memory:")
     found = (await exchange(app, "POST", "/", request).whole()).json()
-    assert found["result"] == tasks.tasks["t"].to_map()
+    assert found["result"] == tasks.tasks["t"].to_map() | {"history": []}
     await app.stop()
 
     async def as_ann(_: Any) -> User:

@@ -73,9 +73,9 @@ def test_a_message_without_an_id_is_given_one(missing: dict[str, Any]) -> None:
 @pytest.mark.requirement("S2-63")
 @pytest.mark.parametrize(
     ("word", "role"),
-    [("user", Role.USER), ("agent", Role.AGENT), ("ROLE_AGENT", Role.AGENT), ("moderator", Role.USER)],
+    [("user", Role.USER), ("agent", Role.AGENT), ("ROLE_AGENT", Role.AGENT)],
 )
-def test_a_role_is_user_or_agent_and_an_unknown_one_the_users(word: str, role: Role) -> None:
+def test_a_role_is_user_or_agent(word: str, role: Role) -> None:
     status, message = Message.from_map(WHOLE_MAP | {"role": word})
     assert status == "ok"
     assert isinstance(message, Message)
@@ -84,8 +84,20 @@ def test_a_role_is_user_or_agent_and_an_unknown_one_the_users(word: str, role: R
 
 
 @pytest.mark.requirement("S2-63")
-def test_a_role_that_is_no_word_is_refused() -> None:
-    assert Message.from_map(WHOLE_MAP | {"role": 7})[0] == "error"
+@pytest.mark.parametrize("role", ["moderator", "", 7])
+def test_a_role_that_does_not_exist_is_refused(role: Any) -> None:
+    status, reason = Message.from_map(WHOLE_MAP | {"role": role})
+    assert (status, "role" in str(reason)) == ("error", True)
+    with pytest.raises(ValueError, match=f"{role!r} is not a valid Role"):
+        Message(role, (TextPart("hi"),))
+
+
+@pytest.mark.requirement("S2-63")
+async def test_a_message_with_a_role_that_does_not_exist_is_refused_by_a_handler(calling: Any, echo: Any) -> None:
+    said = {"role": "moderator", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    error = (await calling(echo).ask("message/send", message=said))["error"]
+    assert (error["code"], error["message"]) == (-32602, "message.role must be user")
+    assert echo.executed == []
 
 
 @pytest.mark.parametrize("field", ["role", "parts"])

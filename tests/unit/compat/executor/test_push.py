@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from dragoman.compat.executor import (
     TaskStatus,
     TaskStore,
 )
+from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.store import SqliteStore
 
 SECONDS = 10
@@ -222,3 +224,31 @@ async def test_a_task_that_is_saved_by_hand_is_posted_too(echo: Any, receiver: R
         await handler.task_store.save(Task("t", "c", TaskStatus(TaskState.COMPLETED)))
         await asyncio.to_thread(receiver.wait, lambda: len(receiver.came) == 1)
     assert receiver.came[0][1]["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-42", "S2-56", "S2-94")
+@pytest.mark.parametrize("shared", [False, True], ids=["new", "of the same task store"])
+async def test_a_handler_takes_the_two_parts_that_the_document_lists(
+    calling: Any, echo: Any, receiver: Receiver, shared: bool
+) -> None:
+    tasks = TaskStore()
+    configs = PushConfigStore(tasks) if shared else PushConfigStore()
+    sender = PushSender(allow=["127.0.0.1"])
+    options = {"task_store": tasks} if shared else {}
+    caller = calling(echo, push_config_store=configs, push_sender=sender, **options)
+    assert caller.handler.push_configs is configs
+    said = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    configuration = {"pushNotificationConfig": {"id": "p", "url": receiver.url, "token": "T0K3N"}}
+    task = (await caller.ask("message/send", message=said, configuration=configuration))["result"]
+    assert await configs.list(task["id"]) == ("ok", (PushConfig(receiver.url, "p", "T0K3N"),))
+    await asyncio.to_thread(receiver.wait, lambda: len(receiver.came) > 0)
+    headers, body = receiver.came[-1]
+    assert (headers["x-a2a-notification-token"], body["id"]) == ("T0K3N", task["id"])
+
+
+async def test_the_task_store_of_a_push_config_store_is_the_handlers(calling: Any, echo: Any) -> None:
+    tasks = TaskStore()
+    handler = calling(echo, push_config_store=PushConfigStore(tasks), push_sender=PushSender()).handler
+    assert handler.task_store is tasks
+    with pytest.raises(ConfigError, match="made for another TaskStore than the handler's"):
+        calling(echo, task_store=TaskStore(), push_config_store=PushConfigStore(tasks), push_sender=PushSender())

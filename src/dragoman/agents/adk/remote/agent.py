@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -147,13 +148,25 @@ async def _tool_result(answer: Task | Message, tool_context: ToolContext) -> dic
 _CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"target"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteAgentConfig:
+    """What a `RemoteAgent` calls, as a value. `client_opts` are options of `Client`, such as `auth`."""
+
+    name: str
+    url: object = None
+    description: str | None = None
+    agent_card: object = None
+    client_opts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 class RemoteAgent(BaseAgent):
     """A remote A2A agent as an ADK agent: a sub-agent, a step of a sequence, a node of a workflow, or a tool.
 
     `url` is any target of `Client`: an address, a card, or an Agent or ASGI app in this process. With `agent_card`
     nothing is fetched: the agent is called where its card says. Options of `Client`, such as `auth` and `headers`, and
     of ADK's agents, such as `before_agent_callback`, are accepted by name. Without `description`, the card's is used;
-    it is read with the first answer, or by `await agent.learn()`.
+    it is read with the first answer, or by `await agent.learn()`. A `RemoteAgent.Config` is the same as one value:
+    `RemoteAgent(config)`.
 
     All turns of a session are one conversation. A question of the remote task becomes a long-running call; the response
     to that call, or the user's next message, goes to the task. With `StreamingMode.SSE` the answer is streamed. If the
@@ -169,19 +182,27 @@ class RemoteAgent(BaseAgent):
         BadCard: the given card cannot be read.
     """
 
+    if TYPE_CHECKING:
+        Config = RemoteAgentConfig
+
     _clients: RemoteClients = PrivateAttr()
     _has_description: bool = PrivateAttr(default=False)
 
     def __init__(
         self,
+        config: RemoteAgentConfig | None = None,
         *,
-        name: str,
+        name: str = "",
         url: object = None,
         description: str | None = None,
         agent_card: object = None,
         auth: object = None,
         **options: Any,
     ) -> None:
+        if config is not None:
+            name, url, description = name or config.name, url or config.url, description or config.description
+            agent_card, options = agent_card or config.agent_card, {**config.client_opts, **options}
+            auth = options.pop("auth", None) if auth is None else auth
         target = url if agent_card is None else agent_card
         if target is None:
             raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
@@ -315,3 +336,7 @@ def _put_output(event: Any, parts: list[Part]) -> None:
         event.output = parts[0].data
     # For files, the content of the event is the output.
     event.node_info.message_as_output = True
+
+
+# Not in the class: pydantic takes a class of this name there for its own settings.
+setattr(RemoteAgent, "Config", RemoteAgentConfig)  # noqa: B010 - the name is declared for type checkers only
