@@ -70,6 +70,7 @@ NOT_PROMISED = {
         "first_metadata",
         "has_open_effect",
         "journaled_end",
+        "next_status",
         "on_failed",
         "once_count",
         "open_task",
@@ -79,6 +80,7 @@ NOT_PROMISED = {
         "replay_followups",
         "restarted",
         "update_artifact",
+        "update_status",
     },
     App: {
         "close_grpc",

@@ -179,14 +179,22 @@ def test_a_setting_flips_what_a_message_without_blocking_means(
         assert speaker.state(speaker.send("hi", configuration={"blocking": True})) == "completed"
 
 
+@pytest.mark.requirement("S2-12")
 def test_no_history_is_shown_to_who_wants_none(speaker: Any) -> None:
     task = speaker.id_of(speaker.send("hi"))
-    assert "history" not in speaker.get(task, historyLength=0).result
+    assert speaker.get(task, historyLength=0).result["history"] == []
 
 
-@pytest.mark.parametrize("role", ["user", "USER", "ROLE_USER", "nonsense"])
-def test_any_role_but_the_agent_s_is_the_user_s(speaker: Any, role: str) -> None:
+@pytest.mark.parametrize("role", ["user", "USER", "ROLE_USER", ""])
+def test_the_user_s_role_may_be_spelled_in_other_ways_or_left_out(speaker: Any, role: str) -> None:
     assert speaker.send("hi", message={"role": role}).result["history"][0]["role"] == "user"
+
+
+@pytest.mark.requirement("S2-63")
+@pytest.mark.parametrize("role", ["nonsense", "moderator"])
+def test_a_role_that_does_not_exist_is_refused(speaker: Any, role: str) -> None:
+    answer = speaker.send("hi", message={"role": role})
+    assert (answer.code, answer.field) == (-32602, "message.role")
 
 
 @pytest.mark.parametrize(

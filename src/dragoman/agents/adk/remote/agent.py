@@ -178,7 +178,7 @@ class RemoteAgent(BaseAgent):
     or use `run_async`.
 
     Raises:
-        ConfigError: there is no target, or an option is invalid.
+        ConfigError: there is no name or no target, or an option is invalid.
         BadCard: the given card cannot be read.
     """
 
@@ -204,6 +204,8 @@ class RemoteAgent(BaseAgent):
             agent_card, options = agent_card or config.agent_card, {**config.client_opts, **options}
             auth = options.pop("auth", None) if auth is None else auth
         target = url if agent_card is None else agent_card
+        if not name:
+            raise ConfigError("a RemoteAgent needs name=, or a RemoteAgent.Config")
         if target is None:
             raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
         client_options = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
