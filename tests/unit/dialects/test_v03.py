@@ -10,7 +10,7 @@ import pytest
 from dragoman.dialects.table import ADK_EXTENSION
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
-from dragoman.model.error import BadResponse, MethodNotFound
+from dragoman.model.error import BadResponse, InvalidParams, MethodNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -175,9 +175,15 @@ def test_other_spellings_of_a_state_are_read_too(word: Any) -> None:
     assert task.state is State.CANCELED
 
 
-@pytest.mark.parametrize("role", ["user", "ROLE_USER", "User", "nobody we know", 1])
-def test_a_role_nobody_knows_is_the_users(role: Any) -> None:
+@pytest.mark.parametrize("role", ["user", "ROLE_USER", "User", "", 1])
+def test_the_users_role_is_read_in_any_spelling(role: Any) -> None:
     assert sent(plain(role=role)).message.role is Role.USER
+
+
+@pytest.mark.parametrize("role", ["nobody we know", 7])
+def test_a_role_that_does_not_exist_is_refused(role: Any) -> None:
+    with pytest.raises(InvalidParams, match=r"message\.role must be user"):
+        sent(plain(role=role))
 
 
 @pytest.mark.rows(

@@ -102,29 +102,34 @@ async def test_who_has_waited_enough_gets_the_working_task_and_its_result_later(
         assert [each["role"] for each in done["history"]][:1] == ["user"]
 
 
-async def test_without_waiting_there_is_a_local_id_that_becomes_the_agents(hosted: Any, foreign: Any) -> None:
+@pytest.mark.parametrize("streams", [False, True], ids=["send_message", "send_streaming_message"])
+async def test_without_waiting_there_is_a_local_id_that_goes_on_with_the_task(
+    hosted: Any, foreign: Any, streams: bool
+) -> None:
     foreign.hold("message/send")
     foreign.answers["message/send"] = {"id": "t-1", "status": {"state": "input-required"}}
     foreign.answers["tasks/get"] = foreign.answers["message/send"]
     async with hosted(id_seconds=0.01) as host:
         agent_id = await host.agent(foreign.url)
-        sent = await host.ok("send_message", agent_id=agent_id, text="hi", wait_seconds=0)
-        begun = await host.ok("send_streaming_message", agent_id=agent_id, text="hi")
-        local = [sent["id"], begun["task_id"]]
-        assert all(each.startswith("local-") for each in local)
-        assert sent["id"] in sent["next_step"]
-        for each in local:
-            assert (await host.ok("get_task", task_id=each))["status"] == {"state": "working"}
-            assert "not answered yet" in await host.error("cancel_task", task_id=each)
-            assert "not answered yet" in await host.error("send_message", agent_id=agent_id, text="x", task_id=each)
+        if streams:
+            local = (await host.ok("send_streaming_message", agent_id=agent_id, text="hi"))["task_id"]
+        else:
+            sent = await host.ok("send_message", agent_id=agent_id, text="hi", wait_seconds=0)
+            local = sent["id"]
+            assert local in sent["next_step"]
+        assert local.startswith("local-")
+        assert (await host.ok("get_task", task_id=local))["status"] == {"state": "working"}
+        assert "not answered yet" in await host.error("cancel_task", task_id=local)
+        assert "not answered yet" in await host.error("send_message", agent_id=agent_id, text="x", task_id=local)
         foreign.let_go("message/send")
-        for each in local:
-            shown = await settled(host, each)
-            assert (shown["id"], shown["status"]["state"]) == ("t-1", "input_required")
-        assert [each["id"] for each in (await host.ok("list_tasks"))["tasks"]] == ["t-1"]
+        shown = await settled(host, local)
+        # An id that was given for streaming stays; the other becomes the agent's.
+        expected = local if streams else "t-1"
+        assert (shown["id"], shown["status"]["state"]) == (expected, "input_required")
+        assert [each["id"] for each in (await host.ok("list_tasks"))["tasks"]] == [expected]
         # Also the local id goes on with the task.
         foreign.answers["message/send"] = {"id": "t-1", "status": {"state": "completed"}}
-        await host.ok("send_message", agent_id=agent_id, text="more", task_id=local[0])
+        await host.ok("send_message", agent_id=agent_id, text="more", task_id=local)
         assert foreign.bodies[-1]["params"]["message"]["taskId"] == "t-1"
 
 
