@@ -71,6 +71,7 @@ NOT_PROMISED = {
         "has_open_effect",
         "journaled_end",
         "next_status",
+        "output_hold",
         "on_failed",
         "once_count",
         "open_task",
