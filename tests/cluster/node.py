@@ -17,7 +17,7 @@ from dragoman.bus.postgres import PostgresBus
 from dragoman.clock import sleep
 from dragoman.engine.operations import Service
 from dragoman.engine.settings import EngineSettings
-from dragoman.model.error import ConfigError, ServerError
+from dragoman.model.error import CannotConnect, ConfigError, ServerError
 from dragoman.stores.postgres.heartbeat import Heartbeat, NodeListener
 from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.store import PostgresStore
@@ -172,7 +172,7 @@ class SimulatedNode:
             await self.bus.open()
             for service in self.services.values():
                 await service.start()
-        except (ConfigError, ServerError):  # it does not start: its operator tries again
+        except (CannotConnect, ConfigError, ServerError):  # it does not start: its operator tries again
             self.kill()
             return
         self.ready = True
