@@ -141,7 +141,7 @@ def test_an_option_that_is_not_similar_is_not_suggested(typed: Typed, verb: str)
 def test_a_value_that_is_not_json_is_named_as_it_was_typed(typed: Typed) -> None:
     ended = typed("call", "tag", "tags:=x")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("dragoman: tags:=: is not JSON: ")
+    assert ended.err.startswith("dragoman: `tags:=x` is not JSON: ")
 
 
 def test_a_package_that_is_missing_is_no_file_that_is_a_little_like_it(typed: Typed, tmp_path: Path) -> None:

@@ -292,14 +292,14 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
             ["send", "URL", "x", "--arguments", "{}"],
             "--arguments needs --tool. To send data without a skill, use --data.",
         ),
-        (["send", "URL", "--tool", "add", "--arguments", "{a}"], "dragoman: --arguments: is not JSON: "),
+        (["send", "URL", "--tool", "add", "--arguments", "{a}"], "dragoman: --arguments is not JSON: "),
         (["send", "URL", "--tool", "add", "--arguments", "[]"], "dragoman: --arguments: must be a JSON object"),
-        (["send", "URL", "--data", "{"], "dragoman: --data: is not JSON: "),
+        (["send", "URL", "--data", "{"], "dragoman: --data is not JSON: "),
         (
             ["call", "URL", "add", "3"],
             "dragoman: `3` is not an argument: write name=text, or name:=JSON as in count:=3",
         ),
-        (["call", "URL", "add", "a:=x"], "dragoman: a:: is not JSON: "),
+        (["call", "URL", "add", "a:=x"], "dragoman: `a:=x` is not JSON: "),
         (["send", "URL", "x", "--protocol", "7"], "dragoman: protocol '7' is not spoken here"),
     ],
 )

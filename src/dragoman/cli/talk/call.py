@@ -105,4 +105,4 @@ def _parse_argument(text: str) -> tuple[str, Any, bool]:
     if match is None:
         raise ConfigError(f"`{text}` is not an argument: write name=text, or name:=JSON as in count:=3")
     name, operator, value = match.groups()
-    return (name, parse_json(value, f"{name}:="), False) if operator == ":=" else (name, value, True)
+    return (name, parse_json(value, f"`{text}`"), False) if operator == ":=" else (name, value, True)

@@ -186,4 +186,4 @@ def parse_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{source}: is not JSON: {error}") from None
+        raise ConfigError(f"{source} is not JSON: {error}") from None

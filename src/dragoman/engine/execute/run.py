@@ -270,7 +270,7 @@ class Run:
         writer.close()
         answer = self._repeated_answer() if self._runner.closing_message else ()
         message = self._message(closing or answer) if closing or answer else None
-        metadata = self._status_metadata()
+        metadata = None if ctx.next_status is None else ctx.next_status.metadata
         if not answer:
             self.live.status(State.COMPLETED, message, metadata=metadata, context_state=self._changed_context_state())
             return
