@@ -254,7 +254,14 @@ class Outline:
         choices = self.choices(subschema)
         if choices is not None:
             return short_json(choices[0]) if len(choices) == 1 else f"one of {join_limited(choices, short_json)}"
-        return " or ".join(sorted(self.types(subschema) or (), key=lambda name: (name == "null", name)))
+        types = self.types(subschema) or ()
+        if "string" in types and self.is_file(subschema):
+            types = {"file", *types} - {"string"}
+        return " or ".join(sorted(types, key=lambda name: (name == "null", name)))
+
+    def is_file(self, subschema: Any) -> bool:
+        """True for a text that stands for a file: its name in the message, a link, or its content."""
+        return any(part.get("format") == "file" for part in self.parts(subschema))
 
     def description(self, subschema: Any) -> str:
         """The description of a subschema, on one line."""

@@ -194,3 +194,11 @@ def test_a_wrong_file_is_an_error_before_anything_is_sent(
     (tmp_path / "cat.png").write_bytes(b"meow")
     done = run("call", gallery, "show", "--file", typed)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"dragoman: {says}\n")
+
+
+def test_a_name_where_a_file_is_wanted_is_an_error_before_anything_is_sent(run: Run, gallery: str) -> None:
+    done = run("call", gallery, "show", "photo=cat.png")
+    says = "dragoman: `show`: `photo` is a file: pass it with --file photo=PATH\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
+    assert run("tasks", gallery, "--state", "input_required").stdout == ""
+    assert "photo (file)" in run("card", gallery).stdout

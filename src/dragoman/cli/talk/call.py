@@ -48,6 +48,7 @@ def command(
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
     from dragoman.client.message import fetch_schemas, skill_schema
     from dragoman.schema.mismatch import find_mismatch
+    from dragoman.schema.outline import Outline
 
     if session.options.target.is_default and arguments and "=" not in arguments[0] and (hint := misread_word(skill)):
         raise ConfigError(hint)
@@ -56,6 +57,10 @@ def command(
     schemas = session.run(fetch_schemas(session.client)) if parsed or files else {}
     values = {name: _fitting_value(value, schemas, skill, name, is_text=is_text) for name, value, is_text in parsed}
     schema = skill_schema(schemas, skill)
+    outline = Outline(schema)
+    for name, value in values.items():
+        if isinstance(value, str) and ":" not in value and outline.is_file(outline.child(schema, name)):
+            raise ConfigError(f"`{skill}`: `{name}` is a file: pass it with --file {name}=PATH")
     takes_list = {name for name in named_files if find_mismatch({name: [""]}, schema) is None}
     attached = {
         name: paths if len(paths) > 1 or (schema and name in takes_list) else paths[0]
