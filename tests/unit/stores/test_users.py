@@ -175,6 +175,17 @@ async def test_what_another_process_changes_counts_at_once(tmp_path: Path, both:
     assert await users.by_name("alice") is None
 
 
+async def test_a_change_counts_with_the_next_look_up_however_fast_the_disk_is(tmp_path: Path, both: Any) -> None:
+    _, users = both
+    other = SqliteUsers(tmp_path / "t.db")
+    other.add("alice")
+    for _ in range(30):
+        other.grant("alice", "admin")
+        assert (await found(users)).user.permissions == {"admin"}
+        other.revoke_permission("alice", "admin")
+        assert (await found(users)).user.permissions == frozenset()
+
+
 async def test_a_known_user_is_not_read_again(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, users = both
     users.add("alice")

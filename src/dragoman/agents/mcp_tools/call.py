@@ -414,13 +414,13 @@ class ToolCall:
         if self._task is None:
             return await self._call()
         while True:
+            if self._progress is not None:  # first: the result may have arrived together with it
+                progress, self._progress = self._progress, None
+                return progress
             if self._task.done():
                 return await self._task
             if self._pending:
                 return ElicitationPause(self._pending.popleft())
-            if self._progress is not None:
-                progress, self._progress = self._progress, None
-                return progress
             self._wakeup.clear()
             await self._wakeup.wait()
 
