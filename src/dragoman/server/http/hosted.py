@@ -61,4 +61,4 @@ class HostedAgent:
             extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)
-        self.rest = Rest(endpoint, self.rpc)
+        self.rest = Rest(endpoint)
