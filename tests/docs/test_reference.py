@@ -490,7 +490,7 @@ def test_contributing_lists_every_make_command_and_no_other() -> None:
 
 
 def test_every_attribute_of_a_span_is_listed() -> None:
-    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/traces.py", "webhooks/traces.py")
+    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/execute/traces.py", "webhooks/traces.py")
     source = "\n".join((DOCS.parent / "src/dragoman" / file).read_text() for file in (*files, "telemetry/spans.py"))
     used = set(re.findall(r'(?<!getLogger\()"((?:a2a|gen_ai|mcp|dragoman|server|http|error)\.[a-z_.]+)"', source))
     listed = {name for row in rows("attribute", "of", "") for name in code(row[0])}

@@ -14,10 +14,10 @@ from dragoman import __version__
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
-from dragoman.engine.accept.quota import MemoryQuota
 from dragoman.engine.execute.threads import helper_threads, sample_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.quota import MemoryQuota
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.library import no_grpc_error, quiet_grpc
 from dragoman.net.guard import AddressGuard as AddressGuard
@@ -45,7 +45,7 @@ from dragoman.webhooks.service import DeliveryService
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Store
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent

@@ -12,7 +12,7 @@ import pytest
 from dragoman import User
 from dragoman.console.access import Viewer
 from dragoman.console.api import ANY, ApiResponse, ApiRoute, ConsoleApi
-from dragoman.engine.accept.quota import MemoryQuota
+from dragoman.engine.quota import MemoryQuota
 from dragoman.errors import ConfigError, InvalidParams, ServerError, TaskNotFound
 from dragoman.transports.http import Request, SharedResources
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, User
 from dragoman.engine.accept import quota as quota_module
-from dragoman.engine.accept.quota import (
+from dragoman.engine.call import CallContext
+from dragoman.engine.quota import (
     SMALL_REQUEST_BYTES,
     CallerCounter,
     Lease,
@@ -21,7 +22,6 @@ from dragoman.engine.accept.quota import (
     RateLimiter,
     caller_of,
 )
-from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest

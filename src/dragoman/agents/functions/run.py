@@ -20,8 +20,9 @@ from dragoman.agents.functions.skill import FunctionKind, json_schemas
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import check_permission, may_use, requested_skill
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
-from dragoman.engine.execute.outputs import AnsweredQuestion, Ask, LoginUrl
+from dragoman.engine.execute.outputs import Ask, LoginUrl
 from dragoman.engine.execute.threads import in_thread, skill_threads
+from dragoman.engine.journal.replay import AnsweredQuestion
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
 from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, read_answer, type_name

@@ -11,7 +11,7 @@ from msgspec import structs
 from unit.stores.postgres.changes import NOW, SCOPE, Change, created, new_row
 from unit.stores.postgres.cluster import Cluster, draft_of, next_record
 
-from dragoman.engine.ownership.port import TaskClaim
+from dragoman.engine.ports.ownership import TaskClaim
 from dragoman.engine.ports.store import DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection

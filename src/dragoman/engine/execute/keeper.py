@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import Claim
+from dragoman.engine.ports.ownership import Claim
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_message
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from dragoman.clock import Timer
-    from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.execute.recovery import Recovery
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
-    from dragoman.engine.ownership.port import ClaimedTask, Ownership, TaskClaim
+    from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.ownership import ClaimedTask, Ownership, TaskClaim
     from dragoman.engine.ports.store import StoredTask
 
 logger = logging.getLogger("dragoman.engine")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
+from dragoman.engine.ports.ownership import Claim, ClaimedTask, TaskClaim
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from dragoman.engine.ownership.port import OwnershipListener
+    from dragoman.engine.ports.ownership import OwnershipListener
     from dragoman.engine.ports.store import DedupeKey, Store, StoredTask, TaskRow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ports.ownership import Ownership
 
 
 class Sharing(NamedTuple):
