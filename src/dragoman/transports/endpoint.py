@@ -23,7 +23,7 @@ from dragoman.model.operation import Operation
 from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
-from dragoman.transports.http import Disconnected, unexpected_error
+from dragoman.transports.http import REQUEST, Disconnected, unexpected_error
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.observed import count_refused, observe, record_failure, record_outcome
 from dragoman.transports.sse import last_event_id
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.user import User
-    from dragoman.transports.http import Header, Request, Send
+    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
     from dragoman.transports.limits import DenialLog
 
     ExtendedCard = Callable[[Request, User | None], AgentCard]
@@ -221,41 +221,18 @@ class ParsedRequest(Struct):
     card: AgentCard | None = None
 
 
-class StreamWriter(Protocol):
-    """Writes one stream to one caller."""
-
-    async def write(self, batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
-        """Send the stream until it ends or its caller leaves. Raises A2AError if it fails before its first event."""
-        ...
-
-
 class Exchange(Protocol):
-    """One request of a binding: how it is read, and how its response, its events and its error are written."""
+    """One request of a binding: how it is read, and how its response, its events and its error are written.
 
-    @property
-    def request(self) -> Request:
-        """The HTTP request."""
-        ...
+    `endpoint` is the agent that it is for; until it is parsed, perhaps another agent of the server. `params_field` is
+    what errors call the parameters as a whole. `unwrap` returns the exchange that reads a body which may be that of
+    another binding; it is None where that cannot be.
+    """
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """The agent that it is for. Until it is parsed, perhaps another agent of the server."""
-        ...
-
-    @property
-    def agent(self) -> str:
-        """The name of the agent, for the metrics of a refused request."""
-        ...
-
-    @property
-    def params_field(self) -> str:
-        """What errors call the parameters as a whole; empty for a body that holds nothing else."""
-        ...
-
-    @property
-    def unwrap(self) -> Callable[[bytes], Exchange] | None:
-        """Returns the exchange that reads a body, which may be that of another binding. None where that cannot be."""
-        ...
+    endpoint: Endpoint
+    request: Request
+    params_field: str
+    unwrap: Callable[[bytes], Exchange] | None
 
     def receive(self) -> Awaitable[bytes] | None:
         """Read the head of the request, and return its body to be awaited; None when it has none. Raises A2AError."""
@@ -266,10 +243,7 @@ class Exchange(Protocol):
         ...
 
     def read(self, params: bytes | None) -> ParsedRequest:
-        """Find the operation and the dialect, and read the parameters. Raises A2AError.
-
-        The JSON text of the parameters is None in a request without a body.
-        """
+        """Find operation and dialect, and read the parameters; they are None without a body. Raises A2AError."""
         ...
 
     def write_result(self, match: MethodMatch, dialect: Dialect, result: Result) -> bytes:
@@ -280,17 +254,38 @@ class Exchange(Protocol):
         """Send the response."""
         ...
 
-    def stream_writer(self, dialect: Dialect, headers: Sequence[Header], artifacts: Sequence[str]) -> StreamWriter:
-        """Return the writer of a stream; `artifacts` are those that its task has: see `Dialect.event_writer`."""
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
+        """Send a stream until it ends or its caller leaves; `ids` are the artifacts that its task has already.
+
+        Raises:
+            A2AError: it fails before its first event.
+        """
         ...
 
-    def describe_refused(self) -> tuple[Operation | None, str]:
-        """Return the operation of a refused request, as far as it is known, and the version of its caller."""
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        """Return agent and operation of a refused request, as far as they are known, and the version of its caller."""
         ...
 
     def send_error(self, send: Send, error: A2AError) -> Awaitable[None]:
         """Send an error in place of the response."""
         ...
+
+
+class BindingApp:
+    """The ASGI app of a binding. `exchange` returns the exchange of a request."""
+
+    def __init__(self, exchange: Callable[[Request], Exchange]) -> None:
+        self._exchange = exchange
+
+    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one admitted request."""
+        return answer(self._exchange(scope[REQUEST]), send)
+
+    def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> Awaitable[None]:
+        """Send the error of a request that was not admitted; its body has not been read."""
+        return _refuse(self._exchange(request), send, error)
 
 
 async def answer(exchange: Exchange, send: Send) -> None:
@@ -340,18 +335,17 @@ async def answer(exchange: Exchange, send: Send) -> None:
         await _respond(exchange, send, match, call, await performing, is_large=is_large)
     except A2AError as error:
         exchange.endpoint.log_denial(request, error)
-        await refuse(exchange, send, error)
+        await _refuse(exchange, send, error)
     except (Disconnected, OSError):
         return
     except Exception as error:  # noqa: BLE001 - it is logged there
-        await refuse(exchange, send, unexpected_error(error))
+        await _refuse(exchange, send, unexpected_error(error))
 
 
-async def refuse(exchange: Exchange, send: Send, error: A2AError) -> None:
+async def _refuse(exchange: Exchange, send: Send, error: A2AError) -> None:
     """Send the error of a request that has failed or was not admitted, and count it."""
     if METRICS.on or TRACING.on:
-        operation, version = exchange.describe_refused()
-        count_refused(exchange.request, error, exchange.agent, operation, version)
+        count_refused(exchange.request, error, *exchange.describe_refused())
     await exchange.send_error(send, error)
 
 
@@ -364,10 +358,9 @@ async def _respond(
     headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
     result = outcome.result
     if isinstance(result, Stream):
-        artifacts: tuple[str, ...] = ()
-        if dialect.row.counts_artifacts and result.artifacts is not None:
-            artifacts = await result.artifacts()
-        await exchange.stream_writer(dialect, headers, artifacts).write(result.batches, request, send)
+        read_ids = result.artifacts if dialect.row.counts_artifacts else None
+        ids = () if read_ids is None else await read_ids()
+        await exchange.stream(send, result.batches, dialect, headers, ids)
         return
     if is_large:
         await request.wait_for_turn()

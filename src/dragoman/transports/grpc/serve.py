@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,11 +19,11 @@ from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
 from dragoman.dialects.v03_proto.names import card_of_proto
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
-from dragoman.transports.endpoint import ParsedRequest, answer, refuse
+from dragoman.transports.endpoint import BindingApp, ParsedRequest
 from dragoman.transports.grpc.codec import MalformedMessage
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.status import OK, status_trailers
-from dragoman.transports.http import REQUEST, error_headers
+from dragoman.transports.http import error_headers
 from dragoman.transports.limits import LARGE_BODY
 from dragoman.transports.sse import last_event_id
 
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.follow import Batch
     from dragoman.model.card import AgentCard
     from dragoman.model.record import Record
-    from dragoman.transports.endpoint import Endpoint
+    from dragoman.transports.endpoint import Endpoint, Exchange
     from dragoman.transports.grpc.method import GrpcMethod
-    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
+    from dragoman.transports.http import Header, Request, Send
 
 CONTENT_TYPE: Header = (b"content-type", b"application/grpc")
 # Response metadata of a stream: the id of its first event. Each event after it is one more.
@@ -58,75 +59,69 @@ class GrpcAgent(NamedTuple):
     card: Callable[[Request], AgentCard]
 
 
-class Grpc:
-    """The ASGI app of all agents of a server over gRPC, the first one of which is the default.
+def grpc_app(agents: Mapping[str, GrpcAgent]) -> BindingApp:
+    """Return the ASGI app of all agents of a server, by name."""
+    served = GrpcAgents(agents)
+    return BindingApp(partial(GrpcExchange, served, served.default.endpoint))
+
+
+class GrpcAgents:
+    """The agents of a server over gRPC, the first one of which is the default.
 
     The others are chosen by the tenant of a request, as their cards say: `NAME`, or `NAME/TENANT`.
     """
 
     def __init__(self, agents: Mapping[str, GrpcAgent]) -> None:
         self._agents = agents
-        self._default = next(iter(agents.values()))
+        self.default = next(iter(agents.values()))
         # With several agents, a call that cannot be read is nobody's.
-        self._only_name = self._default.endpoint.agent if len(agents) == 1 else ""
-        limits = self._default.endpoint.limits
+        self.only_name = self.default.endpoint.agent if len(agents) == 1 else ""
+        limits = self.default.endpoint.limits
         self.max_levels, self.max_values = limits.nesting, limits.values or sys.maxsize
-
-    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one admitted call; every error becomes the status of the call."""
-        return answer(self._exchange(scope[REQUEST]), send)
-
-    def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> Awaitable[None]:
-        """Send the error of a call that was not admitted."""
-        return refuse(self._exchange(request), send, error)
-
-    def _exchange(self, request: Request) -> GrpcExchange:
-        path = request.scope["path"]
-        return GrpcExchange(request, self, path, METHODS.get(path), self._default.endpoint, self._only_name)
 
     def choose_agent(self, values: dict[str, Any]) -> GrpcAgent:
         """Return the agent that the tenant of a request names, and take its name out of it; else the first one."""
         tenant = values.get("tenant")
         if not isinstance(tenant, str):
-            return self._default
+            return self.default
         name, _, rest = tenant.partition("/")
         agent = self._agents.get(name)
         if agent is None:
-            return self._default
+            return self.default
         values["tenant"] = rest
         return agent
 
 
 class GrpcExchange(msgspec.Struct):
-    """An `Exchange` of gRPC. `method` is None where its path names none."""
+    """An `Exchange` of gRPC. `method` is that of its path, once it is received."""
 
-    request: Request
-    app: Grpc
-    path: str
-    method: GrpcMethod | None
+    agents: GrpcAgents
     endpoint: Endpoint
-    agent: str
-    card: Callable[[Request], AgentCard] | None = None
+    request: Request
+    method: GrpcMethod | None = None
     version: str | None = None
+    card: Callable[[Request], AgentCard] | None = None
     params_field: str = ""
-    unwrap: None = None
+    unwrap: Callable[[bytes], Exchange] | None = None
 
     def receive(self) -> Awaitable[bytes]:
+        path = self.request.scope["path"]
+        self.method = METHODS.get(path)
         if self.method is None:
-            raise _no_method(self.path)
+            raise _no_method(path)
         self.version = requested_version(self.request.headers.get(VERSION_HEADER_RECEIVED), None)
         return self.request.body(self.endpoint.body_limit)
 
     def parse(self, body: bytes) -> bytes:
-        app, method = self.app, self.method
+        agents, method = self.agents, self.method
         assert method is not None
         try:
-            values = method.codec.decode(method.request, body, levels=app.max_levels, values=app.max_values)
+            values = method.codec.decode(method.request, body, levels=agents.max_levels, values=agents.max_values)
         except MalformedMessage as error:
             raise InvalidRequest(f"the message cannot be read: {error}") from None
         if method.operation is Operation.LIST and values.get("pageSize") == 0:
             del values["pageSize"]  # a2a-go sends it always, and means what 0 is to protobuf: none
-        self.endpoint, self.card = app.choose_agent(values)
+        self.endpoint, self.card = agents.choose_agent(values)
         return msgspec.json.encode(values)
 
     def read(self, params: bytes | None) -> ParsedRequest:
@@ -149,17 +144,21 @@ class GrpcExchange(msgspec.Struct):
         await send({"type": "http.response.body", "body": body, "more_body": False})
         await _end(send, OK)
 
-    def stream_writer(self, dialect: Dialect, headers: Sequence[Header], artifacts: Sequence[str]) -> MessageWriter:
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
         assert self.method is not None
-        return MessageWriter(self.method, dialect, headers)
+        return MessageWriter(self.method, dialect, headers).write(batches, self.request, send)
 
-    def describe_refused(self) -> tuple[Operation | None, str]:
-        return None if self.method is None else self.method.operation, _row_of(self.path).version
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        path = self.request.scope["path"]
+        method = METHODS.get(path)
+        return self.agents.only_name, None if method is None else method.operation, _row_of(path).version
 
     async def send_error(self, send: Send, error: A2AError) -> None:
         # What is added to the headers, such as challenges, is sent with the trailers.
         await send({**_start([]), "trailers_only": True})
-        await _end(send, [*status_trailers(error, _row_of(self.path).version), *error_headers(error)])
+        await _end(send, [*status_trailers(error, _row_of(self.request.scope["path"]).version), *error_headers(error)])
 
 
 class MessageWriter:

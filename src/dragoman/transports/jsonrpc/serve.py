@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,18 +12,19 @@ from dragoman.dialects.negotiate import METHODS, SENDING_METHODS
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, is_error_event, version_of_method
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.json import UNREADABLE
-from dragoman.transports.endpoint import ParsedRequest, answer, refuse
-from dragoman.transports.http import REQUEST, error_headers, respond, rpc_http_status
+from dragoman.transports.endpoint import BindingApp, ParsedRequest
+from dragoman.transports.http import error_headers, respond, rpc_http_status
 from dragoman.transports.sse import SseWriter, send_single_event
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import Dialect, Result
     from dragoman.dialects.negotiate import MethodMatch
+    from dragoman.engine.journal.follow import Batch
     from dragoman.model.operation import Operation
-    from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
+    from dragoman.transports.endpoint import Endpoint, Exchange
+    from dragoman.transports.http import Header, Request, Send
 
 
 class JsonRpcRequest(msgspec.Struct):
@@ -50,40 +52,21 @@ def is_enveloped_message(body: bytes) -> bool:
     return request.jsonrpc == "2.0" and isinstance(request.method, str) and request.method in SENDING_METHODS
 
 
-class JsonRpc:
-    """The ASGI app of one agent over JSON-RPC. With `anonymous_error`, that is the answer to anonymous callers."""
-
-    def __init__(self, endpoint: Endpoint, anonymous_error: Callable[[], A2AError] | None = None) -> None:
-        self._endpoint = endpoint
-        self._anonymous_error = anonymous_error
-
-    def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
-        """Return a copy that answers anonymous callers with that error, whatever they ask for."""
-        return JsonRpc(self._endpoint, error)
-
-    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one admitted request; every error becomes a JSON-RPC error."""
-        return answer(JsonRpcExchange(scope[REQUEST], self._endpoint, self._anonymous_error), send)
-
-    def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> Awaitable[None]:
-        """Send the error of a request that was not admitted; its body, and so its id, has not been read."""
-        return refuse(JsonRpcExchange(request, self._endpoint), send, error)
+def jsonrpc_app(endpoint: Endpoint, anonymous_error: Callable[[], A2AError] | None = None) -> BindingApp:
+    """Return the ASGI app of one agent. With `anonymous_error`, that is the answer to every anonymous caller."""
+    return BindingApp(partial(JsonRpcExchange, endpoint, anonymous_error))
 
 
 class JsonRpcExchange(msgspec.Struct):
     """An `Exchange` of JSON-RPC. `id` and `method` are those of its request, once they are known."""
 
-    request: Request
     endpoint: Endpoint
-    anonymous_error: Callable[[], A2AError] | None = None
+    anonymous_error: Callable[[], A2AError] | None
+    request: Request
     id: Any = None
     method: Any = None
     params_field: str = "params"
-    unwrap: None = None
-
-    @property
-    def agent(self) -> str:
-        return self.endpoint.agent
+    unwrap: Callable[[bytes], Exchange] | None = None
 
     def receive(self) -> Awaitable[bytes]:
         return self.request.json_body(self.endpoint.body_limit)
@@ -135,16 +118,19 @@ class JsonRpcExchange(msgspec.Struct):
     def respond(self, send: Send, body: bytes, headers: Sequence[Header]) -> Awaitable[None]:
         return respond(send, 200, body, headers=headers)
 
-    def stream_writer(self, dialect: Dialect, headers: Sequence[Header], artifacts: Sequence[str]) -> SseWriter:
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
         def encode_error(error: A2AError) -> bytes:
             return msgspec.json.encode(rpc_failure(error, dialect.version, self.id))
 
         before = _BEFORE % msgspec.json.encode(self.id)
-        return SseWriter(dialect, encode_error, headers, before=before, after=b"}", artifacts=artifacts)
+        writer = SseWriter(dialect, encode_error, headers, before=before, after=b"}", artifacts=ids)
+        return writer.write(batches, self.request, send)
 
-    def describe_refused(self) -> tuple[Operation | None, str]:
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
         operation = METHODS.get(self.method) if isinstance(self.method, str) else None
-        return operation, self._error_version()
+        return self.endpoint.agent, operation, self._error_version()
 
     async def send_error(self, send: Send, error: A2AError) -> None:
         version = self._error_version()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -11,19 +12,20 @@ from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_RECEIVED, rest_row
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.endpoint import ParsedRequest, answer, refuse
-from dragoman.transports.http import A2A_JSON, JSON, REQUEST, error_headers, limit_status, respond
+from dragoman.transports.endpoint import BindingApp, ParsedRequest
+from dragoman.transports.http import A2A_JSON, JSON, error_headers, limit_status, respond
 from dragoman.transports.jsonrpc.serve import JsonRpcExchange, is_enveloped_message
 from dragoman.transports.sse import SseWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import Dialect, Result
     from dragoman.dialects.negotiate import MethodMatch
     from dragoman.dialects.table import Row
+    from dragoman.engine.journal.follow import Batch
     from dragoman.transports.endpoint import Endpoint, Exchange
-    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
+    from dragoman.transports.http import Header, Request, Send
 
 # Reserved: first segments of other paths, which therefore cannot be tenants.
 NOT_TENANTS = frozenset(
@@ -103,38 +105,24 @@ def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | No
     return params
 
 
-class Rest:
-    """The ASGI app of one agent over HTTP+JSON."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one admitted request; every error becomes a google.rpc.Status."""
-        return answer(self._exchange(scope[REQUEST]), send)
-
-    def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> Awaitable[None]:
-        """Send the error of a request that was not admitted."""
-        return refuse(self._exchange(request), send, error)
-
-    def _exchange(self, request: Request) -> RestExchange:
-        return RestExchange(request, self._endpoint, rest_row(request.segments))
+def rest_app(endpoint: Endpoint) -> BindingApp:
+    """Return the ASGI app of one agent."""
+    return BindingApp(partial(RestExchange, endpoint))
 
 
 class RestExchange(msgspec.Struct):
-    """An `Exchange` of HTTP+JSON. `row` is that of the version its path belongs to."""
+    """An `Exchange` of HTTP+JSON. The path says to which version it belongs."""
 
-    request: Request
     endpoint: Endpoint
-    row: Row
+    request: Request
     version: str | None = None
     route: OperationRoute | None = None
     params_field: str = ""
     unwrap: Callable[[bytes], Exchange] | None = None
 
     @property
-    def agent(self) -> str:
-        return self.endpoint.agent
+    def row(self) -> Row:
+        return rest_row(self.request.segments)
 
     def receive(self) -> Awaitable[bytes] | None:
         request = self.request
@@ -150,7 +138,7 @@ class RestExchange(msgspec.Struct):
         return request.json_body(self.endpoint.body_limit)
 
     def _unwrap(self, body: bytes) -> Exchange:
-        return JsonRpcExchange(self.request, self.endpoint) if is_enveloped_message(body) else self
+        return JsonRpcExchange(self.endpoint, None, self.request) if is_enveloped_message(body) else self
 
     def parse(self, body: bytes) -> bytes:
         return body
@@ -181,18 +169,21 @@ class RestExchange(msgspec.Struct):
             headers = (*headers, (b"cache-control", b"private, no-store"))
         return respond(send, 200, body, _media_type(request), headers)
 
-    def stream_writer(self, dialect: Dialect, headers: Sequence[Header], artifacts: Sequence[str]) -> SseWriter:
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
         def encode_error(error: A2AError) -> bytes:
             return msgspec.json.encode(http_error(error, dialect.version)[1])
 
-        return SseWriter(dialect, encode_error, headers, artifacts=artifacts)
+        return SseWriter(dialect, encode_error, headers, artifacts=ids).write(batches, self.request, send)
 
-    def describe_refused(self) -> tuple[Operation | None, str]:
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        request, row = self.request, self.row
         try:
-            operation = find_route(self.request.method, self.request.segments, self.row).operation
+            operation = find_route(request.method, request.segments, row).operation
         except MethodNotFound:
             operation = None
-        return operation, self.row.version
+        return self.endpoint.agent, operation, row.version
 
     async def send_error(self, send: Send, error: A2AError) -> None:
         status, body = http_error(error, self.row.version)
