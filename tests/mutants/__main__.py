@@ -34,6 +34,8 @@ CONTEXTS = DATA / "contexts"
 RECORDED = DATA / "recorded"
 SEED = "dragoman"
 PER_PACKAGE = 12
+# Of a clock on the wall. A mutation that stops everything is noticed sooner, by the time limit of its first test.
+SECONDS = 240.0
 
 
 def main() -> int:
@@ -44,6 +46,7 @@ def main() -> int:
     parser.add_argument("--accept", action="store_true", help="write the results, whatever they are")
     parser.add_argument("--choose", action="store_true", help="choose a new list of mutations")
     parser.add_argument("--jobs", type=int, default=2, help="how many mutations are tried at a time (2)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"the time limit of a mutation ({SECONDS})")
     options = parser.parse_args()
     if options.choose:
         source = ROOT / "src" / "dragoman"
@@ -53,7 +56,7 @@ def main() -> int:
         LIST.write_text(dump(chosen), encoding="utf-8")
         return 0
     tree = _recorded_tree(options.jobs, keep=options.recorded)
-    return 0 if options.contexts else _mutate(tree, options.jobs, accept=options.accept)
+    return 0 if options.contexts else _mutate(tree, options.jobs, options.seconds, accept=options.accept)
 
 
 def _recorded_tree(jobs: int, *, keep: bool) -> Tree:
@@ -76,7 +79,7 @@ def _commit() -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _mutate(tree: Tree, jobs: int, *, accept: bool) -> int:
+def _mutate(tree: Tree, jobs: int, seconds: float, *, accept: bool) -> int:
     commit, recorded = RECORDED.read_text().split()
     mutations, before = load(LIST), load_results(RESULTS)
     contexts = Contexts(CONTEXTS)
@@ -88,7 +91,8 @@ def _mutate(tree: Tree, jobs: int, *, accept: bool) -> int:
             left.put(name)
     tests = {name: outcome.test for name, outcome in before.items()}
     with ThreadPoolExecutor(jobs) as pool:
-        runs = [pool.submit(_work, DATA / f"slot-{slot}", tree, left, mutations, tests, state) for slot in range(jobs)]
+        trials = [pool.submit(_new_trial, tree, DATA / f"slot-{slot}", seconds) for slot in range(jobs)]
+        runs = [pool.submit(_work, trial.result(), left, mutations, tests, state) for trial in trials]
     for run in runs:
         run.result()
     now = {name: state.outcomes[name] for name in mutations}
@@ -101,16 +105,18 @@ def _mutate(tree: Tree, jobs: int, *, accept: bool) -> int:
     return 1 if lost else 0
 
 
+def _new_trial(recorded: Tree, folder: Path, seconds: float) -> Trial:
+    return Trial(Tree.copy_of(recorded, folder), Contexts(CONTEXTS), seconds)
+
+
 def _work(
-    folder: Path,
-    recorded: Tree,
+    trial: Trial,
     left: queue.SimpleQueue[str],
     mutations: Mapping[str, Mutation],
     tests: Mapping[str, str],
     state: State,
 ) -> None:
-    """Try mutations in a copy of its own until none is left."""
-    trial = Trial(Tree.copy_of(recorded, folder), Contexts(CONTEXTS))
+    """Try mutations until none is left."""
     while True:
         try:
             name = left.get_nowait()

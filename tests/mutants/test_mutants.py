@@ -186,7 +186,7 @@ def test_a_mutation_is_tried_with_the_tests_of_its_line_and_the_copy_is_as_befor
     tree: Tree, contexts: Contexts
 ) -> None:
     before = (tree.source / "engine" / "sums.py").read_text()
-    trial = Trial(tree, contexts)
+    trial = Trial(tree, contexts, 60)
     outcome = trial.run(one("return", "return a + b", "return None"))
     assert outcome == Outcome(KILLED, "engine/sums.py", 4, "test_sums.py::test_nothing")
     assert trial.run(one("return", "return a + b", "return None"), "test_sums.py::test_adding[2]").test.endswith("[2]")
@@ -205,7 +205,7 @@ def test_the_fastest_test_of_each_file_is_tried_first(contexts: Contexts) -> Non
 def test_a_test_that_fails_without_the_mutation_kills_nothing(tree: Tree, contexts: Contexts) -> None:
     path = tree.folder / "test_sums.py"
     path.write_text(path.read_text().replace("== number + 1", "== 5").replace("is not None", ">= 0"))
-    outcome = Trial(tree, contexts).run(one("branch", "b < 0", "False"))
+    outcome = Trial(tree, contexts, 60).run(one("branch", "b < 0", "False"))
     assert (outcome.outcome, outcome.tests) == (SURVIVED, 1)
 
 

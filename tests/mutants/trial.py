@@ -27,8 +27,6 @@ _MIN_TESTS = 40
 _MAX_TESTS = 400
 # Most mutations are killed by the first tests, before hundreds of files are imported.
 _FIRST = 20
-# Of a clock on the wall. A mutation that stops everything is ended by the time limit of its first test.
-_WALL_SECONDS = 240.0
 _TEST_SECONDS = "30"
 # What fails when a mutation keeps the tests from being imported.
 _IMPORT = "the import of the tests"
@@ -56,10 +54,10 @@ class Report(NamedTuple):
 class Trial:
     """Mutations of one copy of the tree, one after the other."""
 
-    def __init__(self, tree: Tree, contexts: Contexts, wall_seconds: float = _WALL_SECONDS) -> None:
+    def __init__(self, tree: Tree, contexts: Contexts, seconds: float) -> None:
         self._tree = tree
         self._contexts = contexts
-        self._wall_seconds = wall_seconds
+        self._seconds = seconds
 
     def run(self, mutation: Mutation, known_test: str = "") -> Outcome:
         """Try a mutation; the test that killed it before is tried first."""
@@ -71,7 +69,7 @@ class Trial:
         tests = self._contexts.covering(place.file, range(place.start, place.end + 1))
         if not tests:
             return outcome._replace(outcome=UNCOVERED)
-        ends = time.monotonic() + self._wall_seconds
+        ends = time.monotonic() + self._seconds
         for part in _parts(tests, known_test):
             report = self._try(part, ends, mutation, place)
             outcome = outcome._replace(tests=outcome.tests + report.passed, is_cut=report.is_cut)
