@@ -16,7 +16,7 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test console-test check format lock first-hour picture screenshots interop cluster soak bench verify clean
+.PHONY: help run demo-crash setup test console-test check format lock first-hour picture screenshots interop cluster soak mutants bench verify clean
 
 help:           ## Show this help.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load, many
 	$(PYTEST) -m soak --timeout 1200
 	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop and not console" --hypothesis-profile many --timeout 600
 
+mutants: $(VENV)/dev.ready $(TOOLS)  ## Mutate the code in 60 places, and list the mutations that no test notices.
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
@@ -82,7 +85,7 @@ screenshots: $(VENV)/dev.ready $(BROWSER)  ## Take the screenshots of the consol
 	$(BIN)/python tests/console/screenshots.py
 
 clean:          ## Remove generated files.
-	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) .peers .mutants .pytest_cache .ruff_cache .hypothesis dist build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
