@@ -250,9 +250,10 @@ def serve(connection: socket.socket, *shells: socket.socket) -> None:
     """Fork whenever asked to. Returns in every process that was forked, ready to run its command."""
     # Not a list of names, which nobody would keep up to date: a command that imports for itself is slow, and works.
     package = import_module("dragoman")
-    modules = [each.name for each in pkgutil.walk_packages(package.__path__, "dragoman.")]
-    for name in (*PRELOADED, *(each for each in modules if not each.endswith("__main__"))):
-        with contextlib.suppress(ImportError):
+    # A module whose extra is not installed is left out.
+    walked = pkgutil.walk_packages(package.__path__, "dragoman.", onerror=lambda _: None)
+    for name in (*PRELOADED, *(each.name for each in walked if not each.name.endswith("__main__"))):
+        with contextlib.suppress(Exception):
             import_module(name)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
