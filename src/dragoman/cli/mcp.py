@@ -23,6 +23,7 @@ from dragoman.cli.printing import out, say, warn
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
+from dragoman.server.listen.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from dragoman.mcp.registry import RegistryStore
@@ -201,7 +202,7 @@ def _starting() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, end) for number in stop_signals()}
     # A host is waiting, and imports create no garbage.
     gc.disable()
     try:

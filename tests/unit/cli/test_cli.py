@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -340,6 +341,21 @@ def test_a_signal_stops_it_cleanly(echo: Path, number: signal.Signals, code: int
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.strip()) == (code, "closed\n", "")
+
+
+@pytest.mark.parametrize("flags", [(), ("--reload",)])
+def test_a_server_in_the_background_ignores_ctrl_c_and_sigterm_stops_it(echo: Path, flags: tuple[str, ...]):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control starts `dragoman serve … &`
+    try:
+        with serving(echo, "app.py", "--port", "0", *flags, lines=4) as (process, lines):
+            process.send_signal(signal.SIGINT)
+            url = lines[0].removeprefix("serving echo at ")
+            with urlopen(url, b"{}", timeout=10) as response:
+                assert response.status == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):

@@ -46,8 +46,9 @@ asyncio.run(main())
 """
 
 # Reads a store as somebody who owns nothing.
+# urllib is for `Path.as_uri`, which imports it late from Python 3.13 on: perhaps from a folder of root.
 AS_NOBODY = """
-import os, sys
+import os, sys, urllib.parse
 from pathlib import Path
 from dragoman.stores.sqlite.admin.health import examine
 if os.geteuid() == 0:

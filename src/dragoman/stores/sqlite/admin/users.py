@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -102,6 +103,8 @@ class SqliteUsers:
         self._changes = 0
         self._seen_changes = 0
         self._memory = _in_memory() if path is None else None
+        if self._memory is not None:
+            weakref.finalize(self, self._memory.close)
 
     # -- for a server ----------------------------------------------------------------------------------------------
 
