@@ -1,0 +1,24 @@
+"""All bridges of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from contract.bridges import functions, mcp_tools, process
+from contract.bridges.bridge import Behavior
+
+BRIDGES = [*functions.BRIDGES, *mcp_tools.BRIDGES, *process.BRIDGES]
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def row(behavior: Behavior) -> Callable[[Test], Test]:
+    """Run the test once for every bridge. Where a bridge lacks the behavior, it is skipped with the reason."""
+    rows: list[object] = []
+    for bridge in BRIDGES:
+        reason = bridge.lacks.get(behavior)
+        marks = () if reason is None else (pytest.mark.skip(reason=f"{bridge.name}: {reason}"),)
+        rows.append(pytest.param(bridge, id=bridge.name, marks=marks))
+    return pytest.mark.parametrize("bridge", rows)
