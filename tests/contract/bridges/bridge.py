@@ -13,6 +13,7 @@ from dragoman import Agent, File
 T = TypeVar("T")
 
 Behavior = Literal[
+    "answer",
     "stream",
     "memory",
     "memory after a restart",
